@@ -1,7 +1,7 @@
 """The errors that this package raises on purpose, all descended from NamesrvError.
 
-The message of each has its facts and the next step; facts that are read elsewhere are attributes too. The command line
-prints the message alone and ends with `exit_status`; it shows a traceback only with --debug.
+Each message has the facts and the next step. Facts that other code reads are attributes too. The command line prints
+only the message and exits with `exit_status`; with --debug it shows a traceback too.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ MASK = "******"
 
 _USER_IN_ADDRESS = re.compile(r"""://[^\s"'<>]*@""")
 _USER_OF_RUST = re.compile(r'(username: |password: Some\()"(?:[^"\\]|\\.)+"')
-"""User and password as delta-rs prints an address that it has taken apart."""
+"""User and password as delta-rs prints them when it prints a parsed address."""
 
 _LEAST_CHARS = 6
-"""A shorter secret would be found in the middle of words."""
+"""Fewest characters of a secret that is hidden. A shorter one would be found in the middle of words."""
 
 _noted: set[str] = set()
 
@@ -42,7 +42,7 @@ def masked(text: str) -> str:
 def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:
     """Return `Did you mean X? ` with the known words most like `word`, ignoring case; empty text if none is similar.
 
-    Names `most` words at most, the most similar first.
+    It names `most` words at most, the most similar first.
     """
     by_lower = {each.lower(): each for each in known}
     found = [by_lower[each] for each in difflib.get_close_matches(word.lower(), by_lower, n=most)]
@@ -59,7 +59,7 @@ class NamesrvError(Exception):
         return masked(super().__str__())
 
     def __reduce__(self) -> tuple[Callable[..., NamesrvError], tuple[Any, ...]]:
-        """Pickle the message and the facts: an error may come from another process."""
+        """Pickle the message and the facts, because a body process sends its errors to the gateway."""
         return _restored, (type(self), self.args, self.__dict__)
 
 
@@ -88,7 +88,7 @@ class MalformedRecordError(NamesrvError):
 
 
 class KafkaUnreachableError(NamesrvError):
-    """No Kafka answers at the address within the limit. A record that was not acknowledged may be sent again."""
+    """No Kafka answers at the address within the limit. A sender may send a record again that was not acknowledged."""
 
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ class KafkaUnreachableError(NamesrvError):
 
 
 class KafkaRefusedError(NamesrvError):
-    """Kafka refused a request. A repetition without a change will fail too."""
+    """Kafka refused a request. The same request will be refused again."""
 
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ class KafkaRefusedError(NamesrvError):
 class StorageError(NamesrvError):
     """The storage of the tables refused a read or a write: no room, no right, no such place.
 
-    The message is the same for each attempt at the same thing.
+    Repeated attempts at the same thing give the same message, so that it is logged once.
     """
 
     def __init__(self, root: str, problem: str, place: str = "the tables", setting: str = "delta.root") -> None:

@@ -44,8 +44,8 @@ def record_key(request: Request) -> bytes:
 def decode_record(value: bytes | str | None, key: bytes | None = None) -> Request:
     """Decode the value of a record. Raises MalformedRecordError, whose reason names the field and the mistake.
 
-    A null in a registration is what an absent field is (R1a). With the record's `key`, a record of a broker has to have
-    the broker address as its key.
+    A null field of a registration counts as absent (R1a). If `key`, the record's key, is given, a broker's record must
+    have the broker address as its key.
     """
     if value is None:
         raise MalformedRecordError("no value")
@@ -85,7 +85,7 @@ def decode_readable(value: bytes | str | None, key: bytes | None = None) -> tupl
 
 
 def _registration(value: bytes | str) -> tuple[RegisterBroker, list[str]]:
-    """Return a registration with nulls as absent fields, and its topics that are left out."""
+    """Return a registration with nulls as absent fields, and the names of topics that cannot be read."""
     said = msgspec.json.decode(value)
     fields = without_nulls(said)
     if said.get("filterServerList", ()) is None:
@@ -105,7 +105,7 @@ def _decode_lease(value: bytes | str | None) -> RegisterBroker:
 
 
 def _require_key(request: Request, key: bytes | None) -> None:
-    """Raise MalformedRecordError if a broker's record has another key than its address: another partition's order."""
+    """Raise MalformedRecordError if a broker's record has another key than its address, which decides the partition."""
     if key is not None and isinstance(request, BrokerRequest) and key != request.broker_addr.encode():
         raise MalformedRecordError(f"the record's key is not brokerAddr {request.broker_addr}")
 
@@ -121,7 +121,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def readable_topics(table: dict[str, Any], *, strict: bool) -> dict[str, Any]:
-    """Return the topics of which all settings can be read; `strict` takes no text for a number.
+    """Return the topics whose settings can all be read. If `strict`, a text where a number belongs cannot be read.
 
     A topic without a permission gets RocketMQ's.
     """

@@ -1,1 +1,1 @@
-"""The right to write: users with a role, the rights of each role, and the file that names the users."""
+"""The right to write: users and their roles, the rights of each role, and the file that names the users."""

@@ -1,4 +1,4 @@
-"""Addresses: which are open to other machines and need a decision, and which proxies' word about a peer counts."""
+"""Decide which addresses are open to other machines and need an explicit auth.mode, and which proxies are trusted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TrustedProxies:
 
     def __contains__(self, host: str) -> bool:
         if not self._networks:
-            return False  # without reading the address, which would be half of what a new connection takes
+            return False  # without parsing the address, which would take half the time of a new connection
         try:
             address = ipaddress.ip_address(host)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Decides which right a request needs in each mode of authentication, and checks that its sender has it.
+"""Decide which right a request needs in each mode of authentication, and check that its sender has it.
 
 Lookups need no right in any mode.
 """
@@ -57,15 +57,15 @@ SETTINGS_OF_ADMINS = frozenset(
 addresses that peers have registered."""
 
 MAX_READ_BYTES = 64 * 1024
-"""Limit of a body that is read to decide on the right. A larger body is refused unread."""
+"""Limit of a body that is read to decide on a right. A larger body is refused unread, except from an admin."""
 
 
 MAX_SHOWN_CHARS = 128
-"""Limit of a name that a peer may have made up, in answers and in the log."""
+"""Limit of a name in answers and in the log, because a peer may have invented it."""
 
 
 class NotAllowedError(NamesrvError):
-    """The sender of a request lacks a right: answer it with NO_PERMISSION. `user`: None if the sender is unknown."""
+    """The sender of a request lacks a right. Answer with NO_PERMISSION. `user`: None if the sender is unknown."""
 
     def __init__(self, code: int, sender: Sender, missing: str, reason: str = "") -> None:
         self.request = request_name(code)
@@ -108,7 +108,7 @@ class Rights:
     def check(self, command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> NotAllowedError | None:
         """Raise NotAllowedError if the sender lacks a right. `live`: leases by broker address.
 
-        In the mode observe the error is returned, and only SETTINGS_OF_ADMINS are guarded.
+        In the mode observe the error is returned and not raised, except for SETTINGS_OF_ADMINS.
         """
         if command.code in _SETTINGS and command.code in self.codes:
             check_settings(command, sender)
@@ -155,9 +155,9 @@ def _check_bounds(command: RemotingCommand, sender: Sender, user: User, live: Ma
 def _claims(
     command: RemotingCommand, sender: Sender, user: User, live: Mapping[str, LiveRow]
 ) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield each cluster, broker name and broker address that a broker's request concerns, and those it may be.
+    """Yield each cluster, broker name and address that a broker's request concerns: kind, text, the user's patterns.
 
-    A request concerns what it names and, if its address has a lease, that lease's cluster and name.
+    A request concerns the names in it and, if its address has a lease, that lease's cluster and name.
     """
     if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
         for name in _brokers_of_topic(_read_body(command, sender)):

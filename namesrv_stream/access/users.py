@@ -1,18 +1,12 @@
-"""Users, the file that names them, and the rules by which a request is known to come from one of them.
+"""Users, the file that names them, and the rules that decide which user has sent a request.
 
 The signature of a request counts first, then the connection's client certificate, then the peer's address. The users
 file is TOML, a [[user]] for each user, readable by the gateway's user and not by everybody:
 
-[[user]]
-name = "broker-a"
-role = "broker"                     # reader, broker or admin
-accessKey = "broker-a"              # known by these keys
-secretKey = "..."                   # or secretKeyFile, a file that has it alone, beside this one or by its whole path
-certificates = ["DNS:broker-a"]     # or by a client certificate
-networks = ["10.0.0.1/32"]          # or, last, by its address
-clusters = ["DefaultCluster"]       # what a broker may speak for
-names = ["broker-a"]
-addresses = ["10.0.0.1:10911"]
+[[user]] name = "broker-a" role = "broker" # reader, broker or admin accessKey = "broker-a" # known by these keys
+secretKey = "..." # or secretKeyFile, a file that has it alone, beside this one or by its whole path certificates =
+["DNS:broker-a"] # or by a client certificate networks = ["10.0.0.1/32"] # or, last, by its address clusters =
+["DefaultCluster"] # what a broker may speak for names = ["broker-a"] addresses = ["10.0.0.1:10911"]
 """
 
 from __future__ import annotations
@@ -41,7 +35,7 @@ log = logging.getLogger(__name__)
 
 MIN_SECRET_CHARS = 8
 _CLOSED_TO = stat.S_IWGRP | stat.S_IRWXO
-"""The mode bits that a file of secrets must not have. The group may read it: Kubernetes mounts secrets that way."""
+"""The mode bits that a file of secrets must not have. The group may read it, because Kubernetes mounts secrets so."""
 
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f\x7f]{1,128}(?![\s\S])")]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -58,8 +52,8 @@ class Role(StrEnum):
 class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A person or program that the history can name, as a [[user]] of the file has it.
 
-    A user is known by a pair of keys, by names in client certificates, or by address ranges. `clusters`, `names` and
-    `addresses` are what a user with the broker role may speak for: patterns, in which `*` stands for any text.
+    A user is identified by a pair of keys, by names in client certificates, or by address ranges. A user with the
+    broker role may send requests about `clusters`, `names` and `addresses`: patterns, in which `*` stands for any text.
     """
 
     name: _Name
@@ -74,7 +68,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     addresses: list[_Text] = []
 
     def __repr__(self) -> str:
-        """Return the name and role. A secret is printed nowhere."""
+        """Return the name and role, without the secret."""
         return f"User({self.name!r}, {self.role.value!r})"
 
 
@@ -102,7 +96,7 @@ class Users:
     """All users. No two of them share a key, a certificate name or an address range."""
 
     def __init__(self, known: Iterable[User] = ()) -> None:
-        """Raises ValueError if an address range is none."""
+        """Index the users. Raises ValueError if an address range cannot be parsed."""
         self._by_access_key: dict[str, User] = {}
         self._by_certificate: dict[str, User] = {}
         self._by_network: dict[IPv4Network | IPv6Network, User] = {}
@@ -139,7 +133,7 @@ class Users:
         return self._by_certificate[found[0]] if found else None
 
     def _of_address(self, address: str | None) -> User | None:
-        """Return the user of the smallest range that has the address."""
+        """Return the user of the smallest range that contains the address, None if there is none."""
         if address is None or not self._by_network:
             return None
         try:
@@ -165,7 +159,7 @@ def _matcher(pattern: str) -> re.Pattern[str]:
 class UsersFile:
     """The users of a file, read again when the file changes.
 
-    If the changed file cannot be used, the users before stay in force.
+    If the changed file cannot be used, the former users stay in force.
     """
 
     def __init__(self, file: Path) -> None:

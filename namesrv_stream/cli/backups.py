@@ -43,7 +43,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @as_of_option
 @click.pass_obj
 def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
-    """Write the route tables of one snapshot to FILE. The history is not in it. A job may run meanwhile."""
+    """Write the route tables of one snapshot to FILE, without the history. A job may run meanwhile."""
     with ends_on_sigterm("namesrv-stream export", _WHOLE_OR_NOT):
         reader = open_reader(invocation.settings)
         content = content_of(reader, *(as_of or AsOf()))
@@ -80,10 +80,10 @@ def _by_epoch(folder: Path) -> list[Path]:
 @requested_by_option
 @click.pass_obj
 def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
-    """Make a new registry of FILE at delta.root, where none may be.
+    """Make a new registry of FILE at delta.root, which must not hold one.
 
-    The job that is started there reads on in the topic where FILE was taken. On another Kafka, or a topic that was made
-    again, start it once with --accept-new-log.
+    The job that is started there reads the topic from the offset at which FILE was taken. On another Kafka, or a topic
+    that was made again, start it once with --accept-new-log.
     """
     settings = invocation.settings
     row = import_content(root_of(settings), settings, read_backup(file), requested_by)
@@ -101,8 +101,8 @@ def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
 def restore(invocation: Invocation, epoch: int, folder: Path | None, take_over: bool, requested_by: str) -> None:
     """Publish the tables of EPOCH as a new epoch. The epochs after it stay in the history.
 
-    What is put back lasts until a broker says otherwise: brokers that are connected register again within seconds, and
-    those that have gone leave the routes when their timeout ends.
+    Brokers change the restored tables as ever: those that are connected register again within seconds, and those that
+    have gone leave the routes when their timeout ends.
     """
     settings = invocation.settings
     content = _content(invocation, epoch, folder)
@@ -137,9 +137,9 @@ def _published(row: SnapshotRow, what: str) -> str:
 @requested_by_option
 @click.pass_obj
 def repair_(invocation: Invocation, folder: Path | None, from_log: bool, take_over: bool, requested_by: str) -> None:
-    """Mend tables with damaged files, by the newest snapshot that is whole or what the options name.
+    """Mend tables with damaged files: publish the newest whole snapshot, or the source that an option names.
 
-    The job then reads on in Kafka where that snapshot was taken. Rows of the history in a damaged file are lost.
+    The job then reads Kafka from that snapshot's offset. Rows of the history in a damaged file are lost.
     """
     if folder is not None and from_log:
         raise click.UsageError("--from and --from-log exclude each other: give one of them.")

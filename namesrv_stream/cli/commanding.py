@@ -1,4 +1,7 @@
-"""Commands that change the registry: each sends one record to Kafka, which the job applies in the order of the log."""
+"""The commands that change the registry.
+
+Each sends one record to Kafka, and the job applies records in the log's order.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ _UNTIL_PUBLISHED = f"Wait until it is published, {_WAIT_S:g} s at most unless gi
 def _change(
     name: str, help_text: str, record: Callable[..., OperatorCommand], *options: click.Parameter
 ) -> click.Command:
-    """Return the command that sends a record; `options` are named as the record's fields."""
+    """Return a command that sends a record; `options` have the names of the record's fields."""
 
     @click.command(name, help=help_text)
     @seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
@@ -96,7 +99,7 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
 
 
 def _newest(settings: NamesrvSettings) -> RegistryView | None:
-    """Return the newest snapshot, None if this machine cannot read the tables: the record can be sent without them."""
+    """Return the newest snapshot, None if this machine cannot read the tables. The record can be sent without them."""
     try:
         return open_reader(settings).follow()
     except NamesrvError:
@@ -112,7 +115,7 @@ def _warn_of_names(settings: NamesrvSettings, command: OperatorCommand) -> None:
 
 
 def _ask_about_brokers(command: OperatorCommand, tables: RouteTables) -> None:
-    """Ask before an order configuration is put that names brokers which are not in the tables."""
+    """Ask the user before an order configuration is put that names brokers which are not in the tables."""
     if unknown := unknown_brokers(command, tables.brokers):
         advice = did_you_mean(unknown[0], tables.brokers)
         say(f"no broker {', '.join(unknown)} is in the tables now. {advice}--yes puts the value without asking.")

@@ -1,4 +1,4 @@
-"""Command line: the list of commands, imported lazily, the options that all share, and errors as one line."""
+"""Entry of the command line: the list of commands, imported lazily, their shared options, and errors as one line."""
 
 from __future__ import annotations
 
@@ -90,7 +90,10 @@ def key_values(_context: click.Context, _parameter: click.Parameter, values: tup
 
 
 def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Put the value of -c, --root or --set into the invocation. A command begins with that of the program."""
+    """Put the value of -c, --root or --set into the invocation.
+
+    A command's invocation begins as a copy of the program's.
+    """
     given = context.obj if isinstance(context.obj, Invocation) else Invocation(None, {})
     if option.name == "config":
         context.obj = replace(given, file=value or given.file)
@@ -110,7 +113,7 @@ _NOTED: dict[str, Any] = {"expose_value": False, "callback": _note}
 
 
 def settings_options(*names_of_set: str) -> list[click.Option]:
-    """Return -c, --root and the option that sets any setting; the programs of jobs/ have a short name for that."""
+    """Return -c, --root and the option for any setting, to which the programs of jobs/ give a short name too."""
     return [
         click.Option(
             ["-c", "--config"],
@@ -179,7 +182,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click handles these, also a reader of our output that has ended, as in `| head`
+            raise  # click handles these, also the end of a reader of our output, as in `| head`
         except Exception as error:
             if ctx.meta.get(DEBUG):
                 click.echo(masked(traceback.format_exc()), nl=False, err=True)
@@ -192,7 +195,7 @@ class LazyGroup(click.Group):
 
 
 def _with_shared_options(command: click.Command) -> click.Command:
-    """Return a copy of the command that accepts SHARED too, but for spellings that are the command's own."""
+    """Return a copy of the command that also accepts SHARED, except spellings that the command uses itself."""
     own = {spelling for parameter in command.params for spelling in parameter.opts}
     extended = copy.copy(command)
     extended.params = list(command.params)

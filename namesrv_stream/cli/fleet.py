@@ -1,4 +1,4 @@
-"""`fleet`: simulated brokers that load a Kafka as real ones do, or with --history a new registry with their past."""
+"""The command `fleet`: simulate brokers that load a Kafka as real ones do, or make a registry with their past."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _play(playing: Fleet, duration_s: float | None, rate: float | None, *, unreg
 
 
 def _display(playing: Fleet) -> AbstractContextManager[object]:
-    """Return a line that changes in place on a terminal, and one every ten seconds elsewhere."""
+    """Return a display: a line that changes in place on a terminal, elsewhere a line every ten seconds."""
     console = Console(stderr=True)
     if console.is_terminal:
         return Live(console=console, get_renderable=lambda: Text(_line(playing)), refresh_per_second=1, transient=True)

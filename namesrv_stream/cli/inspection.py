@@ -1,4 +1,4 @@
-"""`doctor` and `compare`: whether a machine is fit for the registry, and whether a NameServer answers as it does."""
+"""The commands `doctor`, which checks a machine, and `compare`, which compares a NameServer with the registry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not check
 _WATCH_S = 2.0
 _AGAIN = f"Compare again every {_WATCH_S:g} s until there is no difference."
 _EXIT_NOT_COMPARED = 3
-"""Status of a comparison without a difference in which both sides refused a question. 2 is a wrong command line."""
+"""Exit status of a comparison without a difference in which both sides refused a question. 2 is a usage error."""
 _MAX_TEXT = 200
 
 
@@ -43,8 +43,8 @@ _MAX_TEXT = 200
 def doctor(context: click.Context, role: str, tables: bool, as_json: bool) -> None:
     """Check Java, jars, Python workers, Kafka, storage, certificate and users file. Ends with 1 if a check failed.
 
-    Nothing that runs is disturbed: no record is sent, and what is written beside tables and checkpoint is removed. On
-    an object store the small table _conditional_put stays.
+    It disturbs no running process: it sends no record, and removes the files that it writes beside tables and
+    checkpoint. On an object store the small table _conditional_put stays.
     """
     invocation: Invocation = context.obj
     checks = {"tables": storage.check_files} if tables else _checks(role)
@@ -92,11 +92,11 @@ def compare(
 ) -> None:
     """Compare every route, cluster, list and KV value of a NameServer with this registry.
 
-    Ends with 1 if they differ; that one side alone refuses a question is a difference. Ends with 3 if they do not
-    differ but both refuse a question, which then is not compared.
+    Ends with 1 if they differ. If only one side refuses a question, that is a difference. Ends with 3 if they do not
+    differ but both refuse a question, which is then not compared.
 
-    The registry's side is the newest snapshot at delta.root. A broker that changes during the comparison differs for a
-    moment; --watch waits until that has passed.
+    The registry's side is the newest snapshot at delta.root. A broker that changes during the comparison may differ for
+    a moment; --watch compares until there is no difference.
     """
     invocation: Invocation = context.obj
     reader = open_reader(invocation.settings)

@@ -1,4 +1,4 @@
-"""`up`, `demo` and `demo-rocketmq`: the whole registry on this machine, with a real Kafka, Spark and Delta.
+"""The commands `up`, `demo` and `demo-rocketmq`: the whole registry on this machine, with real Kafka and Spark.
 
 `up` runs until Ctrl-C. The demos are short stories that end by themselves.
 """
@@ -75,7 +75,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
 def _ended_in_time(stop: threading.Event) -> Iterator[list[LocalStack]]:
     """End this process `_END_LIMIT_S` after `stop` if a part of the stack has died that the others wait for.
 
-    Kafka and Spark's JVM end with this process. What is in the tables and in Kafka is whole at any moment.
+    Kafka and Spark's JVM end with this process. The tables and Kafka's log are consistent at any moment.
     """
     watched: list[LocalStack] = []
     ended = threading.Event()
@@ -103,7 +103,7 @@ def _what_runs(stack: LocalStack) -> Group:
 
 
 class Stage:
-    """Running parts of a demo, and its output. Each answer comes from the command printed above it."""
+    """The running parts of a demo, and its output. Each answer comes from the command that is printed above it."""
 
     def __init__(self, invocation: Invocation, stack: LocalStack, output: Console) -> None:
         self._invocation = invocation
@@ -171,8 +171,8 @@ def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Cal
 def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
     """Run Kafka, the streaming job and the gateway within the `with`, and yield their stage.
 
-    The tables and the folders `more` in `data` are made anew at the start and kept at the end. Settings that are given
-    are refused and those of the environment have no effect, so a demo is the same everywhere. Ctrl-C ends it in order,
+    The tables and the folders `more` in `data` are made anew at the start and kept at the end. Given settings are
+    refused and those of the environment have no effect, so that a demo is the same everywhere. Ctrl-C ends it in order,
     with exit status 130.
     """
     if given.file is not None or given.options:
@@ -202,7 +202,7 @@ PLAN = FleetPlan(
     heartbeat_interval_ms=2_000,
     seed=7,
 )
-"""Brokers of the story. Their leases last 10 s instead of 120 s to keep it short; real brokers may ask for such too."""
+"""Brokers of the story. Their leases last 10 s instead of 120 s to keep it short; real brokers may request that too."""
 
 
 @click.command("demo")

@@ -1,4 +1,4 @@
-"""Output of answers: tables with few lines on a terminal, plain columns if the output is no terminal, and JSON."""
+"""Print answers: as tables with few lines on a terminal, as plain columns elsewhere, or as JSON."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Rows:
 
 
 def _cell(value: object) -> Text:
-    """Return a value as text, in quotes if it begins or ends with a blank, which nobody would see."""
+    """Return a value as text, in quotes if it begins or ends with a blank, which would be invisible."""
     if isinstance(value, Text):
         return value
     text = "" if value is None else printable(str(value))
@@ -86,7 +86,7 @@ def heading(left: str, right: str) -> Text:
 
 
 def print_answer(value: object, shown: RenderableType, *, as_json: bool) -> None:
-    """Print an answer on standard output: `value` as JSON, or as it is shown."""
+    """Print an answer on standard output: `value` as JSON, or `shown`."""
     output = console()
     if as_json:
         click.echo(encode_json(value))

@@ -1,4 +1,4 @@
-"""Lookups in one snapshot: routes, topics, clusters, brokers, the KV table and settings, and `status`."""
+"""The commands for lookups in one snapshot, of routes, topics, clusters, brokers, KV and settings; and `status`."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ _STATES = {
     "unknown": ("unknown: nothing was published since {since}, and Kafka does not answer", "red", 1),
     "dead": ("dead since {since}: nothing has been published. Start it again, and see its log", "bold red", 1),
 }
-"""State of the job -> what the screen says of it, the colour, and the exit status."""
+"""State of the job -> its text on the screen, the colour, and the exit status."""
 
 
 @click.command("status")
@@ -180,8 +180,8 @@ _STATES = {
 def status(context: click.Context, no_kafka: bool, view: View) -> None:
     """Show the state of the job, and the served snapshot with its age and lag.
 
-    Ends with 0 if the job runs, 3 if it starts or catches up, 4 if none is active and that is in order, 5 if it waits,
-    else with 1. With --json it prints JSON whatever happens.
+    Ends with 0 if the job runs, 3 if it starts or catches up, 4 if no job is active on purpose, 5 if it waits, else
+    with 1. With --json it always prints JSON.
     """
     invocation: Invocation = context.obj
     settings = invocation.settings

@@ -1,4 +1,4 @@
-"""SIGTERM to a program that ends by itself: it stops at once, removes what is unfinished, and its last line says so."""
+"""Let SIGTERM end a program at once, after it has removed unfinished files and printed a last line."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class Terminated(BaseException):
-    """SIGTERM, raised in the main thread so that it ends any wait. It is no Exception, which py4j would hide."""
+    """SIGTERM, raised in the main thread so that it ends any wait. It is no Exception, because py4j would hide that."""
 
 
 @contextmanager
 def ends_on_sigterm(program: str, outcome: str) -> Iterator[None]:
     """Leave the `with` at SIGTERM, print `outcome` and exit. A second SIGTERM meanwhile is ignored.
 
-    Does nothing in a thread other than the main one, which gets no signals.
+    It does nothing outside of the main thread, because other threads get no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

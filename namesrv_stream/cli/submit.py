@@ -1,4 +1,4 @@
-"""`submit`, and `jars` and `archive`, which get files that Spark needs or starts sooner with."""
+"""The commands `submit`, which runs a program under Spark, `jars` and `archive`, which prepare files for it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def submit(
 ) -> None:
     """Run the job, or another program of jobs/, by spark-submit with the settings of conf/, from any folder.
 
-    ARGUMENTS are the program's, such as --standby. This process becomes spark-submit. Where `namesrv-stream archive`
-    has made an archive of classes, Java uses it.
+    ARGUMENTS are the program's, such as --standby. This process becomes spark-submit. Java uses the archive of classes
+    that `namesrv-stream archive` makes, if there is one.
     """
     options = {**context.obj.options, **settings}
     if program == PROGRAMS[0] and "--standby" not in arguments and not named["take_over"]:
@@ -62,7 +62,10 @@ def submit(
 
 
 def _ask_if_served(root: str) -> None:
-    """Ask whether to replace the job of an `up` on this registry. Raises click.UsageError without a terminal."""
+    """Ask the user whether to replace the job of an `up` on this registry.
+
+    Raises click.UsageError without a terminal.
+    """
     if not is_in_service(root):
         return
     served = f"`namesrv-stream up` serves {masked(root)}, and this job would replace its job"
@@ -76,7 +79,7 @@ def _ask_if_served(root: str) -> None:
 def jars(parts: tuple[str, ...]) -> None:
     """Fetch the jars of Spark (and with `kafka` or `s3` those of Kafka or S3), and print their folders.
 
-    Jars that are there are not fetched again. spark-submit takes them as --jars "$(namesrv-stream jars)/*.jar".
+    Jars that exist are not fetched again. For spark-submit use --jars "$(namesrv-stream jars)/*.jar".
     """
     for part in parts or ("spark",):
         click.echo(retrieved_jars(part))
@@ -88,8 +91,8 @@ def archive() -> None:
 
     `submit` uses it, and so do the Spark sessions of `up`, of `replay` and of the notebooks.
 
-    This runs the job for a minute with a Kafka of its own. Do it again after an update of Java, pyspark or
-    the jars: Java does not use an archive that does not fit.
+    This runs the job for a minute with a Kafka of its own. Run it again after an update of Java, pyspark or the jars,
+    because Java ignores an archive that does not fit.
     """
     from namesrv_stream.tools.local.class_archive import record_archive  # noqa: PLC0415 -- `submit` needs no Kafka
 

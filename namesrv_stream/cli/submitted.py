@@ -1,4 +1,4 @@
-"""Options, errors and Spark session of the spark-submit programs."""
+"""Options, error handling and Spark session of the programs under spark-submit."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ class _TerminatesMainThread(threading.Event):
 def submitted_session(app_name: str) -> Iterator[SparkSession]:
     """Yield the Spark session that spark-submit's options describe, and stop it at the end of the `with`.
 
-    Another thread stops it, over a connection of its own: a call that SIGTERM has ended still waits on this thread's.
+    Another thread stops it over its own connection to the JVM, because a call that SIGTERM ended still uses this
+    thread's.
     """
     spark = SparkSession.builder.appName(app_name).getOrCreate()
     stop_on_signals_to_jvm(spark, _TerminatesMainThread())

@@ -1,4 +1,4 @@
-"""Reading commands: their options, the snapshot that they look at, and --watch."""
+"""Make reading commands: their options, the snapshot that they read, and --watch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.json_text import encode_json
 
 BROKERS_ALONE = "the brokers, without topics, signs of life and data versions"
-"""Text for `show`: the part of a list of brokers that the events have."""
+"""Text for `remembers` of `show`: the part of a list of brokers that the events have."""
 
 _WATCH_S = 1.0
 LEAST_WATCH_S = 0.1
@@ -123,7 +123,7 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
 
 
 class Looked(NamedTuple):
-    """One snapshot, and how the job does; `health` is None if the snapshot is looked at as of the past."""
+    """One snapshot, and the job's progress; `health` is None if the question is about the past."""
 
     seen: Seen
     health: Health | None
@@ -133,7 +133,7 @@ class Looked(NamedTuple):
         if self.seen.remembered is not None:
             return heading(title, f"{self.seen.remembered}, from the events")
         row = self.seen.snapshot
-        event_time = time_text(row.event_time, with_zone=True)  # the zone of all times below, too
+        event_time = time_text(row.event_time, with_zone=True)  # all times below are in this zone too
         published = self.health and f"published {duration_text(self.health.now_ms - row.published_at)} ago"
         return heading(title, f"epoch {row.epoch}, event time {event_time}, {published or 'as of then'}")
 
@@ -148,7 +148,7 @@ class Answer(NamedTuple):
 def reads(
     name: str, *, remembers: str = "", as_of: bool = True, watch: bool = True
 ) -> Callable[[Callable[..., Answer]], click.Command]:
-    """Return a decorator that makes a command of a function, which gets what is looked at and the command's options.
+    """Return a decorator that makes a command of a function. The function gets a `Looked` and the command's options.
 
     `remembers` is as for `show`. The function's docstring is the command's help.
     """
@@ -229,7 +229,7 @@ def _lacking_text(seen: Seen, lacking: Lacking) -> str:
 
 
 def _stale_text(looked: Looked) -> str:
-    """Return that the tables are far behind, and why; empty text if they are not."""
+    """Return the text that the tables are far behind, and why; empty text if they are not."""
     if looked.health is None or not looked.health.is_stale:
         return ""
     progress = looked.health.progress
@@ -256,7 +256,7 @@ def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: C
 
 
 def looks(pause_s: float | None) -> Iterator[None]:
-    """Yield once for each look at the tables until Ctrl-C, with a pause after each; once alone if `pause_s` is None.
+    """Yield once for each look at the tables until Ctrl-C, with a pause after each; only once if `pause_s` is None.
 
     Ctrl-C takes effect between two looks, since it must not interrupt a library within one.
     """
@@ -271,7 +271,7 @@ def looks(pause_s: float | None) -> Iterator[None]:
 
 
 def _watched(looked: Looked, answer: Callable[[Looked], Answer]) -> RenderableType:
-    """Return the answer, or the reason that there is none now: a topic may be added and removed while it is watched."""
+    """Return the answer, or the reason why there is none now, because a watched topic may come and go."""
     warning = [Text(text, "bold red") for text in [_stale_text(looked)] if text]
     try:
         return Group(*warning, answer(looked).shown)

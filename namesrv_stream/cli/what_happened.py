@@ -1,4 +1,4 @@
-"""`history`, `why`, `diff`, `snapshots` and `rejected`: what happened to brokers and topics, and when."""
+"""The commands `history`, `why`, `diff`, `snapshots` and `rejected`: what happened to brokers and topics, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: what they are, where their values come from, and which of them change at run time."""
+"""The settings: their meanings and defaults, the sources of their values, and which of them change at run time."""
 
 from namesrv_stream.config.kafka_settings import kafka_client_arguments, spark_kafka_options
 from namesrv_stream.config.loading import Invocation, as_options, checked_changes, load_settings, log_notes

@@ -98,7 +98,7 @@ def _choice(key: str, text: str) -> str:
 
 
 def _user_and_password(key: str, text: str) -> dict[str, Any]:
-    if "Krb5LoginModule" in text:  # librdkafka takes the ticket from the credential cache
+    if "Krb5LoginModule" in text:  # librdkafka reads the ticket from the credential cache
         return {}
     found = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS_OPTION.findall(text)}
     if not _JAAS_MODULE.search(text) or not {"username", "password"} <= found.keys():

@@ -52,9 +52,9 @@ def load_settings(
 
 
 def checked_changes(settings: NamesrvSettings, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return changes at run time, as they are sent to the job: values are checked as strictly as those of a file.
+    """Return changes at run time in the form that is sent to the job, checked as strictly as the values of a file.
 
-    RocketMQ takes `yes` for false and ignores a number that it cannot parse. Raises SettingError, or
+    RocketMQ itself reads `yes` as false and ignores a number that it cannot parse. Raises SettingError, or
     ConfigBlackListError for a setting that cannot be changed at run time.
     """
     settings.live_changes(properties)
@@ -82,7 +82,7 @@ class Invocation:
 
 
 def log_notes(settings: NamesrvSettings) -> None:
-    """Log what a process has to tell about its settings when it starts."""
+    """Log a process's notes about its settings at the start: settings without effect."""
     if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
         log.warning("accepted, and without effect here: %s. docs/configuration.md has the reasons.", ", ".join(idle))
     if settings.idle.get("enableControllerInNamesrv") == "true":
@@ -93,7 +93,7 @@ def log_notes(settings: NamesrvSettings) -> None:
 
 
 def as_options(settings: Mapping[str, object]) -> list[str]:
-    """Return settings as words of a command line, with which another process is started: --set KEY=VALUE for each."""
+    """Return settings as arguments for the start of another process: --set KEY=VALUE for each."""
     return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
 
@@ -156,7 +156,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _check_known(origins: Mapping[str, str]) -> None:
-    """Raise SettingError if there are keys that are not known. Its argument has the place of each key."""
+    """Raise SettingError if there are unknown keys. `origins`: key -> the place where it was found."""
     unknown = [(key, place) for key, place in origins.items() if not _is_known(key)]
     if not unknown:
         return

@@ -1,7 +1,7 @@
 """The settings that a `namesrv.properties` of RocketMQ 5.4.0 may hold, with its names and defaults.
 
-Those that have an effect here are fields. All others are rows of a table: they are accepted, so that a file that
-RocketMQ or an earlier release accepts need not be changed, and named once at start.
+Settings that have an effect here are fields. All others are rows of a table. They are accepted and named once at the
+start, so that a file for RocketMQ or an earlier release need not be changed.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class RocketmqSettings(BaseModel):
     """
 
     product_env_name: str = setting("productEnvName", "center", "gateway")
-    """Name of the production environment that clusterTest asks."""
+    """Name of the production environment for clusterTest."""
 
     cluster_test: Boolean = setting("clusterTest", False, "gateway")
     """Ask the production environment for a route that the registry lacks."""

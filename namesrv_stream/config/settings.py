@@ -46,9 +46,9 @@ LONGEST_TICK_MS = 2_000
 
 
 class ConfigBlackListError(NamesrvError):
-    """UPDATE_NAMESRV_CONFIG names settings that it must not change (A5): response code 16, and nothing is applied.
+    """UPDATE_NAMESRV_CONFIG names settings that it must not change (A5). Answer response code 16, and apply nothing.
 
-    `remark`: RocketMQ's own one for keys of the black list, which clients know; this error's text for others.
+    `remark`: for keys of the black list RocketMQ's own, which clients know; for others this error's text.
     """
 
     def __init__(self, keys: list[str], *, is_black_listed: bool = False) -> None:
@@ -94,9 +94,8 @@ class NamesrvSettings(RocketmqSettings):
     """Time for which a snapshot can be read: 30d, 720h."""
 
     maintenance_millis: Millis = setting("maintenanceMillis", 3_600_000, "job")
-    """Time after which the job again puts small files together and removes files that no retained snapshot needs;
-    0: never, `maintain_tables` does.
-    """
+    """Time after which the job again merges small files and removes files that no retained snapshot needs; 0: never,
+    `maintain_tables` does it."""
 
     rejected_retention: Duration = setting("rejected.retention", "90d", "job, maintenance")
     """Time for which maintenance keeps the rows of the table `rejected`."""
@@ -111,35 +110,31 @@ class NamesrvSettings(RocketmqSettings):
     """Time for which Spark keeps the state of an address after its timeout; no lease depends on it."""
 
     live_refresh_millis: Millis = setting("liveRefreshMillis", 300_000, "job")
-    """Shortest event time between two publications of signs of life alone."""
+    """Shortest event time between two publications that have only signs of life."""
 
     tick_gap_millis: Millis = setting("tickGapMillis", 3_000, "job")
-    """Most time that counts towards leases between two ticks in succession; the rest of a longer gap is an outage of
-    the way to Kafka and no silence of the brokers. 0: all of it counts. All jobs of a registry need the same value.
-    """
+    """Longest time between two successive ticks that counts towards leases. The rest of a longer gap counts as an
+    outage on the way to Kafka, not as silence of brokers. 0: all of it counts. All jobs of a registry need the same
+    value."""
 
     expiry_guard_ratio: Ratio = setting("expiryGuardRatio", 0.0, "job")
-    """Share of all leases, above which late ones make a silent lease suspect: it is held in the routes and does not
-    end; 0: no such guard. All jobs of a registry need the same value.
-    """
+    """Share of all leases. If more are late, a silent lease becomes suspect: it stays in the routes and does not end.
+    0: no such guard. All jobs of a registry need the same value."""
 
     expiry_guard_max_millis: Millis = setting("expiryGuardMaxMillis", 600_000, "job")
     """Longest time for which the guard holds a silent lease."""
 
     tick_millis: Count = setting("tickMillis", 1000, "job, gateway, fleet")
-    """Time between two ticks that a process sends to Kafka, a gateway only while a lease may end soon; only a tick
-    ends a silent lease.
-    """
+    """Time between two ticks that a process sends to Kafka; a gateway sends them so often only while a lease may end
+    soon. Only a tick ends a silent lease."""
 
     idle_tick_millis: Count = setting("idleTickMillis", 2000, "gateway")
-    """Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that or
-    more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none.
-    """
+    """Time between two ticks of a gateway while no lease can end soon. Light heartbeats wait for such a tick if their
+    lease is 8 times that or longer, so an idle job has one micro-batch in this time. Under 1000 they do not wait."""
 
     kafka_away_millis: Millis = setting("kafkaAwayMillis", 20_000, "gateway")
-    """Time without a record that Kafka has acknowledged after which a gateway closes the connections of brokers, so
-    that they go to another gateway. Lookups are answered all the same.
-    """
+    """Time without an acknowledged record after which a gateway closes the connections of brokers, so that they use
+    another gateway. It still answers lookups."""
 
     standby: Boolean = setting("standby", False, "job")
     """The job waits while another one is active, and takes over when that one ends."""
@@ -163,10 +158,10 @@ class NamesrvSettings(RocketmqSettings):
     """Most open connections of all peers; fewer if `ulimit -n` is too low."""
 
     max_connections_per_address: Count = setting("maxConnectionsPerAddress", 1000, "gateway")
-    """Most open connections of one address; behind a trusted load balancer, of the address in its PROXY header."""
+    """Most open connections of one address; behind a trusted load balancer the address in its PROXY header counts."""
 
     proxy_protocol_trusted: Networks = setting("proxyProtocol.trusted", "", "gateway")
-    """Load balancers whose PROXY headers are believed, such as 10.0.0.5,10.1.0.0/16; empty: none."""
+    """Load balancers whose PROXY headers are trusted, such as 10.0.0.5,10.1.0.0/16; empty: none."""
 
     peer_buffer_max_bytes: Count = setting("peerBufferMaxBytes", 268_435_456, "gateway")
     """Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together."""
@@ -174,7 +169,7 @@ class NamesrvSettings(RocketmqSettings):
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
         "tls.server.mode", "permissive", "gateway, console"
     )
-    """permissive: TLS and plain text on one port; enforcing: TLS alone; disabled: plain text alone."""
+    """permissive: TLS and plain text on one port; enforcing: only TLS; disabled: only plain text."""
 
     tls_cert_path: Location = setting("tls.server.certPath", "", "gateway, console")
     """Certificate chain, PEM."""
@@ -192,10 +187,10 @@ class NamesrvSettings(RocketmqSettings):
     """Certificates against which clients' certificates are checked, PEM."""
 
     auth_mode: Literal["off", "observe", "operators", "writes"] = setting("auth.mode", "off", "gateway, console")
-    """Rights to write. off: everybody has them. operators: only users with the role admin send what operators send.
-    writes: besides, only users with the role broker send what brokers send. observe: nothing is refused, and what
-    `writes` would refuse is counted and logged. At a bindAddress that is not loopback, off has to be set explicitly.
-    """
+    """Rights to write. off: everybody has them. operators: only users with the role admin may send operators' requests.
+    writes: besides, only users with the role broker may send brokers' requests. observe: nothing is refused; requests
+    that `writes` would refuse are counted and logged. At a bindAddress that is not loopback, off has to be set
+    explicitly."""
 
     auth_users_path: Location = setting("auth.usersPath", "", "gateway, console")
     """Users file, see security.md."""
@@ -207,12 +202,11 @@ class NamesrvSettings(RocketmqSettings):
     """Address at which the console listens. At one that is not loopback, auth.mode has to be set explicitly."""
 
     console_hosts: str = setting("console.hosts", "", "console")
-    """Names under which browsers reach the console, separated by commas. IP addresses and localhost need not be named;
-    requests to other names are refused.
-    """
+    """Names under which browsers reach the console, separated by commas. IP addresses and localhost are always
+    accepted; requests to other names are refused."""
 
     console_base_path: str = setting("console.basePath", "", "console", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
-    """Path below which a proxy asks the console, such as /routes; empty if there is none or the proxy removes it."""
+    """Path that a proxy leaves in front of the console's paths, such as /routes; empty if there is none."""
 
     console_trusted_proxies: Networks = setting("console.trustedProxies", "", "console")
     """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16."""
@@ -286,7 +280,8 @@ class NamesrvSettings(RocketmqSettings):
         """Return the entries of `properties` that UPDATE_NAMESRV_CONFIG applies (A5), as RocketMQ prints them.
 
         Unknown keys and numbers that cannot be parsed are ignored, as in RocketMQ. Raises ConfigBlackListError for a
-        key of the black list and for a key that only has an effect at start: it would be accepted and change nothing.
+        key of the black list, and for a key that only has an effect at a start, which would otherwise be accepted and
+        change nothing.
         """
         black_list = {*CONFIG_BLACK_LIST, *self.config_black_list.split(";")}
         if refused := sorted(key for key in properties if key in black_list or _is_start_only(key)):
@@ -307,7 +302,7 @@ class NamesrvSettings(RocketmqSettings):
 
 
 class SettingInfo(NamedTuple):
-    """The facts about one setting. `name` is empty if it has no effect and so is no field, `read_by` if it has none."""
+    """The facts about one setting. A setting without effect has no field: its `name` and `read_by` are empty."""
 
     key: str
     name: str

@@ -1,7 +1,7 @@
-"""Places for tables, and the `delta.storage.*` settings in the form that Hadoop's S3A takes.
+"""Decide where tables and checkpoint may be, and translate the `delta.storage.*` settings for Hadoop's S3A.
 
-delta-rs reads these settings, and the environment of AWS's own tools, by itself. Spark gets the same from here, so
-credentials are given once.
+delta-rs itself reads these settings and the environment of AWS's own tools. Spark gets the same values from here, so
+that credentials are given only once.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def is_object_store(url: str) -> bool:
 def default_checkpoint(root: str) -> str:
     """Return the default checkpoint: beside the tables, or on this machine if they are in an object store.
 
-    It only saves work, and in an object store its small files would be several requests a batch, each with its delay
-    and its price.
+    A checkpoint only saves work. In an object store its small files would be several requests a batch, each with a
+    delay and a price.
     """
     url = root.rstrip("/")
     beside = f"data/{url.partition('://')[2]}" if is_object_store(url) else url
@@ -47,7 +47,7 @@ def default_checkpoint(root: str) -> str:
 
 
 def s3a_options(url: str, storage_options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Hadoop's options for the bucket of `url`, none for storage other than S3. They concern no other bucket.
+    """Return Hadoop's options for the bucket of `url` alone; none for storage other than S3.
 
     `storage_options` win over `environ`, as in delta-rs. An option that neither has is left to S3A's own settings.
     """

@@ -52,7 +52,7 @@ _FORMS = (
 
 
 def check_parameters(request: Request) -> None:
-    """Refuse a parameter that the path does not have: a misspelt `epoch` must not answer the present."""
+    """Refuse a parameter that the path does not have, so that a misspelt `epoch` is not answered with the present."""
     described = request.app.openapi()["paths"].get(request.scope["route"].path_format, {})
     about = described.get(request.method.lower(), {})
     known = [each["name"] for each in about.get("parameters", ()) if each["in"] == "query"]
@@ -113,7 +113,7 @@ Wanted = Annotated[Chosen, Depends(_chosen)]
 
 @dataclass(frozen=True)
 class Question:
-    """A request about a moment. Its properties may block on the storage."""
+    """A request about a moment. Its properties may wait for the storage."""
 
     console: Console
     request: Request
@@ -127,7 +127,7 @@ class Question:
 
     @cached_property
     def lacking(self) -> Lacking | None:
-        """Events that the snapshot lacks of a moment between it and the next one."""
+        """Events up to the moment that the snapshot lacks; None if it lacks none."""
         return self.console.kept.lacking(self.row, self.moment)
 
     @cached_property
@@ -137,11 +137,11 @@ class Question:
 
     @cached_property
     def seen(self) -> Seen:
-        """The snapshot as questions see it."""
+        """The subject of questions about the snapshot."""
         return self.console.kept.seen(self.row, self.lacking)
 
     def answer(self, compute: Callable[[], Struct], *, with_oldest: bool) -> Response:
-        """Answer from memory if this was asked before, and with 304 if the sender has the answer."""
+        """Return the answer: from memory if it was asked for before, and 304 if the sender has it already."""
         row, request, lacking = self.row, self.request, self.lacking
         begin = f"{self.oldest.epoch}-" if with_oldest else ""
         end = "" if lacking is None else f"-{lacking.asked_at}-{lacking.events}"
@@ -155,13 +155,13 @@ class Question:
         return Response(body, media_type="application/json", headers=headers)
 
     def span(self, since: str | None, until: str | None) -> Span:
-        """Return the stretch between two parameters, which count back from the moment."""
+        """Return the stretch between two parameters, which are relative to the moment."""
         return span_up_to(self.row, since, until, self.zone)
 
 
 Asked = Annotated[Question, Depends()]
 ANSWERS: dict[str, type[Struct]] = {}
-"""The shape of each path's answer."""
+"""Path -> the type of its answer."""
 
 Compute = TypeVar("Compute", bound=Callable[..., Struct])
 
@@ -177,7 +177,7 @@ def _described(path: str, kind: type[Struct], status: int = 200) -> dict[int | s
 def question(path: str, summary: str, *, with_oldest: bool = False) -> Callable[[Compute], Compute]:
     """Return a decorator that serves a function's answers at a path. Its first parameter is `asked`.
 
-    `with_oldest`: the answer depends on the oldest snapshot that can be read, too.
+    `with_oldest`: the answer also depends on the oldest snapshot that can be read.
     """
 
     def decorate(compute: Compute) -> Compute:
@@ -239,7 +239,7 @@ def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") ->
 
 @question("/brokers/{name:path}", "One broker name or address")
 def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> lists.BrokerPage:
-    """Return the leases of a broker name or address, and its topics. A broker that is gone has none of both."""
+    """Return the leases of a broker name or address, and its topics. A broker that is gone has neither."""
     return lists.broker_page(asked.seen, name, limit=limit, after=after)
 
 
@@ -343,7 +343,7 @@ class Sent(Fields):
 
 
 def _of_now(answer: Struct, status: int = 200) -> Response:
-    """Return an answer about the present, which nobody may keep."""
+    """Return an answer about the present, which no cache may keep."""
     return Response(encode_json(answer), status, {"cache-control": "no-store"}, "application/json")
 
 
@@ -429,7 +429,7 @@ async def command(
 
 
 def _check_brokers(console: Running, order: OperatorCommand) -> None:
-    """Refuse an order configuration of brokers that the registry lacks."""
+    """Raise an error for an order configuration of brokers that the registry lacks."""
     view = console.kept.newest
     if view is not None and (names := unknown_brokers(order, view.routes.brokers)):
         told = f"no broker {', '.join(names)} is in the tables now. If it is right, add ?unknown=true."

@@ -1,4 +1,4 @@
-"""Rights of operators who send a command over HTTP."""
+"""Decide whether an operator may send a command over HTTP."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Admission:
     def admitted(self, command: OperatorCommand, authorization: str | None, peer: str) -> OperatorCommand:
         """Return the command with the name of its sender. Raises NotAllowedError.
 
-        `authorization`: the header of that name, HTTP Basic with an accessKey and its secretKey.
+        `authorization`: the header Authorization, HTTP Basic with an accessKey and its secretKey.
         """
         sender = self._sender(authorization)
         try:
@@ -60,7 +60,7 @@ class Admission:
 
 
 def check_reason(reason: str | None) -> None:
-    """Raise BadQuestionError for a command without a reason that the history can keep."""
+    """Raise BadQuestionError for a command without a reason, or with one that the history cannot keep."""
     if reason is None or not reason.strip():
         raise BadQuestionError('say why: the body needs a "reason", which the history keeps.')
     if len(reason) > MAX_REASON_CHARS or not reason.isprintable():
@@ -68,9 +68,9 @@ def check_reason(reason: str | None) -> None:
 
 
 def _as_request(command: OperatorCommand) -> RemotingCommand:
-    """Return the command in the form for which the rights are written: RocketMQ's request.
+    """Return the command as RocketMQ's request, for which the rights are defined.
 
-    RocketMQ has none that lifts the guard. It needs the right to change the guard's settings.
+    RocketMQ has no request that lifts the guard. That needs the right to change the guard's settings.
     """
     properties: Mapping[str, str] = getattr(command, "properties", {})
     kind = UpdateNamesrvConfig if isinstance(command, LiftExpiryGuard) else type(command)

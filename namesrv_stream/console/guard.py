@@ -1,7 +1,8 @@
-"""Guard of the console: it believes trusted proxies alone, and keeps web pages of others away.
+"""Guard of the console: it trusts only the headers of known proxies, and refuses requests of foreign web pages.
 
-A browser sends requests for any page that its user visits, to this machine too. A page under a name of its own that
-resolves to this machine (DNS rebinding) is refused by that name; a page that posts across origins, by its origin.
+A browser sends requests for any page that its user visits, also to this machine. A page under a foreign name that
+resolves to this machine (DNS rebinding) is refused because of the name. A page that posts across origins is refused
+because of its origin.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _PREFIX = re.compile(r"(/[\w.~-]+)*")
 
 
 class Forwarded:
-    """ASGI middleware that takes over what a trusted proxy forwards, X-Forwarded-Host, -Proto, -Prefix and -For.
+    """ASGI middleware that applies the headers X-Forwarded-Host, -Proto, -Prefix and -For of a trusted proxy.
 
-    The headers of everybody else do not count. `base` is the path below which the console is asked if a proxy leaves
-    it in the URL, or empty.
+    The same headers of all other senders are ignored. `base` is the path that a proxy leaves in front of the console's
+    paths, or empty.
     """
 
     def __init__(self, app: ASGIApp, proxies: str, base: str) -> None:
@@ -35,7 +36,7 @@ class Forwarded:
         self._base = base
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on as the browser has sent it. One for the base itself is redirected to its page."""
+        """Pass a request on as the browser has sent it. A request for the base itself is redirected to the page."""
         app = self._app
         if scope["type"] == "http":
             scope = self._as_asked(scope)
@@ -76,10 +77,10 @@ _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
-    """ASGI middleware that refuses such requests, and adds the headers that limit what the page may load."""
+    """ASGI middleware that refuses foreign pages' requests, and adds the headers that limit what the page may load."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
-        """`names`: the host names under which the console may be asked, besides IP addresses and localhost."""
+        """Accept requests under the host names `names`, besides IP addresses and localhost."""
         self._app = app
         self._names = frozenset(names) | {"localhost"}
 

@@ -1,7 +1,8 @@
-"""Sends what each new snapshot changes to those who watch. It is computed once for all who watch the same topics.
+"""Send the changes of each new snapshot to watchers, computed once for all watchers of the same topics.
 
-A watcher receives the events of its subscription in order of the epoch, as Server-Sent Events or, with a blocking
-query, the first of them. Nothing here blocks: the hub lives in the event loop, and `past_events` is called in a thread.
+A watcher receives the events of its subscription in order of the epoch: as Server-Sent Events, or only the first ones
+by a blocking query. The hub lives in the event loop. `past_events` may wait for the storage, so it is called in a
+thread.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 
 MOST_REPLAYED = 1_000
-"""Most snapshots that are compared to resume a watcher. One that is further behind gets a reset."""
+"""Most snapshots that are compared to resume a watcher. A watcher that is further behind gets a reset."""
 
 MOST_PENDING_BYTES = 1024 * 1024
 """Most bytes of events that wait for one watcher."""
 
 PROGRESS_EVERY_S = 15.0
 TAKE_LIMIT_S = 60.0
-"""A watcher whose connection takes nothing for this time is given up: there is an event for it every 15 s."""
+"""A watcher whose connection takes nothing for this time is dropped. It is sent an event at least every 15 s."""
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -95,7 +96,7 @@ def _event(name: str, row: SnapshotRow, registry: str, **more: object) -> Event:
 def _snapshot_event(
     before: SnapshotRow | None, row: SnapshotRow, registry: str, topics: Collection[str] | None = None
 ) -> Event:
-    """Return the event of a snapshot: its moment, the tables that it changed, and the topics, None if not known."""
+    """Return the event of a snapshot: its moment, the changed tables, and the changed topics, None if not known."""
     known = before.versions if before else {}
     tables = sorted(name for name, version in row.versions.items() if known.get(name) != version)
     is_listed = before is not None and topics is not None and len(topics) <= _MOST_NAMED_TOPICS
@@ -109,7 +110,7 @@ def _changed_tables(before: SnapshotRow, row: SnapshotRow) -> set[str]:
 
 
 class Watcher:
-    """One watcher's events that were not sent yet. A watcher that takes too few is dropped, and may resume."""
+    """The events of one watcher that are not sent yet. A watcher that reads too slowly is dropped, and may resume."""
 
     def __init__(self) -> None:
         self._pending: list[Event] = []
@@ -119,7 +120,10 @@ class Watcher:
         self.has_taken = False
 
     def push(self, event: Event) -> None:
-        """Add an event. Too many that wait are replaced by one, `dropped`, which leaves the place to resume from."""
+        """Add an event.
+
+        If too many wait, replace all by the event `dropped`, which does not move the place to resume from.
+        """
         if self.is_dropped:
             return
         self._pending.append(event)
@@ -129,7 +133,7 @@ class Watcher:
         self._has_some.set()
 
     def drop(self, reason: str) -> None:
-        """Replace all that waits by the event `dropped`, the watcher's last."""
+        """Replace all waiting events by the event `dropped`, which is the watcher's last."""
         self.is_dropped = True
         told = encode_json({"reason": f"{reason}: connect again with Last-Event-ID to go on"})
         self._pending = [Event("dropped", told)]
@@ -147,10 +151,10 @@ class Watcher:
 
 
 class Subscription:
-    """All watchers of the same topics, and what they know: a snapshot, and the topics' routes in it as JSON."""
+    """All watchers of the same topics, and the state they have received: a snapshot and the topics' routes as JSON."""
 
     def __init__(self, topics: Topics, settings: NamesrvSettings) -> None:
-        """`settings` are those with which the console was started."""
+        """Subscribe to topics; `settings` are those with which the console was started."""
         self.watchers: set[Watcher] = set()
         self._topics = topics
         self._settings = settings
@@ -158,9 +162,9 @@ class Subscription:
         self._routes: dict[str, bytes] = {}
 
     def event(self, view: RegistryView) -> Event | None:
-        """Return what a snapshot changes, None if it changes nothing. The event of the first one has the whole state.
+        """Return the event of a snapshot's changes, None if it changes nothing. The first event has the whole state.
 
-        The base of `view` must not be of a later epoch than the snapshot that is known.
+        The base of `view` must not be of a later epoch than the last snapshot here.
         """
         before, self._row = self._row, view.snapshot
         if not self._topics:
@@ -172,7 +176,7 @@ class Subscription:
         return _event("route", view.snapshot, view.registry, routes=changed) if changed else None
 
     def reset(self, view: RegistryView, reason: str) -> list[Event]:
-        """Return the event after which watchers have to forget what they know, and the present state."""
+        """Return a reset, after which watchers have to forget their state, and the event of the present state."""
         self._row, self._routes = None, {}
         told = encode_json({"reason": reason, "epoch": view.snapshot.epoch})
         return [Event("reset", told), *self.events(view)]
@@ -231,7 +235,7 @@ class Hub:
                 self._subscriptions.pop(topics, None)
 
     def go_to(self, view: RegistryView) -> None:
-        """Send all watchers what a view changes; a reset if it is not of the next epoch."""
+        """Send all watchers the changes of a view, or a reset if the view is not of the next epoch."""
         next_place = self.view and Place(self.view.registry, self.view.snapshot.epoch + 1)
         is_next, self.view = next_place == (view.registry, view.snapshot.epoch), view
         for each in self._subscriptions.values():
@@ -242,7 +246,10 @@ class Hub:
         self.has_view.set()
 
     async def send_progress(self) -> None:
-        """Send all watchers for ever up to which epoch they have received everything. It keeps connections open."""
+        """Send all watchers, for ever, the epoch up to which they have received everything.
+
+        This keeps connections open.
+        """
         while True:
             await asyncio.sleep(PROGRESS_EVERY_S)
             if self.view is not None:
@@ -260,10 +267,10 @@ class Hub:
 
 
 def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until: RegistryView) -> list[Event]:
-    """Return the events after the place `since`, up to the epoch of `until`. May block on the storage.
+    """Return the events after the place `since`, up to the epoch of `until`. May wait for the storage.
 
-    Without a place it is the present state; a reset and that if the events are not known any more, or of another
-    registry.
+    Without a place return the present state. If the events are no longer known or the place is of another registry,
+    return a reset and the present state.
     """
     subscription = Subscription(topics, kept.settings)
     if since is None:
@@ -287,7 +294,7 @@ def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until:
 
 
 class Watched(Fields):
-    """The first events after an epoch, and the registry and epoch from which to ask next."""
+    """The first events after an epoch, and the registry and epoch for the next request."""
 
     registry: str
     epoch: int
@@ -307,7 +314,7 @@ class Watch:
     async def opened(self) -> AsyncIterator[tuple[Watcher, list[Event]]]:
         """Yield the watcher, attached, and the events that come before the watcher's.
 
-        Attached first, then the past up to that moment: no event is missing between the two, and none is there twice.
+        The watcher is attached before the past is read up to that moment, so no event is missing or sent twice.
         """
         with self.hub.watching(self.topics) as watcher:
             view = self.hub.view
@@ -318,7 +325,7 @@ class Watch:
                 yield watcher, await asyncio.to_thread(past_events, self.kept, self.topics, self.since, view)
 
     async def first(self, wait_s: float) -> Watched:
-        """Return the first events, `wait_s` later at the latest, and the place from which to ask next."""
+        """Return the first events, after `wait_s` at the latest, and the place for the next request."""
         async with self.opened() as (watcher, past):
             events = [*past, *_news(watcher)]
             with suppress(TimeoutError):
@@ -333,19 +340,19 @@ class Watch:
 
 
 def _news(watcher: Watcher) -> list[Event]:
-    """Return the events that wait, but for `progress`, which says that there is none."""
+    """Return the waiting events without `progress`, which only shows that nothing changed."""
     return [event for event in watcher.take() if event.name != "progress"]
 
 
 class WatchResponse(Response):
-    """The answer to a watch: an event stream that ends when its reader goes, or has read too slowly."""
+    """The answer to a watch: an event stream that ends when its reader disconnects or reads too slowly."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the connection ends, or takes nothing any more."""
+        """Send events until the connection ends or takes no more bytes."""
         async with self._watch.opened() as (watcher, past):
             ways_to_end = (_send_all(watcher, past, send), _until_disconnected(receive))
             tasks = [asyncio.ensure_future(each) for each in ways_to_end]
@@ -362,7 +369,7 @@ class WatchResponse(Response):
 
 
 async def _send_all(watcher: Watcher, past: Sequence[Event], send: Send) -> None:
-    """Send the events before the watcher's, then each time all that wait."""
+    """Send the past events, then, again and again, all events that wait."""
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await send({"type": "http.response.body", "body": _RETRY + _joined(past), "more_body": True})
     is_last = False
@@ -378,5 +385,5 @@ async def _until_disconnected(receive: Receive) -> None:
 
 
 def _joined(events: Sequence[Event]) -> bytes:
-    """Return the text of events. That of one event is the same bytes object for all watchers."""
+    """Return the text of events. The text of one event is the same bytes object for all watchers."""
     return b"".join(event.text for event in events)

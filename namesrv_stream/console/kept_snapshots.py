@@ -1,4 +1,4 @@
-"""Keeps snapshots in memory for all who ask: each is read once, and only where it differs from one that is kept."""
+"""Keep snapshots in memory for all requests: each is read once, and only where it differs from a kept one."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ T = TypeVar("T")
 
 MOST_VIEWS = 256
 MOST_ROWS = 2_000_000
-"""Limit of the topics of all views that are kept: neighbouring views share them, distant ones do not."""
+"""Limit of the topics of all kept views. Neighbouring views share topics, distant ones do not."""
 
 MOST_ANSWERS = 100
 
 
 class KeptSnapshots:
-    """The snapshots of one registry. Thread-safe; a call may block on the storage.
+    """The snapshots of one registry. Thread-safe; a call may wait for the storage.
 
     Raises NamesrvError if the tables cannot be read or have no such snapshot.
     """
 
     def __init__(self, root: Root, settings: NamesrvSettings) -> None:
-        """`settings` are those with which the console was started."""
+        """Open a registry; `settings` are those with which the console was started."""
         self.root = root
         self.settings = settings
         self.newest: RegistryView | None = None
@@ -79,17 +79,17 @@ class KeptSnapshots:
             return view
 
     def seen(self, row: SnapshotRow, without: Lacking | None = None) -> Seen:
-        """Return a snapshot as questions see it; `without`: what it lacks of the moment that was asked for."""
+        """Return the subject of questions about a snapshot; `without`: the events up to the moment that it lacks."""
         return Seen.of(self.root, self.view(row), self.settings, without)
 
     def lacking(self, row: SnapshotRow, moment: AsOf) -> Lacking | None:
-        """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
+        """Return the events up to a moment that the snapshot in force then lacks; None if it lacks none."""
         if moment.at_ms is None:
             return None
         return self.read(lambda reader: between(self.root, reader.snapshots, row, moment.at_ms))
 
     def compare(self, before: AsOf, after: AsOf) -> Comparison:
-        """Return the differences between two moments. The last ones are kept for whoever reads them page by page."""
+        """Return the differences between two moments. The last results are kept for readers who page through them."""
         newest = self.read(lambda reader: reader.snapshots.newest())
         return self._compared(before, after, (newest.epoch, newest.published_at))
 
@@ -97,7 +97,7 @@ class KeptSnapshots:
         return self.read(lambda reader: comparison(reader, self.root, before, after))
 
     def answer(self, question: Hashable, compute: Callable[[], bytes]) -> bytes:
-        """Return the answer to a question, computed once. A question names the snapshot that it is answered from."""
+        """Return the answer to a question, computed once. The question names the snapshot of its answer."""
         answer = self._answers.get(question)
         if answer is None:
             answer = compute()
@@ -116,22 +116,22 @@ class KeptSnapshots:
                 self._belong_to(self._reader.snapshots.registry)
                 return read(self._reader)
             except (DeltaError, OSError) as error:
-                self._reader = None  # a folder that was made anew is opened anew
+                self._reader = None  # the folder may have been made anew, so open it anew
                 raise StorageError(self.root.url, str(error)) from error
 
     def _belong_to(self, registry: str) -> None:
-        """Forget the views of another registry: the tables were made anew."""
+        """Forget all views if they are of another registry, because the tables were made anew."""
         if registry != self._registry:
             self._views.clear()
         self._registry = registry
 
     def _keep(self, view: RegistryView) -> None:
-        """Keep a view for those who will ask for it, and forget the ones that were asked for longest ago."""
+        """Keep a view, and beyond the limits forget the views that were used longest ago."""
         self._views[view.snapshot.epoch] = view
         self._views.move_to_end(view.snapshot.epoch)
         while len(self._views) > max(4, min(MOST_VIEWS, MOST_ROWS // (1 + len(view.routes.queues)))):
             self._views.popitem(last=False)
 
     def _nearest(self, epoch: int) -> RegistryView | None:
-        """Return the kept view of the highest epoch below: a change feed leads from it to the next."""
+        """Return the kept view of the highest epoch below, from which a change feed leads to the next."""
         return self._views.get(max((each for each in self._views if each < epoch), default=0))

@@ -1,6 +1,6 @@
-"""Errors as answers, a status and a JSON object whose message tells the reader what to do; and the shapes of answers.
+"""Answers to errors, a status and a JSON object whose message names the next step; and the schemas of all answers.
 
-The shapes are for programs that are made from the description of the API.
+The schemas are for programs that are generated from the description of the API.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from namesrv_stream.wire.json_text import encode_json
 
 
 class RefusedError(NamesrvError):
-    """A request that the console refuses with a status of HTTP."""
+    """The console refuses a request with a status of HTTP."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ async def on_error(_request: Request, error: Exception) -> Response:
 
 
 def _told(error: Exception) -> tuple[HTTPStatus, str, Mapping[str, str]]:
-    """Return the status, the message and the headers. A sender who is not known is asked for a name and a password."""
+    """Return the status, the message and the headers, which ask an unknown sender for a name and a password."""
     match error:
         case HTTPException():
             return HTTPStatus(error.status_code), f"{error.detail}. /docs describes the API.", error.headers or {}
@@ -76,7 +76,7 @@ def _told(error: Exception) -> tuple[HTTPStatus, str, Mapping[str, str]]:
 
 
 class Problem(msgspec.Struct):
-    """An error; `message` says what to do."""
+    """An error; `message` names the problem and the next step."""
 
     error: str
     status: int
@@ -90,11 +90,11 @@ def problem_response(status: HTTPStatus, message: str, headers: Mapping[str, str
 
 
 SHAPES: dict[str, Any] = {}
-"""The schemas of the shapes that the description refers to, by name."""
+"""Name of a type -> its schema, to which the description refers."""
 
 
 def shape(kind: Any) -> dict[str, Any]:
-    """Return the content of a request or an answer that is a type as JSON, for the description of the API."""
+    """Return the description of a request's or answer's content: JSON of a type."""
     [schema], parts = msgspec.json.schema_components(
         [kind], schema_hook=lambda _: {"type": "object"}, ref_template="#/components/schemas/{name}"
     )
@@ -103,7 +103,7 @@ def shape(kind: Any) -> dict[str, Any]:
 
 
 def problems(told: dict[int | str, str]) -> dict[int | str, dict[str, Any]]:
-    """Return the errors that a path may answer with, for its description."""
+    """Return the description of the errors that a path may answer with."""
     return {status: {"description": text} | shape(Problem) for status, text in told.items()}
 
 
@@ -120,4 +120,4 @@ OF_MOMENTS = problems(
         410: "The snapshot is past snapshot.retention; the history goes further back.",
     }
 )
-"""Answers that a path about a moment may give besides."""
+"""Further answers of a path about a moment."""

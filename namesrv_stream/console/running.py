@@ -1,4 +1,4 @@
-"""A console while it runs: what its requests share, and the thread that follows the published snapshots."""
+"""A running console: the state that its requests share, and the thread that follows the published snapshots."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ LOOK_EVERY_S = 0.25
 """The pause between two looks at an object store."""
 
 LOOK_AT_FOLDER_EVERY_S = 0.01
-"""The pause between two looks at a local folder, each of which asks for one file: 10 µs."""
+"""The pause between two looks at a local folder. Each looks for one file, which takes 10 µs."""
 
 MOST_STEPS = 100
-"""Most epochs that are read one by one. A console that is further behind goes on from the newest, with a reset."""
+"""Most epochs that are read one by one. A console that is further behind goes to the newest, with a reset."""
 
 _STOP_LIMIT_S = 10.0
 
@@ -45,7 +45,7 @@ _STOP_LIMIT_S = 10.0
 class Feed:
     """Looks for new snapshots from `start` to `stop`, and calls `on_view` with each in the event loop.
 
-    The snapshots come in order of the epoch. None is left out unless the console is far behind, or one is gone.
+    The snapshots come in order of the epoch. None is left out unless the console is far behind or the snapshot is gone.
     """
 
     def __init__(self, kept: KeptSnapshots, on_view: Callable[[RegistryView], None]) -> None:
@@ -79,7 +79,7 @@ class Feed:
                 self._note(error)
 
     def _look(self) -> None:
-        """Go to the newest snapshot, over each one in between."""
+        """Go to the newest snapshot, through each one in between."""
         was_open, self._reader = self._reader is not None, self._reader or RouteReader(self._kept.root)
         has_changed, known = self._reader.refresh(), self._kept.newest
         if was_open and not has_changed:
@@ -96,8 +96,8 @@ class Feed:
                 self._loop.call_soon_threadsafe(self._on_view, known)
 
     def _note(self, error: Exception) -> None:
-        """Log a problem once a minute, not at every look."""
-        self._reader = None  # a folder that was made anew is opened anew
+        """Log a problem at most once a minute."""
+        self._reader = None  # the folder may have been made anew, so open it anew
         if isinstance(error, DeltaError | OSError):
             error = StorageError(self._kept.root.url, str(error))
         if self._kinds.is_due(error):
@@ -109,7 +109,7 @@ class Running:
     """State that the requests of a console share. Lives in the event loop; threads may use `kept` and `status`."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
-        """Raises SettingError."""
+        """Read the users file and the settings. Raises SettingError."""
         self.settings = settings
         self.kept = KeptSnapshots(Root(settings.delta_root, settings.storage_options or None), settings)
         self.admission = Admission(settings)
@@ -133,12 +133,15 @@ class Running:
         self.hub.drop_all("this console stops")
 
     def status(self) -> Status:
-        """Return the state of the job, judged now. May block. Raises NamesrvError if there is no snapshot."""
+        """Return the present state of the job.
+
+        May wait for the storage. Raises NamesrvError if there is no snapshot.
+        """
         seen = self.kept.seen(self.kept.find(AsOf()))
         return status(seen, health(seen, time.time_ns() // 1_000_000), problem=self._feed.problem)
 
     async def await_snapshot(self) -> None:
-        """Return when there is a snapshot to watch from. Raises RefusedError after a few seconds without."""
+        """Wait until there is a snapshot to watch from. Raises RefusedError if there is none within a few seconds."""
         try:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
                 await self.hub.has_view.wait()

@@ -1,6 +1,6 @@
-"""`namesrv-stream console`: the registry over HTTP, and a page that shows it at any moment.
+"""The command `namesrv-stream console`: the registry over HTTP, and a page that shows it at any moment.
 
-The ASGI application has the API, the page, probes and metrics, and what all of them are guarded by.
+The ASGI application has the API, the page, probes and metrics, and the guard in front of all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BACKLOG = 2048
 PAGE = Path(__file__).parent / "page"
 
 _WORTH_COMPRESSING = 1_000
-"""Least bytes of an answer that is compressed."""
+"""Bytes of an answer from which on it is compressed."""
 
 
 def make_app(settings: NamesrvSettings) -> FastAPI:
@@ -103,10 +103,10 @@ async def metrics() -> Response:
 
 
 class ConsoleServer(uvicorn.Server):
-    """A console's HTTP server. `url` is known before it serves, and the port is taken."""
+    """A console's HTTP server. From construction on it holds its port, and `url` is known."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
-        """Raises SettingError, and NamesrvError if the port is taken."""
+        """Open the port. Raises SettingError, and NamesrvError if another process has the port."""
         self._app = make_app(settings)
         self._socket = _listening(settings)
         has_tls = bool(settings.tls_cert_path) and settings.tls_mode != "disabled"
@@ -121,7 +121,7 @@ class ConsoleServer(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,  # console.trustedProxies says whose headers count
+                proxy_headers=False,  # the class Forwarded applies them, by console.trustedProxies
                 timeout_graceful_shutdown=_STOP_LIMIT_S,
                 ssl_certfile=settings.tls_cert_path if has_tls else None,
                 ssl_keyfile=settings.tls_key_path if has_tls else None,
@@ -137,7 +137,7 @@ class ConsoleServer(uvicorn.Server):
     def stop_on_signals(self) -> None:
         """Let SIGTERM and Ctrl-C end the serving in order, from now on. Call it in the main thread.
 
-        uvicorn raises the signal again after the end: with these handlers, that changes nothing.
+        uvicorn raises the signal again after its end. With these handlers that has no effect.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.handle_exit)

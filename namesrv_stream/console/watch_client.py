@@ -1,6 +1,6 @@
-"""A client for the console's watch: an iterator of changes that goes on where it was, whatever happens in between.
+"""A client for the console's watch: an iterator of changes that resumes at its place after each lost connection.
 
-    for event in watch("http://127.0.0.1:9870", ["cart_changed"]):
+for event in watch("http://127.0.0.1:9870", ["cart_changed"]):
         print(event.epoch, event.data["routes"])
 
 Only Python's standard library is used.
@@ -23,7 +23,7 @@ from namesrv_stream.errors import NamesrvError
 log = logging.getLogger(__name__)
 
 SILENCE_LIMIT_S = 60.0
-"""Silence after which a connection counts as lost: a console sends its progress every 15 s."""
+"""Silence after which a connection counts as lost. A console sends its progress every 15 s."""
 
 _FIRST_PAUSE_S = 0.2
 _MAX_PAUSE_S = 10.0
@@ -32,7 +32,7 @@ _MAX_PAUSE_S = 10.0
 class WatchEvent(NamedTuple):
     """A change. `name` is `route`, `snapshot` or `reset`; after a reset the next event has the whole present state.
 
-    `place` is where to go on after this event, for `since`.
+    `place` is the value of `since` with which to resume after this event.
     """
 
     name: str
@@ -44,9 +44,9 @@ class WatchEvent(NamedTuple):
 def watch(console: str, topics: Iterable[str] = (), since: str | int | None = None) -> Iterator[WatchEvent]:
     """Yield changes of the topics' routes for ever; of all snapshots if there are no topics.
 
-    `console`: the URL of a console. `since`: the place, or the epoch, whose state the caller has; with None the first
-    event is the present state. The place of another registry is answered by a reset. A lost connection is made again.
-    Raises NamesrvError if the console refuses the watch; a repetition without a change would be refused too.
+    `console`: the URL of a console. `since`: the place or the epoch whose state the caller has; with None the first
+    event is the present state. For the place of another registry the first event is a reset. A lost connection is made
+    again. Raises NamesrvError if the console refuses the watch; the same watch will be refused again.
     """
     url = f"{console.rstrip('/')}/v1/watch?{urlencode([('topic', topic) for topic in topics])}"
     pause_s = _FIRST_PAUSE_S

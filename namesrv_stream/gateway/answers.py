@@ -1,7 +1,7 @@
 """Answers to reading requests, from one snapshot and the settings that were in force with it.
 
-Each answer is encoded once and kept. Every request that asks for the same, from any peer, gets the same bytes with its
-own opaque. The answers of the next snapshot take over each kept answer that the change does not affect.
+Each answer is encoded once and kept. Equal requests from any peer get the same bytes, each with its own opaque. The
+answers of the next snapshot take over each kept answer that its changes do not affect.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from namesrv_stream.wire.wire_errors import BadRequestError
 
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 MAX_KEPT_OF_OTHERS_BYTES = 16 * 1024 * 1024
-"""Limit for each request code but that of route lookups."""
+"""Limit of the kept answers of each request code except route lookups."""
 
 _BYTES_OF_ANY_ANSWER = 500
-"""Memory of the objects around an answer's bytes."""
+"""Estimated memory of the objects around an answer's bytes."""
 
 
 class KeptAnswer:
@@ -43,10 +43,10 @@ class KeptAnswer:
 
 
 class KeptAnswers(dict[Asked, KeptAnswer]):
-    """Answers by what was asked.
+    """Kept answers, by the fields of the request on which they depend.
 
     Peers may ask for any number of topics that do not exist. So beyond `max_bytes` all answers are forgotten, and each
-    is kept again when it is next asked for.
+    is kept again when it is next requested.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -66,14 +66,17 @@ class KeptAnswers(dict[Asked, KeptAnswer]):
         self._of_first.setdefault(asked[0] if asked else None, []).append(asked)
 
     def drop(self, values: frozenset[str]) -> None:
-        """Forget the answers to requests whose first field has one of these values: its topic, in a route lookup."""
+        """Forget the answers to requests whose first field has one of these values.
+
+        In a route lookup it is the topic.
+        """
         for value in values & self._of_first.keys():
             for asked in self._of_first.pop(value):
                 self.size_bytes -= _bytes_of(asked, self.pop(asked))
 
 
 def _bytes_of(asked: Asked, answer: KeptAnswer) -> int:
-    """Return the memory that an answer and the texts by which it is kept take."""
+    """Return the memory of an answer and its key."""
     texts = sum(len(text) if text.isascii() else 4 * len(text) for text in asked if text)
     return texts + answer.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
 
@@ -81,8 +84,8 @@ def _bytes_of(asked: Asked, answer: KeptAnswer) -> int:
 class Answers:
     """Answers of one snapshot. Lives in the event loop.
 
-    `epoch`: the snapshot's number, 0 if nothing is published yet. `offsets`: how far the snapshot has read the log, by
-    partition. `reading_ms`: the log's clock there (D9). `log_id`: the id of the log's topic.
+    `epoch`: the snapshot's number, 0 if nothing is published yet. `offsets`: partition -> the next offset to read after
+    the snapshot. `reading_ms`: the log's clock at the snapshot (D9). `log_id`: the id of the log's topic.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # what of a snapshot counts here
@@ -110,8 +113,8 @@ class Answers:
     def take_over(self, former: Answers, changed_tables: frozenset[str], changed_routes: frozenset[str] | None) -> None:
         """Take the kept answers of `former`, except those that these changes may affect.
 
-        `changed_routes`: topics, None if any route may have changed. `former` loses all its answers, so that it cannot
-        add outdated ones.
+        `changed_routes`: topics whose routes may have changed, None if any may. `former` loses all its answers, so that
+        it cannot add outdated ones later.
         """
         kept, former._kept = former._kept, {}
         routes = kept.pop(RequestCode.GET_ROUTEINFO_BY_TOPIC, None)
@@ -132,7 +135,7 @@ class Answers:
         return kept
 
     def is_scan(self, command: RemotingCommand) -> bool:
-        """Return whether the answer has to read all topics and is not kept yet. Then `anew` may take a second."""
+        """Return whether the answer is not kept yet and has to read all topics. If so, `anew` may take a second."""
         if command.code not in SCANS or READERS[command.code].asked(command) in self._kept_of(command.code):
             return False
         fields = command.ext_fields or {}
@@ -154,10 +157,10 @@ class Answers:
         return kept
 
     def is_changed(self, asking: BrokerHeader, version: DataVersion) -> bool:
-        """Return whether the broker has to register, which QUERY_DATA_VERSION answers as `changed` (M8).
+        """Return whether the broker has to register, so that QUERY_DATA_VERSION is answered `changed` (M8).
 
-        It also has to register if its lease has another name, id or cluster than the request, and if other changes may
-        have undone what it registered: then the lease has no token (E10).
+        Besides a changed version there are two reasons: its lease has another name, id or cluster than the request; or
+        the lease has no token, because other changes may have undone what the broker registered (E10).
         """
         lease = self.live.get(asking.broker_addr)
         if lease is None or not lease.tokens or lookup.is_version_changed(self.tables, asking.broker_addr, version):

@@ -1,6 +1,6 @@
-"""Decides whether the sender of a request may send it, from the request and its connection.
+"""Decide whether the sender of a request may send it, from the request and its connection.
 
-This is decided before the request is handled. Only the bodies of 217 and 318 are decoded for it.
+The decision comes before the request is handled. It decodes no body but those of 217 and 318.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_LOGGED = 1_000
 class Authorization:
     """Admits or refuses each request whose code is in `checked`. Lives in the event loop.
 
-    `checked` is empty if everybody may send everything. It never has the code of a lookup, so lookups cost nothing
+    `checked` is empty if everybody may send everything. It never contains the code of a lookup, so lookups cost nothing
     here in any mode.
     """
 

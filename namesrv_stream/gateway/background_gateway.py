@@ -1,4 +1,4 @@
-"""Runs a gateway in an event loop of this thread, or in a thread of its own beside other work."""
+"""Run a gateway in an event loop of this thread, or in a thread of its own beside other work."""
 
 from __future__ import annotations
 

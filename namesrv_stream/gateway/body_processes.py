@@ -1,4 +1,7 @@
-"""Processes in which large bodies are decoded: decoding holds the interpreter's lock, and so would stop lookups."""
+"""Processes that decode large bodies.
+
+In the gateway's own process decoding would hold the interpreter's lock and stop lookups.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ from namesrv_stream.gateway.kafka_link import BODIES_AT_A_TIME, GatewayBusyError
 T = TypeVar("T")
 
 DECODE_LIMIT_S = 30
-"""Limit of decoding one body. A broker waits 24 s for the answer to its registration (B2), so nobody waits for more."""
+"""Limit of decoding one body. A broker waits 24 s for the answer to its registration (B2), and nobody waits longer."""
 
 _NICENESS = 5
-"""Lookups come first where cores are scarce."""
+"""Niceness of these processes, so that lookups come first if cores are scarce."""
 
 
 class BodyProcesses:
-    """A pool of processes, which is made for the first large body, and anew after one of its processes was lost.
+    """A pool of processes, which is made for the first large body, and again after one of its processes was lost.
 
-    `limit_s`: a process that works on one body for longer ends itself. All end with this process at the latest.
+    `limit_s`: a process that works on one body for longer ends itself. All processes end with this one at the latest.
     """
 
     def __init__(self, limit_s: int = DECODE_LIMIT_S) -> None:
@@ -49,7 +52,7 @@ class BodyProcesses:
             ) from None
 
     def close(self) -> None:
-        """End the processes once they have decoded what they work on."""
+        """End the processes once they have decoded their present bodies."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -59,13 +62,13 @@ class BodyProcesses:
                 return self._pool.submit(work)
         except BrokenProcessPool:
             pass
-        # Spawned: a forked process would have the locks of this one's threads in whatever state they were.
+        # Spawned: a forked process would inherit locks that threads of this one hold, and nobody would release them.
         self._pool = ProcessPoolExecutor(BODIES_AT_A_TIME, get_context("spawn"), _prepare)
         return self._pool.submit(work)
 
 
 def _prepare() -> None:
-    """Give way to lookups, leave Ctrl-C to the gateway, and end with it: a pool outlives a process that is killed."""
+    """Give way to lookups, ignore Ctrl-C, and end with the gateway: without this a pool outlives a killed gateway."""
     os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_gateway, daemon=True).start()
@@ -78,7 +81,7 @@ def _end_with_gateway() -> None:
 
 
 def _within_limit(work: Callable[[], T], limit_s: int) -> T:
-    """Run `work`. The alarm ends this process, whatever it does."""
+    """Run `work`. An alarm ends this process after `limit_s`, whatever it does."""
     signal.alarm(limit_s)
     try:
         return work()

@@ -1,4 +1,4 @@
-"""One peer's connection: moves bytes between its socket and what answers requests, as its state allows."""
+"""One peer's connection: moves bytes between its socket and the handler of requests, if its state allows."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ log = logging.getLogger(__name__)
 
 _TURN_S = 0.001
 _LONG_READ_BYTES = 128 * 1024
-"""A connection's turn ends after so much time or such a read: others are served before it goes on."""
+"""A connection's turn ends after _TURN_S or after a read of this size, so that others are served before it goes on."""
 
 _MOST_ANSWER_BYTES = 256 * 1024
-"""Limit of the answers that are written together. Beyond it the transport checks whether the peer takes them."""
+"""Limit of the answers that are written together. After it the transport checks whether the peer takes them."""
 
 _SECONDS_OF_ANY_TURN = 0.0001
 _SECONDS_OF_A_BYTE = 0.000_001
-"""A turn is charged to its host with at most this time, however long it took: no host loses its turn because other work
-keeps the machine busy. This thread's CPU time would be exact, but reading it takes a system call."""
+"""Most time for a byte that a host is charged with, however long its turn took. So no host loses its turn because other
+work keeps the machine busy. This thread's CPU time would be exact, but reading it takes a system call."""
 
 WHOLE_LIMIT_S = 10.0
-"""Limit for what a peer has begun to become whole: a PROXY header, a TLS handshake or a frame."""
+"""Time within which a peer has to complete a PROXY header, a TLS handshake or a frame that it has begun."""
 
 _SLOWEST_BYTES_A_S = 64 * 1024
-"""A large frame has longer, if it comes so fast at least."""
+"""A large frame may take longer than WHOLE_LIMIT_S if it comes at least at this speed."""
 
 
 class Connection(asyncio.Protocol):
-    """Has received requests answered and sends the answers. Lives in the event loop.
+    """Passes received requests to the handler and sends the answers. Lives in the event loop.
 
     `host`: the peer's address without its port. `order`: a lock that is held while a request is handed to Kafka, so
-    that the records have the order of the connection's requests. FairShares sets `counted_for` and what follows it.
+    that the records have the order of the connection's requests. FairShares sets `counted_for` and the attributes after
+    it.
     """
 
     def __init__(self, requests: Dispatcher, connections: Connections) -> None:
@@ -57,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._later_s = 0.0
         self._is_silent = True
         self._opened_s = self._active_s = self._loop.time()
-        self._began_s: float | None = None  # when the first byte came of what is not whole yet
+        self._began_s: float | None = None  # when the first byte of an incomplete frame or opening came
         self.counted_for: str | None = None
         self.counted_bytes = 0
         self.holds_since_s = 0.0
@@ -68,7 +69,8 @@ class Connection(asyncio.Protocol):
         self.loss = ""
         """The reason why this connection is lost, or will be; empty until that is known."""
         self.ends_leases = True
-        """False if the gateway closes it because it is idle or Kafka is away: then it is not lost (D13)."""
+        """False if the gateway closes the connection because it is idle or Kafka is away: then its leases go on
+        (D13)."""
 
     # --- what asyncio calls
 
@@ -109,7 +111,7 @@ class Connection(asyncio.Protocol):
         self._on(Event.ANSWERS_ARE_TAKEN)
 
     def eof_received(self) -> None:
-        """Forget what was received: asyncio closes the connection, which takes as long as the peer takes answers."""
+        """Forget the received bytes. asyncio then closes the connection once the peer has taken all answers."""
         self._drop_input()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -126,25 +128,25 @@ class Connection(asyncio.Protocol):
     # --- what FairShares calls
 
     def on_turn(self) -> None:
-        """Go on with the requests that have come, unless this connection is held or closed meanwhile."""
+        """Go on with the received requests, unless this connection was held or closed meanwhile."""
         if self._on(Event.TURN_BEGINS):
             self._work()
 
     def abort(self, why: str) -> None:
-        """Close this connection at once, because others need what it has."""
+        """Close this connection at once, because others need its share."""
         self.loss = why
         self._transport.abort()
 
     def log_line(self, level: int, message: str) -> None:
-        """Log a line about this peer, unless it or all peers have had enough lines lately."""
+        """Log a line about this peer, unless the limit of lines of its host or of all hosts is reached."""
         self._connections.log.line(self.host, self._loop.time(), level, message)
 
     # --- what those who answer call
 
     def await_answer(self, request: RemotingCommand, *, later_s: float = 0.0, alone: bool = False) -> None:
-        """Count a request that `reply_frame` will answer, and charge the host with `later_s` of the loop for that.
+        """Count a request that `reply_frame` will answer, and charge the host with `later_s` of the event loop for it.
 
-        `alone`: no other request of this connection is answered before.
+        `alone`: no later request of this connection is answered before this one.
         """
         self._later_s += later_s
         if self._states.add(request, alone=alone):
@@ -164,7 +166,7 @@ class Connection(asyncio.Protocol):
         self.log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
 
     def note_left_out(self, address: str, topics: str) -> None:
-        """Log which topics of this peer's registration cannot be taken, although the registration is (R1a)."""
+        """Log which topics are left out of this peer's registration, which is accepted without them (R1a)."""
         self.log_line(logging.WARNING, f"topics of {address} at {self.peer} are left out: {topics}")
 
     # --- the end
@@ -180,14 +182,14 @@ class Connection(asyncio.Protocol):
             self.close_by_itself(f"idle for {idle_limit_s:g} s")
 
     def close_by_itself(self, why: str) -> None:
-        """Close this connection, which its peer has not lost: no lease ends (D13)."""
+        """Close this connection for a reason of the gateway's own, so that no lease ends (D13)."""
         if not self.is_closing:
             self.loss, self.ends_leases = why, False
             self.log_line(logging.INFO, f"connection of {self.peer} closed: {why}")
         self.close()
 
     def close(self) -> None:
-        """Close once all written bytes are sent; at once if the peer takes nothing, or if this is called again."""
+        """Close once all written bytes are sent; at once if the peer takes nothing or this is the second call."""
         self.loss = self.loss or "this gateway closed it"
         if self._states.is_held_by_peer or self.is_closing:
             self._transport.abort()
@@ -220,7 +222,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def origin(self) -> Origin:
-        """The identity that the connection proves. A load balancer's address and a PROXY header prove no address."""
+        """The identity that the connection proves.
+
+        The address of a load balancer or in a PROXY header proves nothing.
+        """
         tls = self._inbound.tls
         return Origin(None if self._is_from_proxy else self.host, tls.certificate_names if tls else frozenset())
 
@@ -264,7 +269,7 @@ class Connection(asyncio.Protocol):
             self._count_for(self._inbound.source)
         answers = bytearray()
         try:
-            for request in requests:  # those that are not taken here are yielded in the next turn
+            for request in requests:  # the next turn yields those that are not taken here
                 self._began_s = None
                 if not request.is_response:  # the gateway sends no requests over this connection
                     answers += self._requests.answer(request, self) or b""
@@ -291,7 +296,7 @@ class Connection(asyncio.Protocol):
         tls = self._inbound.tls
         try:
             self._transport.write(tls.encrypted(data) if tls else data)
-        except ssl.SSLError:  # the peer has violated the protocol, which is logged, and an answer came after that
+        except ssl.SSLError:  # the peer has violated the protocol, which is logged already
             self._transport.abort()
 
     def _on(self, event: Event) -> bool:
@@ -301,7 +306,7 @@ class Connection(asyncio.Protocol):
         return has_changed
 
     def _follow_state(self) -> None:
-        """Read from the peer in the state READING alone, and ask for a turn in the state RESTING."""
+        """Read from the peer only in the state READING, and ask for a turn in the state RESTING."""
         state = self._states.state
         if state is State.RESTING:
             self._connections.shares.rest(self)
@@ -315,9 +320,9 @@ class Connection(asyncio.Protocol):
 
 
 def _address(peername: object) -> tuple[str, str]:
-    """Return the host, by which limits count, and host with port, which logs name; `?` for no internet address.
+    """Return the host, by which limits count, and host with port, which logs name; `?` if it is no internet address.
 
-    At the bindAddress `::` an IPv4 address comes as ::ffff:10.0.0.1; the limits of its host are the same.
+    With bindAddress `::` an IPv4 address comes as ::ffff:10.0.0.1, and counts as the same host as 10.0.0.1.
     """
     match peername:
         case (str(host), int(port), *_):

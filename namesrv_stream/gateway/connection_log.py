@@ -1,4 +1,4 @@
-"""Log lines about the brokers that come and go over this gateway's connections."""
+"""Log the brokers that come and go over this gateway's connections."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class BrokerLog:
             log.info("%s unregisters", _who(address, lease), extra={"address": address})
 
     def lost(self, address: str, lease: LiveRow | None, connection: Connection) -> None:
-        """Log that a connection over which the broker spoke is lost, and why. `lease`: from the newest snapshot."""
+        """Log that a connection with signs of life of the broker is lost, and why.
+
+        `lease`: from the newest snapshot.
+        """
         if self._has_room():
             age = duration_text(int(connection.age_s * 1000))
             log.info("%s: connection lost after %s: %s", _who(address, lease), age, connection.loss,

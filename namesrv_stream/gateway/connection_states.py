@@ -14,11 +14,11 @@ MAX_UNANSWERED_BYTES = 32 * 1024 * 1024
 
 
 class State(Enum):
-    """Requests are read and answered in the state READING alone."""
+    """State of a connection. Only in the state READING requests are read and answered."""
 
     READING = auto()
     RESTING = auto()  # others are served before its next turn
-    HELD_BY_KAFKA = auto()  # too many requests have been read that are not answered
+    HELD_BY_KAFKA = auto()  # too many requests have been read and not answered
     HELD_BY_PEER = auto()  # the peer does not take its answers
     HELD_BY_BOTH = auto()
     CLOSING = auto()
@@ -55,7 +55,7 @@ _TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.CLOSING: {},
 }
-"""All transitions but one: CLOSE leads to CLOSING from each state. An event that is not listed changes nothing."""
+"""All transitions, except that CLOSE leads to CLOSING from each state. An event that is not listed changes nothing."""
 
 
 class ConnectionStates:
@@ -68,13 +68,16 @@ class ConnectionStates:
         self._alone: RemotingCommand | None = None
 
     def on(self, event: Event) -> bool:
-        """Take an event. Return whether it has changed the state."""
+        """Apply an event. Return whether it has changed the state."""
         before = self.state
         self.state = State.CLOSING if event is Event.CLOSE else _TRANSITIONS[before].get(event, before)
         return self.state is not before
 
     def add(self, request: RemotingCommand, *, alone: bool) -> bool:
-        """Count an unanswered request; `alone`: no other is answered before. Return whether the state has changed."""
+        """Count an unanswered request.
+
+        Return whether the state has changed. `alone`: no later one is answered before it.
+        """
         self.unanswered += 1
         self.unanswered_bytes += len(request.body)
         self._alone = request if alone else self._alone
@@ -89,7 +92,7 @@ class ConnectionStates:
 
     @property
     def is_held(self) -> bool:
-        """True if no turn comes before Kafka or the peer has taken something."""
+        """True if the connection gets no turn until Kafka or the peer has taken something."""
         return self.state is not State.READING and self.state is not State.RESTING
 
     @property

@@ -1,4 +1,4 @@
-"""Answers each request: a reading one from memory at once, a writing one once Kafka has its record."""
+"""Answer each request: a reading one from memory at once, a writing one as soon as Kafka has its record."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ SIGNS_OF_LIFE = frozenset({RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEART
 """The requests by which a broker shows that it lives."""
 
 _LATER_S = 0.0007
-"""The event loop's work for a request that is answered by a task of its own, such as a large registration.
+"""Time of the event loop for a request that a task of its own answers, such as a large registration.
 
-A small one that is sent in full counts as much: it costs the job more than the gateway.
+A small registration that is sent in full is charged as much, because it costs the job more than the gateway.
 """
 _OF_SETTINGS_S_A_BYTE = 0.3e-6
-"""The event loop's work for a byte of settings: 5 ms for the largest text that is read."""
+"""Time of the event loop for a byte of settings: 5 ms for the largest text that is read."""
 
 
 class Dispatcher:
@@ -74,7 +74,7 @@ class Dispatcher:
             except NotAllowedError as error:
                 return self._counted(command, command.answer(ResponseCode.NO_PERMISSION, str(error)))
         if command.code in SIGNS_OF_LIFE and self._writes.registering.is_kafka_away:
-            # So that the broker goes to another gateway.
+            # The broker then goes to another gateway.
             asyncio.get_running_loop().call_soon(connection.close_by_itself, KAFKA_IS_AWAY)
             return self._counted(command, command.answer(ResponseCode.SYSTEM_BUSY, KAFKA_IS_AWAY))
         if command.code in HANDLERS:
@@ -92,13 +92,13 @@ class Dispatcher:
         return None
 
     async def _looked_up_later(self, read: asyncio.Future[None], command: RemotingCommand) -> Answer:
-        """Answer a lookup once a snapshot has read this gateway's own write, or has not within the limit (E12)."""
+        """Answer a lookup once a snapshot has read this gateway's own write, or the limit is over (E12)."""
         await until_read(read)
         found = self._found(command)
         return found if isinstance(found, KeptAnswer) else await found
 
     def _found(self, command: RemotingCommand) -> KeptAnswer | Answering:
-        """Return the answer to a lookup, or what makes it: a list of all topics, or production's route (M9)."""
+        """Return the answer to a lookup, or a coroutine for it: a list of all topics, or production's route (M9)."""
         if self._is_open_to(command.code) and self._answers.is_scan(command):
             return self._scanned(self._answers, command)
         kept = self._read(command)
@@ -111,7 +111,7 @@ class Dispatcher:
         self._writes.registering.connection_lost(connection)
 
     def _written(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        """Send a writing request. Return its answer if Kafka has its record already, or if it needs none now."""
+        """Send a writing request. Return its answer if Kafka already has its record or none is needed."""
         started_s = time.perf_counter()
         sent = self._writes.send_at_once(command, connection)
         if sent is None:
@@ -145,7 +145,7 @@ class Dispatcher:
         return kept
 
     async def _scanned(self, answers: Answers, command: RemotingCommand) -> KeptAnswer:
-        """Return an answer that reads all topics: made in a thread, one at a time, and once for each snapshot."""
+        """Return an answer that reads all topics. A thread makes it, one at a time and once for each snapshot."""
         async with self._scanning:
             if answers.is_scan(command):
                 answers.keep(command, await asyncio.to_thread(answers.anew, command))
@@ -160,8 +160,8 @@ class Dispatcher:
     def _is_open_to(self, code: int) -> bool:
         """Return whether requests of this code may be answered.
 
-        A lookup may not until the tables have been read. A route lookup may not until the time of needWaitForService
-        is over either.
+        No lookup may be answered before the tables have been read, and no route lookup before the time of
+        needWaitForService is over.
         """
         if self._is_loading:
             return code not in READERS

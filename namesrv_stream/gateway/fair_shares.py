@@ -1,7 +1,7 @@
-"""Divides among hosts what all connections share: connections, memory, room for records and the event loop's time.
+"""Divide among hosts what all connections share: connections, memory, room for records and the event loop's time.
 
-One rule holds for each of these things: when there is not enough of it, the host that has most of it gives way first.
-It waits, is refused, or loses a connection.
+The same rule holds for each of them: if it is scarce, the host that has most of it waits, is refused, or loses a
+connection first.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 HEAVY_HOST_SHARE = 0.2
 HEAVY_SHARE = 0.5
-"""Limits of the event loop's time: for one heavy host, and for all of them together.
+"""Shares of the event loop's time: for one heavy host, and for all heavy hosts together.
 
-A host that takes more of it than HEAVY_HOST_SHARE is heavy, as long as there are others.
+A host that takes more than HEAVY_HOST_SHARE is heavy, as long as there are other hosts.
 """
 
 MOMENT_S = 0.002
-"""No host is heavy by less than this at once."""
+"""Time that a host may take at once without becoming heavy."""
 
 _SHORTEST_REST_S = 0.001
-"""The event loop's clock counts milliseconds. A shorter rest is added to the next one."""
+"""The event loop's clock counts milliseconds, so a shorter rest is added to the next one."""
 
 _FORGOTTEN_AFTER_S = 0.02
 _MOST_DEBT_S = 0.1
-"""Limit of the time that is held against a host, so that a former rush of a lone host is soon forgotten."""
+"""Limit of a host's debt of time, so that a former rush of a host that was alone is soon forgotten."""
 
 SHORT_TURN_S = 0.05
 REST_TIMES = 4
 """A host whose large body took longer than SHORT_TURN_S rests REST_TIMES times as long."""
 
 Host = str | None
-"""A host's address; None for the connections of load balancers that no PROXY header has named a peer of yet."""
+"""A host's address; None for a load balancer's connection before its PROXY header names the peer."""
 
 
 class Share:
@@ -54,9 +54,9 @@ class Share:
         self.taken = 0
 
     def has_room(self, host: Host, amount: int) -> bool:
-        """Return whether this host may take `amount` more: it may have as much as is free before that.
+        """Return whether this host may take `amount` more: it may then have at most as much as is free now.
 
-        So one host alone gets half, a second one half of the rest, and there is always room for one more.
+        So a single host gets half, a second one half of the rest, and there is always room for one more.
         """
         return self._of_host[host] + amount <= self._limit - self.taken
 
@@ -78,14 +78,14 @@ class Share:
 
     @property
     def heaviest(self) -> Host:
-        """The host that has most. Call it only if anything is taken."""
+        """The host that has most. Read it only if something is taken."""
         return max(self._of_host, key=self._of_host.__getitem__)
 
 
 class LoopTime:
-    """The time that the event loop has worked for each host of late.
+    """The time that the event loop has recently worked for each host.
 
-    It is a debt, which the host works off at the rate of HEAVY_HOST_SHARE.
+    It is a debt that decreases at the rate of HEAVY_HOST_SHARE.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class LoopTime:
         self._debts[host] = min(self._debt_s(host, now_s) + seconds, _MOST_DEBT_S), now_s
 
     def is_heavy(self, host: Host, now_s: float) -> bool:
-        """Return whether this host, beside others, has had more than its part lately."""
+        """Return whether this host has recently had more than its share, and there are other hosts."""
         return len(self._debts) > 1 and self._debt_s(host, now_s) > MOMENT_S
 
     def _debt_s(self, host: Host, now_s: float) -> float:
@@ -107,7 +107,7 @@ class LoopTime:
         return max(0.0, debt_s - HEAVY_HOST_SHARE * (now_s - at_s))
 
     def _prune(self, now_s: float) -> None:
-        """Forget hosts that have had nothing for a while and owe nothing."""
+        """Forget hosts that have had no turn for a while and have no debt."""
         self._pruned_s = now_s
         self._debts = {
             host: debt for host, debt in self._debts.items()
@@ -118,10 +118,10 @@ class LoopTime:
 class FairShares:
     """Counts what each host has of the things that the connections of one server share. Lives in the event loop.
 
-    - Connections: beyond a limit one that has sent nothing is closed, of the host that has most such connections.
-    - Memory: beyond peerBufferMaxBytes the host that holds most loses the connection with most bytes times seconds.
-    - The event loop's time: in a round of the loop one connection of all heavy hosts works, the hosts in turn, and
-      then none for so long that they keep to their limits. All others are read from in each round.
+    - Connections: over the limit, of the host with most connections that have sent nothing, one of these is closed.
+    - Memory: over peerBufferMaxBytes, the host that holds most loses its connection with most bytes times seconds.
+    - The event loop's time: all other hosts are read from in each round of the loop. Of heavy hosts one connection
+      works in a round, the hosts in turn. Then they rest for so long that they keep to their limits.
     """
 
     def __init__(self, max_connections: int, max_connections_of_a_host: int, max_held_bytes: int) -> None:
@@ -134,7 +134,7 @@ class FairShares:
         self._in_line: dict[Host, dict[Connection, None]] = {}
         self._is_turn_due = False
         self._spent_s = 0.0  # of all turns
-        self._owed_s = 0.0  # the time for which heavy hosts have to rest
+        self._owed_s = 0.0  # time for which heavy hosts have to rest
         self.loop_time = LoopTime()
         self.open: set[Connection] = set()
 
@@ -164,7 +164,7 @@ class FairShares:
         self.open.add(connection)
 
     def spoke(self, connection: Connection) -> None:
-        """Note that a connection has sent something: it need not make room any more."""
+        """Note that a connection has sent something, so that it is not closed to make room."""
         _discard(self._silent, connection)
 
     def leave(self, connection: Connection) -> None:
@@ -223,7 +223,7 @@ class FairShares:
     # --- the event loop's time
 
     def is_heavy(self, connection: Connection) -> bool:
-        """Return whether this connection works in turns alone, because its host is heavy."""
+        """Return whether this connection works only in its turns, because its host is heavy."""
         return self.loop_time.is_heavy(connection.counted_for, self._loop.time())
 
     def spend(self, connection: Connection, seconds: float) -> None:
@@ -232,7 +232,10 @@ class FairShares:
         self.loop_time.spend(connection.counted_for, self._loop.time(), seconds)
 
     def rest(self, connection: Connection) -> None:
-        """Begin the connection's next turn in a later round, or when all heavy hosts before its own have had theirs."""
+        """Begin the connection's next turn in a later round.
+
+        A heavy host's turn comes after those of hosts before it.
+        """
         if not self.is_heavy(connection):
             self._loop.call_soon(connection.on_turn)
             return
@@ -264,7 +267,7 @@ class FairShares:
 
 
 def _discard(connections: dict[Host, dict[Connection, None]], connection: Connection) -> None:
-    """Take a connection, if it is there, from those of its host."""
+    """Remove a connection, if it is there, from those of its host."""
     of_host = connections.get(connection.counted_for, {})
     of_host.pop(connection, None)
     if not of_host:
@@ -272,9 +275,9 @@ def _discard(connections: dict[Host, dict[Connection, None]], connection: Connec
 
 
 class Turns:
-    """Lets `at_a_time` hosts work at a time, in the order in which they came, and each host once at a time.
+    """Lets `at_a_time` hosts work at a time, in order of arrival, and each host once at a time.
 
-    Work in a thread slows the event loop down while it lasts, so a host whose turn was long waits longer for its next.
+    Work in a thread slows the event loop down while it lasts, so a host with a long turn waits longer for its next one.
     """
 
     def __init__(self, at_a_time: int) -> None:
@@ -284,7 +287,10 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, host: str, limit_s: float) -> AsyncIterator[None]:
-        """Run an `async with` block in the host's turn. Raises TimeoutError if that does not come within `limit_s`."""
+        """Run an `async with` block in the host's turn.
+
+        Raises TimeoutError if the turn does not come within `limit_s`.
+        """
         line = self._lines.setdefault(host, asyncio.Lock())
         async with asyncio.timeout(limit_s) as waiting, line:
             await asyncio.sleep(self._rest_s(host))

@@ -1,4 +1,4 @@
-"""Follows the published snapshots in a thread, and prepares each of them before the event loop receives it."""
+"""Follow the published snapshots in a thread, and prepare each of them before the event loop receives it."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class FollowedSnapshot:
 class Follower:
     """Looks for new snapshots, in a thread, from `start` to `stop`.
 
-    Its thread calls `on_snapshot` with the newest snapshot and then with each newer one that it finds, and `on_nothing`
-    at each look that finds nothing published. If the registry does not exist yet or cannot be read, the thread looks
-    again every LOOK_EVERY_S, and the gateway keeps serving the snapshot before.
+    Its thread calls `on_snapshot` with the newest snapshot, then with each newer one that it finds. It calls
+    `on_nothing` at each look that finds nothing published. If the registry does not exist yet or cannot be read, the
+    thread looks again every LOOK_EVERY_S, and the gateway keeps serving the snapshot before.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Follower:
                 problem = error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error))
                 if self._kinds.is_due(problem):
                     log.warning("no newer snapshot: %s", problem)
-                self._reader = None  # a folder that was made anew is opened anew
+                self._reader = None  # the folder may have been made anew, so open it anew
                 if isinstance(error, NotARegistryError | NoSuchSnapshotError):
                     self._on_nothing()
             except Exception as error:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _LOOK_AROUND_EVERY_S = 1.0
 _STUCK_AFTER_S = 10.0
 FIRST_SNAPSHOT_LIMIT_S = 2.0
-"""The time for which `start` waits until the tables are read, so that the first lookups are answered as all others."""
+"""The time for which `start` waits until the tables are read, so that even the first lookups get answers."""
 
 
 class Gateway:
@@ -77,7 +77,7 @@ class Gateway:
     async def start(self) -> None:
         """Listen, and serve the newest snapshot if there is one. Raises NamesrvError.
 
-        Neither Kafka nor the tables need be reachable: the gateway connects to them when they are.
+        Neither Kafka nor the tables have to be reachable: the gateway connects to them when they are.
         """
         settings = self._settings
         self._authorization = Authorization(settings, self.metrics)
@@ -109,12 +109,12 @@ class Gateway:
         log.info("name server listens at %s:%d", settings.bind_address, self.port)
 
     async def stop(self) -> None:
-        """Answer the outstanding requests, then close all connections. No lease ends by that."""
+        """Answer the outstanding requests, then close all connections. No lease ends because of that."""
         self._writes.registering.stop()
         for task in self._tasks:
             task.cancel()
         await self._server.stop()
-        self._writes.registering.stop()  # once more: meanwhile brokers may have sent heartbeats that wait
+        self._writes.registering.stop()  # again: meanwhile brokers may have sent heartbeats that wait
         await self._open_things.aclose()
         log.info("the gateway has stopped in order")
 
@@ -123,7 +123,7 @@ class Gateway:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
                 await self._has_looked.wait()
         except TimeoutError:
-            log.warning("the tables in %s are not read yet: lookups have to ask again", self._settings.delta_root)
+            log.warning("the tables in %s are not read yet: lookups are refused until then", self._settings.delta_root)
 
     def _open_monitoring(self, opening: AsyncExitStack) -> None:
         settings = self._settings
@@ -183,7 +183,8 @@ class Gateway:
     def _watch_kafka(self) -> None:
         """Send brokers to other gateways while Kafka has acknowledged nothing for kafkaAwayMillis.
 
-        At two looks in succession: a process that was paused hears from Kafka right after the first one.
+        Two looks in a row have to find it so: after a pause of this process Kafka's answers come right after the first
+        look.
         """
         is_silent = self._link.silent_s * 1_000 > self._settings.kafka_away_millis
         is_away, was_away = is_silent and self._was_kafka_silent, self._is_kafka_away
@@ -206,7 +207,7 @@ class Gateway:
     def _watch_age(self, latest: FollowedSnapshot) -> None:
         """Set the metrics of the snapshot's age, and warn if brokers live and the tables fall behind in event time.
 
-        Then the job does not run, or still catches up.
+        The cause is a job that does not run or still catches up.
         """
         now_ms = time.time_ns() // 1_000_000
         age_ms = now_ms - latest.row.published_at
@@ -239,12 +240,15 @@ class Gateway:
     def _readiness(self) -> str | None:
         """Return the reason for which /readyz asks to send no requests here, or None. The monitoring thread calls this.
 
-        Lookups need a snapshot alone.
+        Lookups need only a snapshot.
         """
         return self._health() if self._has_snapshot.is_set() else "no snapshot has been read yet"
 
     def _readiness_for_writes(self) -> str | None:
-        """Return the reason for which /readyz/writes asks to send no brokers here, or None. As `_readiness`."""
+        """Return the reason for which /readyz/writes asks to send no brokers here, or None.
+
+        The monitoring thread calls this.
+        """
         if not self._link.has_connected.is_set():
             return f"Kafka at {self._link.address} is not connected yet"
         return self._kafka_silence if self._is_kafka_away else self._readiness()

@@ -1,4 +1,4 @@
-"""The gateway's metrics for Prometheus."""
+"""Record the gateway's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 
 
 class Metrics:
-    """The metrics of one gateway. The event loop counts; the monitoring server's thread reads."""
+    """The metrics of one gateway. The event loop updates them; the monitoring server's thread reads them."""
 
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
@@ -70,7 +70,7 @@ class Metrics:
     def brokers(self, by_cluster: Mapping[str, int]) -> None:
         """Set the number of live brokers of each cluster.
 
-        Peers can make up clusters, so only the MAX_CLUSTERS largest have a line each; the others share one.
+        Peers can invent clusters, so only the MAX_CLUSTERS largest have a line each; the others share one.
         """
         largest = sorted(by_cluster.items(), key=lambda each: -each[1])
         shown = {cluster[:_MAX_LABEL_CHARS]: count for cluster, count in largest[:MAX_CLUSTERS]}
@@ -83,11 +83,11 @@ class Metrics:
     def _labelled(self, code: int, result: int) -> tuple[Counter, Histogram]:
         name = _name(RequestCode, code)
         labelled = self._requests.labels(name, _name(ResponseCode, result)), self._seconds.labels(name)
-        if name != _UNKNOWN:  # peers can make up any number of codes
+        if name != _UNKNOWN:  # peers can invent any number of codes
             self._of_code[code, result] = labelled
         return labelled
 
 
 def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
-    """Return the code's name, or one word for all unknown codes: peers must not make up labels."""
+    """Return the code's name, or one word for all unknown codes, because peers must not invent labels."""
     return codes(code).name if code in codes.__members__.values() else _UNKNOWN

@@ -1,10 +1,10 @@
-"""Sends the signs of life of brokers as light heartbeats, and thins them.
+"""Send the signs of life of brokers as light heartbeats, and decide which of them the log gets.
 
-Of each broker address and connection at most one sign of life gets to the log in a quarter of the lease, and at most
-one in a second. A sign of life that comes sooner is sent when the quarter is over, and most wait for the gateway's next
-tick as well, so that those of many brokers come in one micro-batch. One that waits is answered by the record before it.
-So no lease ends early, and a broker that falls silent is gone later by three eighths of its lease and a quarter of a
-second at most, or by a second if that is more.
+The log gets at most one sign of life of a broker address over a connection in a quarter of the lease, and at most one
+in a second. An earlier one waits until the quarter is over. Most also wait for the gateway's next tick, so that those
+of many brokers come in one micro-batch. A sign of life that waits is answered by the outcome of the record before it.
+No lease ends early. A silent broker leaves the routes later by at most three eighths of its lease and a quarter of a
+second, or by a second if that is more.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from namesrv_stream.rules.record_types import BrokerHeartbeat
 log = logging.getLogger(__name__)
 
 SHORTEST_INTERVAL_MS = 1_000
-"""Signs of life over one connection get to the log no more often, however short the lease is. Ticks, which alone end
-leases, come no more often either."""
+"""Shortest time between two signs of life over one connection in the log, however short the lease is. Only ticks end
+leases, and they come no more often either."""
 
 
 def interval_ms(timeout_ms: int) -> int:
-    """Return the time between two signs of life in the log that is enough for a lease of `timeout_ms`."""
+    """Return the time between two signs of life in the log for a lease of `timeout_ms`."""
     return max(timeout_ms // 4, SHORTEST_INTERVAL_MS)
 
 
 def gathered_every_ms(timeout_ms: int, ticks: Ticks) -> int | None:
     """Return the period of the ticks for which signs of life of a lease of `timeout_ms` wait; None if they do not.
 
-    It is the longest one that makes an interval at most half longer, and none under a second.
+    It is the longest of the ticks' periods that makes an interval at most half longer. Periods under a second do not
+    count.
     """
     half_ms = interval_ms(timeout_ms) // 2
     return max((each for each in (ticks.often_ms, ticks.calm_ms) if 1_000 <= each <= half_ms), default=None)
@@ -43,9 +44,9 @@ def gathered_every_ms(timeout_ms: int, ticks: Ticks) -> int | None:
 
 @dataclass(slots=True, eq=False)
 class _Newest:
-    """The newest record of a broker address over a connection that is a sign of life.
+    """The newest record with a sign of life of a broker address over a connection.
 
-    `timer`: sends the next record, for a sign of life that came since; None if none came.
+    `timer` sends the next record, for a sign of life that came since; None if none came.
     """
 
     sent_at_ms: int
@@ -68,8 +69,7 @@ class Heartbeats:
     def send(self, address: str, channel_id: str, timeout_ms: int, host: str) -> InLog:
         """Send a sign of life of a lease of `timeout_ms`, now or later. Return the future by which it may be answered.
 
-        For a sign of life that is sent later this is the future of the record before it. Raises what `KafkaLink.send`
-        raises.
+        If it is sent later, this is the future of the record before it. Raises the errors of `KafkaLink.send`.
         """
         newest = self._newest.get(address, {}).get(channel_id)
         if newest is None or not self._is_sent_later(newest, address, channel_id, timeout_ms, host):
@@ -77,9 +77,9 @@ class Heartbeats:
         return _answer_by(newest.in_log)
 
     def _is_sent_later(self, newest: _Newest, address: str, channel_id: str, timeout_ms: int, host: str) -> bool:
-        """Return whether the sign of life is sent by a timer, which is set if there is none yet.
+        """Return whether a timer sends the sign of life, and set the timer if there is none yet.
 
-        One that comes so late that its lease may soon end waits for nothing.
+        A sign of life that comes so late that its lease may soon end does not wait.
         """
         if newest.timer is not None:
             return True
@@ -106,7 +106,7 @@ class Heartbeats:
         in_log.add_done_callback(partial(self._on_ended, address, channel_id, newest))
 
     def forget(self, address: str) -> None:
-        """Forget all signs of life of an address, and those that would be sent later: it has left."""
+        """Forget all signs of life of an address that has left, and those that would be sent later."""
         for newest in self._newest.pop(address, {}).values():
             newest.cancel()
 
@@ -150,7 +150,7 @@ class Heartbeats:
 
 
 def _answer_by(in_log: InLog) -> InLog:
-    """Return a future with the outcome of `in_log`, which one who waits no longer may end without harm to the record.
+    """Return a future with the outcome of `in_log`. A caller who stops waiting may end it without harm to the record.
 
     (The outer future of `asyncio.shield` may be cancelled, but not ended with an error.)
     """
@@ -168,6 +168,6 @@ def _pass_on(answer: InLog, in_log: InLog) -> None:
         answer.cancel()
     elif (error := in_log.exception()) is not None:
         answer.set_exception(error)
-        answer.exception()  # marks the error as retrieved: not everybody waits for it
+        answer.exception()  # marks the error as retrieved, because not every caller waits for it
     else:
         answer.set_result(in_log.result())

@@ -1,4 +1,7 @@
-"""Turns the bytes of one connection into requests: PROXY header, TLS and frames in this order. Owns no socket."""
+"""Turn the bytes of one connection into requests: PROXY header, TLS and frames in this order.
+
+No socket is used here.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _MAY_FOLLOW: Final[Mapping[Opening | None, frozenset[Opening]]] = {
     Opening.PROXY_V2: _BEHIND_PROXY,
     Opening.TLS: frozenset({Opening.REMOTING}),
 }
-"""The protocols that may follow each on any connection. The terms of a peer decide which of them it may use."""
+"""Protocol -> protocols that may follow it. The terms of a peer decide which of them it may use."""
 
 
 class TlsSession:
@@ -47,7 +50,7 @@ class TlsSession:
         """True once the handshake is whole."""
 
     def received(self, data: bytes, send: Callable[[bytes], None]) -> bytes:
-        """Return the plain text that these bytes complete. Send what TLS itself has to, such as in the handshake."""
+        """Return the plain text that these bytes complete. Send TLS's own messages, such as those of the handshake."""
         self._incoming.write(data)
         plain = []
         try:
@@ -80,9 +83,9 @@ class TlsSession:
 
 
 class Inbound:
-    """Follows one connection from its first byte on. `source`: the peer that a PROXY header names.
+    """Decoder of one connection from its first byte on. `source`: the peer that a PROXY header names.
 
-    `context` returns the TLS settings for a new session, None if they cannot be read. `send` sends what TLS has to.
+    `context` returns the TLS settings for a new session, None if they cannot be read. `send` sends TLS's own messages.
     """
 
     def __init__(
@@ -113,8 +116,8 @@ class Inbound:
     def feed(self, data: bytes) -> Iterator[RemotingCommand]:
         """Take bytes at once, and yield the complete requests one by one.
 
-        Those that are not taken from the iterator are yielded by the next feed. Raises NamesrvError or ssl.SSLError for
-        bytes that a peer may not send: close its connection then. Requests before a broken frame are yielded first.
+        The next feed yields those that are not taken from the iterator. Raises NamesrvError or ssl.SSLError for bytes
+        that a peer may not send, after the requests before them; close the connection then.
         """
         plain = data if self.tls is None else self.tls.received(data, self._send)
         if self.opening is not Opening.REMOTING:

@@ -1,4 +1,4 @@
-"""The gateway's link to Kafka: a thread keeps it open, and the event loop receives the outcome of each record."""
+"""The gateway's link to Kafka: a thread opens it, and the event loop receives the outcome of each record."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from namesrv_stream.rules.rows import LogPosition
 log = logging.getLogger(__name__)
 
 DELIVERY_TIMEOUT_MS = 20_000
-"""A broker waits 24 s for the answer to its registration (B2)."""
+"""Time after which an unacknowledged record has failed. A broker waits 24 s for the answer to its registration (B2)."""
 
 MAX_ON_THE_WAY_BYTES = 128 * 1024 * 1024
 MAX_ON_THE_WAY = 20_000
 OWN = "gateway"
-"""The host for which the gateway's own records count."""
+"""The host to which the gateway's own records are charged."""
 
 RETRY_S = 1.0
 """The first pause between attempts to connect; it doubles with each."""
@@ -39,18 +39,20 @@ BODIES_AT_A_TIME = 2
 """Large bodies that are decoded at a time. Each may hold an inflated registration and all its topics."""
 
 TURN_LIMIT_S = 10.0
-"""Limit of a large body's wait to be read: a broker waits 24 s for its answer, and Kafka needs a part of them."""
+"""Limit of a large body's wait to be decoded. A broker waits 24 s for its answer, and Kafka needs a part of that
+time."""
 
 _POLL_S = 0.001
 _POLL_TURN_S = 0.001
-"""Time for records whose outcome is known. Peers are read from before there is more: a thousand outcomes take 14 ms."""
+"""Time of one poll for outcomes of records. Then peers are read from, because a thousand outcomes take 14 ms."""
 
 _POLL_SHARE, _LONGEST_POLL_TURN_S = 0.5, 0.05
-"""A poll may take longer than that: half of the time since the poll before it. Else a gateway whose peers take tens of
-milliseconds a turn would fall behind with the outcomes, until it has to refuse records that Kafka has long taken."""
+"""A poll may take longer than that: half of the time since the poll before it, up to a limit. Otherwise a gateway whose
+peers take tens of milliseconds a turn would fall behind with the outcomes, and refuse records although Kafka is
+fast."""
 
 _IDLE_POLL_S = 1.0
-"""The pause between polls while no record is on its way: librdkafka's log lines need polls too."""
+"""The pause between polls while no record is on its way, because librdkafka's log lines need polls too."""
 
 
 class GatewayBusyError(NamesrvError):
@@ -87,7 +89,7 @@ class KafkaLink:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Wait a few seconds for the records on their way. An attempt to connect ends by itself and is not used."""
+        """Wait a few seconds for the records on their way. A running attempt to connect ends by itself, unused."""
         self._stop.set()
         self.ticks.stop()
         until_s = self._loop.time() + _CLOSE_LIMIT_S
@@ -109,7 +111,7 @@ class KafkaLink:
 
     @property
     def is_connected(self) -> bool:
-        """True if the link is open, Kafka takes the ticks, and the last record with an outcome was taken."""
+        """True if the link is open, Kafka acknowledges ticks, and it acknowledged the last record with an outcome."""
         return self._producer is not None and self.ticks.is_in_time and not self._is_failing
 
     @property
@@ -121,7 +123,7 @@ class KafkaLink:
         """Hand a record to Kafka for a peer at `host`. Return its future place in the log.
 
         `record`: the encoded request, if it is encoded already. Raises KafkaUnreachableError at once if Kafka was never
-        connected, GatewayBusyError if too much waits for Kafka, of all hosts or of this one.
+        connected, GatewayBusyError if too many bytes of all hosts or of this one wait for Kafka.
         """
         value = encode_record(request) if record is None else record
         producer = self.check_room(len(value), host)
@@ -154,7 +156,10 @@ class KafkaLink:
             self._bytes.give_back(host, held_bytes)
 
     def check_room(self, more_bytes: int, host: str) -> RecordProducer:
-        """Return the producer if a record of that size from a peer at `host` may be sent now. Raises as `send`."""
+        """Return the producer if a record of that size from a peer at `host` may be sent now.
+
+        Raises the errors of `send`.
+        """
         if self._producer is None:
             raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
         if not (self._records.has_room(host, 1) and self._bytes.has_room(host, more_bytes)):
@@ -179,14 +184,14 @@ class KafkaLink:
             return
         if error is not None:
             place.set_exception(error)
-            place.exception()  # marks the error as retrieved: not every sender waits for it
+            place.exception()  # marks the error as retrieved, because not every sender waits for it
         elif position is not None:
             place.set_result(position)
 
     def _note_outcome(self, error: NamesrvError | None) -> None:
         """Note when Kafka took a record. Log once when records begin to fail, and once when Kafka takes them again."""
         if self._stop.is_set():
-            return  # what is given up at the end tells nothing of Kafka
+            return  # a record that is given up at the end shows nothing about Kafka
         if error is not None and not self._is_failing:
             log.warning("%s Writing requests are answered SYSTEM_BUSY until that is over.", error)
         if error is None and self._is_failing:
@@ -215,7 +220,10 @@ class KafkaLink:
             self._poll_in(pause_s)
 
     def on_opened(self, producer: RecordProducer) -> None:
-        """Send by this producer from now on, unless the link is closed. The thread that opened it has this called."""
+        """Send by this producer from now on, unless the link is closed.
+
+        Called in the event loop once a thread has opened it.
+        """
         if self._stop.is_set():
             return
         self._producer = producer
@@ -224,7 +232,7 @@ class KafkaLink:
         self.ticks.start(partial(self._send_tick, producer))
 
     def _send_tick(self, producer: RecordProducer) -> None:
-        """Hand a tick to Kafka. It takes nothing of the room for peers' records."""
+        """Hand a tick to Kafka. It takes no room from peers' records."""
         tick = Scan()
         producer.send(record_key(tick), encode_record(tick), self._on_tick_ended)
         self._poll_in(_POLL_S)

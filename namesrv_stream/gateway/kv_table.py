@@ -1,4 +1,4 @@
-"""Takes a NameServer's KV file over into the registry, once (K5), and writes the KV table to the log (K6)."""
+"""Take a NameServer's KV file over into the registry, once (K5), and log the KV table (K6)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def commands_of(file: Path) -> list[PutKvConfig]:
 def steps_of(commands: Sequence[PutKvConfig], kv: KvTable) -> list[PutKvConfig | DeleteKvConfig]:
     """Return the commands that take the file over into a registry with this KV; none if it has KV of its own.
 
-    If the KV has the mark of an interrupted takeover, the missing entries are put, and no existing one is replaced.
+    If the KV has the mark of an interrupted takeover, only missing entries are put.
     """
     is_interrupted = MARK_KEY in kv.get(MARK_NAMESPACE, {})
     if not commands or (kv and not is_interrupted):

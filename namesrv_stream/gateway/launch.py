@@ -1,4 +1,4 @@
-"""`namesrv-stream gateway`: RocketMQ's name server, in front of the registry."""
+"""The command `namesrv-stream gateway`: RocketMQ's name server, in front of the registry."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Python's default is ten times that.
 """
 
 _GC_THRESHOLDS = 700, 10, 100
-"""The last is ten times Python's default: full collections, 15 to 70 ms each, were half of what delayed lookups most
-while hostile peers came and went."""
+"""The last one is ten times Python's default. Full collections, 15 to 70 ms each, were half of the longest delays of
+lookups while hostile peers came and went."""
 
 
 def _note_setting(context: click.Context, option: click.Parameter, text: str | None) -> None:
@@ -70,7 +70,7 @@ async def _until_signalled(settings: NamesrvSettings) -> None:
 
     def on_started() -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
-        gc.freeze()  # all objects made so far are kept; a garbage collection of them would delay lookups by 50 ms
+        gc.freeze()  # all objects so far are kept, and collecting among them would delay lookups by 50 ms
         click.echo(f"The Name Server boot success: {settings.bind_address}:{running.port}")
 
     await serve(running, stop, on_started)

@@ -1,4 +1,4 @@
-"""Notifies the brokers of a group when its smallest id changes (905, oneway), if that is switched on (R14).
+"""Notify the brokers of a group when its smallest id changes (905, oneway), if that is switched on (R14).
 
 RocketMQ's NameServer sends these notices at each registration or unregistration. Here they follow from two successive
 snapshots: a broker that came and left between them causes no notice, and several that left cause one.
@@ -20,7 +20,7 @@ from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 log = logging.getLogger(__name__)
 
 SENT_AT_A_TIME = 64
-"""Limit of the notices on their way: each has a connection of its own, and peers choose where it goes."""
+"""Limit of the notices on their way, because each opens a connection to an address that a peer chose."""
 
 _SEND_LIMIT_S = 3.0
 Holders = Mapping[int, BrokerRow]
@@ -47,7 +47,7 @@ def notices(before: Groups, after: Groups, live: Mapping[str, LiveRow]) -> Itera
 
 
 def _of_a_joiner(former: Holders, holders: Holders, live: Mapping[str, LiveRow]) -> Iterator[Notice]:
-    """Notify of a smaller id that has joined: the others or, if the only member has taken a smaller id, that one."""
+    """Yield the notices of a smaller id that has joined: to the others or, if the only member took it, to that one."""
     smallest = holders[min(holders)]
     lease = live.get(smallest.broker_addr)
     header = NotifyMinBrokerIdChangeHeader(
@@ -62,10 +62,10 @@ def _of_a_joiner(former: Holders, holders: Holders, live: Mapping[str, LiveRow])
 
 
 def _of_a_leaver(former: Holders, holders: Holders) -> Iterator[Notice]:
-    """Notify all brokers that stay that the smallest id has left, if the group has the acting flag (D6).
+    """Yield notices to all brokers that stay that the smallest id has left, if the group has the acting flag (D6).
 
-    A broker that took a larger id has not left. If several have left, the notice names the one with the smallest id:
-    if that is the master, slaves end their replication from it.
+    A broker that took a larger id has not left. If several have left, the notice names the one with the smallest id. If
+    that is the master, slaves end their replication from it.
     """
     smallest, staying = holders[min(holders)], {holder.broker_addr for holder in holders.values()}
     gone = [former[i] for i in sorted(former) if i < smallest.broker_id and former[i].broker_addr not in staying]
@@ -83,7 +83,7 @@ def _of_a_leaver(former: Holders, holders: Holders) -> Iterator[Notice]:
 async def send(notice: Notice, slots: asyncio.Semaphore) -> None:
     """Send a notice over a connection of its own, as RocketMQ does, once one of `slots` is free.
 
-    A broker that cannot be reached learns of the change when it next asks.
+    A broker that cannot be reached gets the change with its next request.
     """
     command = RemotingCommand(
         code=RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, flag=Flag.ONEWAY, ext_fields=header_fields(notice.header)

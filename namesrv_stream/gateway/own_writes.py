@@ -1,4 +1,4 @@
-"""Notes what this gateway has acknowledged and the newest snapshot has not read yet: lookups of it wait (E12)."""
+"""Keep the writes that this gateway has acknowledged and no snapshot has read yet: lookups of them wait (E12)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ WAIT_LIMIT_S = 2.5
 """Longest wait of one lookup. Clients give up after 3 s, and may ask again after an answer without the topic."""
 
 UNREAD_LIMIT_S = 10.0
-"""Time after the acknowledgement of a write from which on no lookup waits for it."""
+"""Time after the acknowledgement of a write after which no lookup waits for it."""
 
 MOST_KEYS = 50_000
-"""Limit of what is waited for. Beyond it lookups are answered from the newest snapshot at once."""
+"""Most keys that lookups wait for. Beyond it lookups are answered from the newest snapshot at once."""
 
 _OF_NAMESPACE = frozenset({RequestCode.GET_KV_CONFIG, RequestCode.GET_KVLIST_BY_NAMESPACE})
 _OF_ALL = frozenset(
@@ -39,7 +39,7 @@ _OF_ALL = frozenset(
 )
 
 Key = tuple[str, str | int | None]
-"""The subject of a write: a topic, a broker name, a KV namespace, or all that a connection asks for."""
+"""The subject of a write: a topic, a broker name, a KV namespace, or a connection, whose lookups all wait."""
 
 
 @dataclass(eq=False)
@@ -58,11 +58,11 @@ class OwnWrites:
         self._unread: dict[Key, _Write] = {}
 
     def not_awaited(self, topics: Iterable[str]) -> list[str]:
-        """Return the topics that no unread write names: the lookups of the others wait already."""
+        """Return the topics that no unread write names. Lookups of the others already wait."""
         return [topic for topic in topics if ("topic", topic) not in self._unread]
 
     def registered(self, topics: Iterable[str], place: LogPosition) -> None:
-        """Note a registration that Kafka has, and its topics that the newest snapshot lacked when it was read."""
+        """Note a registration that Kafka has, with its topics that the newest snapshot lacked when it came."""
         self._note({("topic", topic) for topic in topics}, place)
 
     def commanded(self, command: Command, connection: int, place: LogPosition) -> None:
@@ -70,7 +70,7 @@ class OwnWrites:
         self._note({*_concerns(command), ("connection", connection)}, place)
 
     def follow(self, answers: Answers) -> None:
-        """Take note of a newer snapshot: what it has read is waited for no longer."""
+        """Forget the writes that a newer snapshot has read, and end the wait for them."""
         self._answers = answers
         for write in [write for write in self._writes if self._has_read(write.place)]:
             self._release(write)

@@ -1,4 +1,4 @@
-"""Asks the production environment's name servers for a route that this registry lacks (M9, clusterTest).
+"""Ask the production environment's name servers for a route that this registry lacks (M9, clusterTest).
 
 The name servers are found as RocketMQ's clients find them: an address server lists them at
 `http://DOMAIN:8080/rocketmq/nsaddr-NAME`. RocketMQ takes DOMAIN from a Java system property, this module from an
@@ -28,7 +28,7 @@ _ADDRESSES_HOLD_S = 120.0
 _RETRY_S = 5.0
 _FETCH_LIMIT_S = 5.0
 _LIMIT_S = 2.0
-"""Limit of one lookup: the client that asks waits 3 s. An address server that is slower helps the next lookup."""
+"""Limit of one lookup, because the client waits 3 s. The answer of a slower address server serves the next lookup."""
 
 
 def address_server(environment: str, environ: Mapping[str, str]) -> str:

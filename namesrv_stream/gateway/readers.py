@@ -1,4 +1,4 @@
-"""One reader for each reading request code: it reads the request, looks the answer up and encodes it.
+"""Readers of lookups, one for each reading request code: it decodes the request, looks up the answer and encodes it.
 
 `READERS` also names the fields and the tables on which each answer depends. The rules of the answers (M1 to M9) are in
 `rules/lookup.py`.
@@ -125,7 +125,7 @@ def _topics_by_cluster(source: Source, command: RemotingCommand) -> RemotingComm
     if not source.settings.enable_topic_list:
         return command.answer(ResponseCode.SYSTEM_ERROR, "disable")
     cluster = _field(command, "cluster")
-    is_known = cluster is not None and cluster in source.tables.clusters  # an unknown one costs no search of topics
+    is_known = cluster is not None and cluster in source.tables.clusters  # an unknown cluster needs no search of topics
     return _topic_list(lookup.topics_by_cluster(source.tables, cluster or "") if is_known else [], command)
 
 
@@ -147,8 +147,8 @@ def _flagged(topics: Callable[[RouteTables], list[str]]) -> Reader:
 class Reading(NamedTuple):
     """The function that answers a request code, and the fields and tables on which the answer depends.
 
-    Other fields of a request, such as a trace's, do not change its answer. `has_integer_keys`: the answer depends on
-    the client's release too, which decides how broker ids are written.
+    Other fields of a request, such as a trace's, do not change its answer. `has_integer_keys`: the answer also depends
+    on the client's release, which decides how broker ids are written.
     """
 
     read: Reader

@@ -1,8 +1,8 @@
-"""Sends the registrations and other signs of life of brokers, and the ends of their connections.
+"""Send the registrations and other signs of life of brokers, and the ends of their connections, to Kafka.
 
-A registration is sent in full unless the newest snapshot, or else the last record that this gateway has sent of its
-broker, has its token (E10); then a light heartbeat is sent in its place. Of all signs of life of a broker the log gets
-one in a quarter of the lease (`heartbeats.py`).
+A light heartbeat replaces a registration if the newest snapshot, or this gateway's last record of the broker, has its
+token (E10). Any other registration is sent in full. Of all signs of life of a broker the log gets one in a quarter of
+the lease (`heartbeats.py`).
 """
 
 from __future__ import annotations
@@ -46,19 +46,21 @@ from namesrv_stream.wire.write_requests import read_registration
 log = logging.getLogger(__name__)
 
 SPEAKS_WITHIN_MS = 45_000
-"""A broker lives that was heard, by the log's clock, so long before the newest snapshot: every 30 to 35 s it is."""
+"""A broker counts as living if its last sign of life is at most so old, by the log's clock at the newest snapshot.
+Living brokers send one every 30 to 35 s."""
 
 _WARNED_EVERY_MS = 60_000
 """Pause between two warnings of a taken address."""
 
 _MOST_TOPICS_WAITED_FOR = 12_000
-"""Topics of a registration for which lookups may wait (E12): to find those that are new keeps the event loop busy."""
+"""Most topics of a registration for which lookups may wait (E12), because finding the new ones takes the event loop's
+time."""
 
 _MOST_NAMED = 3
 """Topics that one line of the log names."""
 
 _AT_A_TIME = 20
-"""Pace of what is done for thousands of brokers at once: the event loop answers others in between."""
+"""Number of brokers, of thousands, that one step handles. The event loop answers others between two steps."""
 
 KAFKA_IS_AWAY = "Kafka is away, so its brokers have to use another gateway"
 
@@ -73,7 +75,7 @@ class DecodedRegistration(NamedTuple):
 
 
 class Registering:
-    """Sends what concerns the brokers of one gateway. Lives in the event loop."""
+    """Sends the records about the brokers of one gateway. Lives in the event loop."""
 
     def __init__(self, sending: Sending, reconcile_interval_ms: int, answers: Answers, own: OwnWrites) -> None:
         self._sending = sending
@@ -91,9 +93,9 @@ class Registering:
     # --- registrations
 
     def send_light(self, command: RemotingCommand, connection: Connection) -> Sent | None:
-        """Send a light heartbeat in place of a registration. Return None if it has to be sent in full (E10).
+        """Send a light heartbeat in place of a registration. Raises NamesrvError.
 
-        Raises NamesrvError.
+        Return None if the registration has to be sent in full (E10).
         """
         address, why = _broker_address(command), self._why_in_full(command)
         if why is not None:
@@ -108,7 +110,7 @@ class Registering:
     def decoding(
         self, command: RemotingCommand, connection: Connection, *, only_quick: bool
     ) -> Callable[[], DecodedRegistration]:
-        """Return what decodes a registration, which may be run in another process. Raises BadRequestError."""
+        """Return a function that decodes a registration, in this or another process. Raises BadRequestError."""
         self._check_room(_broker_address(command), connection)
         self._check_address(command, connection)
         return partial(_decode, command, self._sending.channel_id(connection), only_quick)
@@ -138,7 +140,10 @@ class Registering:
             self._own.registered(new_topics, unread.place)
 
     def note_not_sent(self, command: RemotingCommand) -> None:
-        """Note that a registration could not be sent. If it had to be sent in full, so has the broker's next one."""
+        """Note that a registration could not be sent.
+
+        If it had to be sent in full, the broker's next one has to be too.
+        """
         if self._why_in_full(command) is not None:
             self._registrations.failed(_broker_address(command), self._answers)
 
@@ -176,7 +181,7 @@ class Registering:
         )
 
     def _check_room(self, address: str, connection: Connection) -> None:
-        """Raise BadRequestError if this would be more addresses than any broker container or host has."""
+        """Raise BadRequestError if the connection or host would have more addresses than its limit."""
         if not self._registrations.has_room(address, self._sending.channel_id(connection), connection.host):
             raise BadRequestError(
                 f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
@@ -238,7 +243,7 @@ class Registering:
         return address not in self._registrations.timeouts_of(self._sending.channel_id(connection))
 
     def _timeout_ms(self, address: str) -> int:
-        """Return the timeout of a lease: the shorter one, if a registration on its way has another."""
+        """Return the timeout of a lease: the shorter one if a registration on its way has another timeout."""
         head, lease = self._registrations.unread_head(address), self._answers.live.get(address)
         own_ms = head.timeout_ms if head is not None else MAX_HEARTBEAT_TIMEOUT_MS
         return min(own_ms, lease.heartbeat_timeout_millis) if lease is not None else own_ms
@@ -257,7 +262,7 @@ class Registering:
         return place
 
     def connection_lost(self, connection: Connection) -> None:
-        """Start to send CHANNEL_CLOSED for the brokers of the connection (L6), unless the gateway stops."""
+        """Begin to send CHANNEL_CLOSED for the brokers of the connection (L6), unless the gateway stops."""
         if not self.is_stopping:
             task = asyncio.ensure_future(self._end(connection))
             self._ends.add(task)
@@ -266,7 +271,7 @@ class Registering:
     async def _end(self, connection: Connection) -> None:
         """Send a CHANNEL_CLOSED record for each broker of the connection, after all records of its requests.
 
-        A connection that this gateway closed by itself ends no lease: send only the sign of life that waits (D13).
+        If this gateway closed the connection by itself, no lease ends: send only the signs of life that wait (D13).
         """
         async with connection.order:
             channel_id = self._sending.channel_id(connection)
@@ -297,7 +302,10 @@ class Registering:
         self._registrations.follow(answers)
 
     def note_kafka(self, *, is_away: bool) -> None:
-        """Note whether Kafka is away. While it is, close the connections of all brokers, so that they go elsewhere."""
+        """Note whether Kafka is away.
+
+        While it is, close the connections of all brokers, so that they use other gateways.
+        """
         self.is_kafka_away = is_away
         if is_away:
             for connection in list(self._speaking.values()):
@@ -316,16 +324,16 @@ class Registering:
                     connection.close_by_itself(f"its brokers have expired: silent for over {timeout_ms / 1_000:g} s")
 
     def stop(self) -> None:
-        """Send no more records for lost connections, and at once the signs of life that wait.
+        """Send the signs of life that wait at once, and no more records for lost connections.
 
-        So no lease ends with this gateway: its brokers are at other gateways, or back within their timeout.
+        So no lease ends with this gateway: its brokers go to other gateways, or are back within their timeout.
         """
         self.is_stopping = True
         self._heartbeats.send_all()
 
 
 def _broker_address(command: RemotingCommand) -> str:
-    """Return the address that a registration names; empty if it names none, which decoding it refuses."""
+    """Return the address that a registration names; empty if it names none, so that decoding will refuse it."""
     return (command.ext_fields or {}).get("brokerAddr", "")
 
 

@@ -1,8 +1,8 @@
-"""Knows the brokers of one gateway: their connections, and the records of them that no snapshot has read yet.
+"""The brokers of one gateway: their connections, and their records that no snapshot has read yet.
 
-It decides whether a registration goes to Kafka in full or as a light heartbeat: rule E10. A registration is known by
-its token, which the newest snapshot's lease has if the tables show all it says. No clock, socket or Kafka is used here.
-Times are passed in, as milliseconds of one clock of the caller's.
+This module decides whether a registration goes to Kafka in full or as a light heartbeat (E10). A token identifies a
+registration; the lease in the newest snapshot has the token if the tables show all of the registration. No clock,
+socket or Kafka is used here. Times are passed in, as milliseconds of one clock of the caller.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from namesrv_stream.wire.remoting_command import RemotingCommand
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000
 MOST_UNREAD = 100_000
-"""Limit of addresses with unread records. Beyond it the oldest record is forgotten, and its broker may send one
-registration as a light heartbeat that should be full."""
+"""Limit of addresses with unread records. Beyond it the oldest record is forgotten, and one registration of its broker
+may be sent as a light heartbeat that should be sent in full."""
 
 _MEANING = "1"
-"""A release that makes another record of the same request changes this, so that it is sent in full again."""
+"""Part of each token. A release that makes another record of the same request changes it, so that requests are sent in
+full again."""
 
 _CHANGE_BY_THEMSELVES = frozenset({"AccessKey", "Signature", "SecurityToken"})
-"""Fields of a request that tell who sends it."""
+"""Fields of a request that identify its sender and change from request to request. A token leaves them out."""
 
 
 def token_of(command: RemotingCommand) -> str:
@@ -49,7 +50,7 @@ class Unread:
     """The last record of a broker address that this gateway sent, other than a heartbeat; no snapshot has read it.
 
     `head`: the broker's last registration without its topics; None if it has unregistered. `is_it`: the record is that
-    registration, and has not failed. `place`: its place in the log, None until Kafka has acknowledged it.
+    registration and has not failed. `place`: the record's place in the log, None until Kafka has acknowledged it.
     """
 
     head: RegisterBroker | None = None
@@ -70,7 +71,7 @@ class _Channel:
 
 
 class Registrations:
-    """The brokers that speak over one gateway's connections, and what it has sent of them.
+    """The brokers that use one gateway's connections, and the records that it has sent of them.
 
     `reconcile_interval_ms`: time after which a registration is sent in full whatever the tables show; 0: always.
     """
@@ -105,28 +106,28 @@ class Registrations:
         return "reconcileIntervalMillis" if is_overdue else None
 
     def _note_time(self, address: str, token: str, now_ms: int) -> int:
-        """Return when a registration was sent in full, or else first seen, which is now if it is not known."""
+        """Return when a registration was sent in full, or else first seen. An unknown one is first seen now."""
         of_address = self._sent_in_full_ms.setdefault(address, {})
         if token not in of_address and len(of_address) >= MAX_TOKENS:
             del of_address[next(iter(of_address))]
         return of_address.setdefault(token, now_ms)
 
     def sent_in_full(self, head: RegisterBroker, now_ms: int) -> Unread:
-        """Note a registration that was handed to Kafka; return what to give its place to. `head` has no topics."""
+        """Note a registration that was handed to Kafka. Return the object that gets its place. `head` has no topics."""
         token = head.token or ""
         self._note_time(head.broker_addr, token, now_ms)
         self._sent_in_full_ms[head.broker_addr][token] = now_ms
         return self._sent(head.broker_addr, Unread(head, is_it=True))
 
     def sent_closed(self, address: str) -> Unread:
-        """Note that a connection's end was handed to Kafka; return what to give its place to.
+        """Note that a connection's end was handed to Kafka. Return the object that gets its place.
 
         Another connection may keep the lease.
         """
         return self._sent(address, Unread(self.unread_head(address)))
 
     def sent_unregistration(self, address: str) -> Unread:
-        """Note that an unregistration was handed to Kafka; return what to give its place to."""
+        """Note that an unregistration was handed to Kafka. Return the object that gets its place."""
         return self._sent(address, Unread())
 
     def _sent(self, address: str, unread: Unread) -> Unread:
@@ -139,13 +140,16 @@ class Registrations:
     def failed(self, address: str, published: Answers) -> None:
         """Note that a registration of a known broker was not sent, or was sent and failed.
 
-        The log may have it all the same. So the broker's next one is sent in full.
+        The log may still have it, so the broker's next one is sent in full.
         """
         if self.is_known(address, published):  # others have to register anyway
             self._sent(address, Unread(self.unread_head(address)))
 
     def follow(self, published: Answers) -> None:
-        """Forget the records that the newest snapshot has read. Of another log no record is known to be there."""
+        """Forget the records that the newest snapshot has read.
+
+        If its log is another one, no record is known to be there.
+        """
         if self._log_id not in (None, published.log_id):
             for unread in self._unread.values():
                 unread.is_it, unread.place = False, None
@@ -154,22 +158,23 @@ class Registrations:
             del self._unread[address]
 
     def unread_head(self, address: str) -> RegisterBroker | None:
-        """Return the broker's last registration, as long as the snapshot has not read this gateway's last record."""
+        """Return the broker's last registration, None once the snapshot has read this gateway's last record of it."""
         unread = self._unread.get(address)
         return None if unread is None else unread.head
 
     def is_known(self, address: str, published: Answers) -> bool:
         """Return whether the address has a lease, or a registration that is not read yet.
 
-        No other has signs of life (L2).
+        Signs of life of any other address have no effect (L2).
         """
         return address in published.live or self.unread_head(address) is not None
 
     def is_in_doubt(self, address: str, published: Answers) -> bool:
-        """Return whether its broker has to register whatever its version is.
+        """Return whether the broker of an address has to register whatever its version is.
 
-        The snapshot has not read this gateway's last record of it, which ends a connection or the lease. Or a
-        registration has failed: the tables may show its version, as a broker sends several parts under one (B7).
+        There are two cases. The snapshot has not read this gateway's last record of it, which ends a connection or the
+        lease. Or a registration has failed, although the tables may show its version: a broker sends several parts
+        under one version (B7).
         """
         unread = self._unread.get(address)
         return unread is not None and not unread.is_it and not unread.is_read_by(published)
@@ -188,7 +193,10 @@ class Registrations:
         return channel.addresses if channel is not None else {}
 
     def has_room(self, address: str, channel_id: str, host: str = "") -> bool:
-        """Return whether a connection may speak for this address: the addresses of it and of its host are limited."""
+        """Return whether a connection may carry signs of life of this address.
+
+        Addresses a connection and a host are limited.
+        """
         known = self.timeouts_of(channel_id)
         is_within = len(known) < MAX_BROKERS_OF_A_CONNECTION and self._addresses_of_host[host] < MAX_BROKERS_OF_A_HOST
         return address in known or is_within
@@ -206,7 +214,7 @@ class Registrations:
         return sorted(channel.addresses)
 
     def _forget(self, address: str) -> None:
-        """Forget an address that speaks no more, except for what Kafka has and no snapshot has read."""
+        """Forget an address without connections, except for its records that Kafka has and no snapshot has read."""
         self._sent_in_full_ms.pop(address, None)
         if (unread := self._unread.get(address)) is not None and unread.place is None:
             del self._unread[address]

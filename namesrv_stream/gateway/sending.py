@@ -1,4 +1,4 @@
-"""Things that writing requests share on their way to Kafka: a clock, ids of connections, processes for large bodies."""
+"""Parts that all writing requests use on their way to Kafka: a clock, connection ids, processes for large bodies."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ InLog = asyncio.Future[LogPosition]
 """The future place of a record in the log."""
 
 ANSWER_LIMIT_S = 2.5
-"""Limit of the wait for Kafka: a real broker closes a connection whose answer takes 3 s."""
+"""Limit of the wait for Kafka. A real broker closes a connection whose answer takes 3 s."""
 
 
 class Sent(NamedTuple):
-    """A request that is answered by `answer()` once Kafka has its record.
+    """A request that was sent. `answer()` makes its answer once Kafka has the record.
 
     `place`: the record's future place in the log; None if the request needs no record. `is_light`: the record is a
     heartbeat, which costs this gateway and the job little.
@@ -38,7 +38,7 @@ class Sent(NamedTuple):
 
     @property
     def is_logged(self) -> bool:
-        """True if Kafka has the record, or none is needed, so that the request may be answered."""
+        """True if Kafka has the record or none is needed, so that the request may be answered."""
         place = self.place
         return place is None or (place.done() and not place.cancelled() and place.exception() is None)
 
@@ -67,7 +67,7 @@ class Sending:
         return round(self.loop.time() * 1_000)
 
     def channel_id(self, connection: Connection) -> str:
-        """Return the id of a connection in the records."""
+        """Return the id that a connection has in the records."""
         return f"{self._gateway_id}/{connection.number}"
 
     def is_own(self, channel_id: str) -> bool:
@@ -85,7 +85,7 @@ class Sending:
             return await self._processes.run(decode)
 
     def limit(self, place: InLog) -> None:
-        """Wait no longer than ANSWER_LIMIT_S for a place in the log. The record may still get there after that."""
+        """End the wait for a place in the log after ANSWER_LIMIT_S. The record may still get into the log later."""
         timer = self.loop.call_later(ANSWER_LIMIT_S, self._give_up, place)
         place.add_done_callback(lambda _: timer.cancel())
 

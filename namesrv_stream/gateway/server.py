@@ -1,4 +1,4 @@
-"""The listening socket and its connections, which end in order with it."""
+"""The listening socket and all its connections, which it closes in order when it stops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ANSWER_LIMIT_S = 3.0
 
 
 class Connections:
-    """All open connections of one server, and what they share. Lives in the event loop."""
+    """All open connections of one server, and their shared limits. Lives in the event loop."""
 
     def __init__(self, settings: NamesrvSettings, max_connections: int | None = None) -> None:
         self._settings = settings

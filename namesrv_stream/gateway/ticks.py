@@ -1,7 +1,7 @@
-"""The times of a gateway's ticks: often while a lease may end, seldom while none can (E7).
+"""Decide when a gateway sends ticks: often while a lease may end, seldom while none can (E7).
 
-All times are on one grid of the wall clock, so that several gateways send at the same moments, and light heartbeats
-that wait for a tick come in one micro-batch with it.
+All times are on one grid of the wall clock, so that several gateways send at the same moments. Light heartbeats that
+wait for a tick come in one micro-batch with it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from zlib import crc32
 
 GATHERED_FROM_MS, GATHERED_FOR_MS, TICK_AT_MS = 600, 250, 900
-"""After the whole multiples of a period: since when and for how long waiting heartbeats are sent, and when the tick is.
-Spark begins micro-batches at whole multiples of `triggerMillis`: what is sent around such a moment would come in two.
-Thousands of heartbeats are not sent at once, as lookups would wait for them."""
+"""Phases after a whole multiple of a period: the beginning and length of the time in which waiting heartbeats are sent,
+and the tick. Spark begins micro-batches at whole multiples of `triggerMillis`, so records that are sent around such a
+moment would come in two of them. Thousands of heartbeats are spread, because lookups would wait for them."""
 
 _NEVER_MS = 1 << 52
 _MOST_EARLY_MS = 20
-"""Tolerance of timers: one may end so much before its time, and the next time is one after that."""
+"""Tolerance of timers. A timer may end so much too early; the next time is still the one after the intended time."""
 
 
 def next_after(at_ms: float, period_ms: int, phase_ms: int) -> float:
@@ -29,9 +29,9 @@ def next_after(at_ms: float, period_ms: int, phase_ms: int) -> float:
 class Ticks:
     """Calls `send` at each time of a tick, once started. Lives in the event loop.
 
-    A tick is due every `often_ms` while a lease is late, as far as snapshots show it, and while Kafka has not taken the
-    last tick; otherwise every `calm_ms`. While a tick is on its way to Kafka no other is sent, so that an outage of
-    Kafka leaves one in the producer.
+    A tick is due every `often_ms` while a lease is late, as far as snapshots show it, and while Kafka has not
+    acknowledged the last tick; otherwise every `calm_ms`. While a tick is on its way to Kafka no other is sent, so that
+    an outage of Kafka leaves only one in the producer.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Ticks:
         """False if a tick was left out because the tick before it was still on its way."""
 
     def start(self, send: Callable[[], None]) -> None:
-        """Send the first tick now. `send` hands a tick to Kafka, whose outcome is told to `ended`."""
+        """Send the first tick now. `send` hands a tick to Kafka; call `ended` with its outcome."""
         self._send = send
         self._tick()
 
@@ -62,7 +62,7 @@ class Ticks:
             self._timer.cancel()
 
     def ended(self, error: Exception | None) -> None:
-        """Note the outcome of the tick that was on its way: None if Kafka has taken it."""
+        """Note the outcome of the tick that was on its way: None if Kafka has acknowledged it."""
         self.is_on_its_way, self._has_failed = False, error is not None
         self.is_in_time = self.is_in_time or error is None
         self._plan()
@@ -75,10 +75,10 @@ class Ticks:
             self._plan()
 
     def until_gathered_ms(self, after_ms: float, period_ms: int, name: str) -> float:
-        """Return the time from now to the sending of a heartbeat that waits for a tick, some `after_ms` or later.
+        """Return the time from now until a heartbeat that waits for a tick is sent: `after_ms` or a little later.
 
-        `name` decides the moment within GATHERED_FOR_MS, always the same. One that was sent then is next sent a whole
-        number of periods later, so the tolerance of timers counts here too.
+        `name` decides the moment within GATHERED_FOR_MS, always the same. So the next heartbeat is sent a whole number
+        of periods later, within the tolerance of timers.
         """
         now_ms = self._now_ms()
         phase_ms = GATHERED_FROM_MS + crc32(name.encode()) % GATHERED_FOR_MS
@@ -93,7 +93,7 @@ class Ticks:
             if self.is_in_time:
                 self.is_on_its_way = True
                 self._send()
-        except Exception:  # no error may end the ticks: without them no lease ends
+        except Exception:  # no error may end the ticks, because without them no lease ends
             self.is_on_its_way, self.is_in_time, self._has_failed = False, False, True
             raise
         finally:

@@ -20,7 +20,7 @@ _FLIGHTS = 4
 class Certificates:
     """The server's TLS settings, read again when their files change.
 
-    If changed files cannot be used, the certificate before stays in force.
+    If changed files cannot be used, the former certificate stays in force.
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
@@ -56,7 +56,7 @@ class Certificates:
     def end_of_validity_s(self) -> float:
         """Return the time at which the certificate ends. Raises ssl.SSLError if a client would not accept it now.
 
-        The client of a handshake in memory trusts this certificate itself, so who has issued it is not checked.
+        A client in memory does a handshake and trusts this very certificate, so its issuer is not checked.
         """
         server, client = self._read(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         server.verify_mode = ssl.CERT_NONE

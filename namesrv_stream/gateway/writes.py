@@ -1,9 +1,8 @@
 """The way of a writing request, from its command to its answer.
 
-1. A registration that the tables show is sent as a light heartbeat, and not decoded (`registering.py`).
-2. Any other request is decoded: in the event loop, or in another process if that takes long.
-3. Its handler in `HANDLERS` hands a record to Kafka, and says what the answer will be (`Sent`).
-4. It is answered once Kafka has the record.
+1. A registration that the tables show is sent as a light heartbeat and not decoded (`registering.py`). 2. Any other
+request is decoded: in the event loop, or in another process if that takes long. 3. Its handler in `HANDLERS` hands a
+record to Kafka, and says what the answer will be (`Sent`). 4. It is answered once Kafka has the record.
 
 `send_at_once` takes the first three steps in the turn in which the request comes, as for most requests. `answered`
 takes them in a task: after earlier requests of the connection, for large bodies, and for what meets an error.
@@ -44,7 +43,8 @@ from namesrv_stream.wire.write_requests import operator_command, unregister_brok
 MAX_AT_ONCE_BYTES = 256 * 1024
 """Limit of a registration's body that is decoded in the turn in which it comes.
 
-1,500 topics take 0.6 ms. Over LARGE_BODY_BYTES `only_quick` ones are; the slowest that was found takes 3.3 ms.
+1,500 topics take 0.6 ms. Over LARGE_BODY_BYTES only bodies that decode quickly are (`only_quick`); the slowest one
+found takes 3.3 ms.
 """
 
 Handler = Callable[["Writes", RemotingCommand, Any, Connection], Sent]
@@ -66,8 +66,8 @@ class Writes:
     def send_at_once(self, command: RemotingCommand, connection: Connection) -> Sent | None:
         """Send a request in the turn in which it came.
 
-        Return None, and send nothing, if `answered` has to handle it: earlier requests of the connection wait, its body
-        takes long to decode, or there is an error.
+        Return None and send nothing if `answered` has to handle the request: earlier requests of the connection wait,
+        its body takes long to decode, or there is an error.
         """
         if not connection.is_answered or connection.order.locked():
             return None
@@ -119,7 +119,7 @@ class Writes:
     def _decoding(
         self, command: RemotingCommand, connection: Connection, *, only_quick: bool = False
     ) -> Callable[[], Any]:
-        """Return what decodes a request, which may be run in another process. Raises BadRequestError."""
+        """Return a function that decodes a request, in this or another process. Raises BadRequestError."""
         if command.code == RequestCode.REGISTER_BROKER:
             return self.registering.decoding(command, connection, only_quick=only_quick)
         return partial(_DECODERS.get(command.code, operator_command), command)
@@ -127,7 +127,7 @@ class Writes:
     def _handled(self, command: RemotingCommand, content: Any, connection: Connection) -> Sent:
         sent = HANDLERS[command.code](self, command, content, connection)
         if sent.place is not None and not sent.is_logged and command.code != RequestCode.REGISTER_BROKER:
-            self._sending.limit(sent.place)  # for a registration a broker waits 24 s, longer than Kafka's client
+            self._sending.limit(sent.place)  # a registration has none: its broker waits longer than Kafka's client
         return sent
 
     # --- handlers
@@ -188,7 +188,7 @@ class Writes:
 
 
 def refusal(command: RemotingCommand, error: BaseException) -> RemotingCommand:
-    """Return the answer to a request that is not in the log. A broker that is answered SYSTEM_BUSY tries again.
+    """Return the answer to a request that is not in the log. A broker that gets SYSTEM_BUSY tries again.
 
     The fields are empty if the answer has a header class, as in RocketMQ, else None.
     """

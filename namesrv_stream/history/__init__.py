@@ -1,1 +1,1 @@
-"""Questions about the history: the events of brokers and topics."""
+"""Read the history of brokers and topics: events, sessions, stories, views for analysts, plots, the churn report."""

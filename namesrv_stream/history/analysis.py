@@ -23,7 +23,7 @@ from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 from namesrv_stream.tables.spark_views import VIEWS
 
 _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
-"""URLs, and names that DuckDB would take for a pattern."""
+"""Matches a URL, and a path that DuckDB would take for a pattern."""
 
 _MACROS = r"""
 array_union(a, b) AS list_distinct(list_concat(a, b))
@@ -62,7 +62,7 @@ _SYNTAX = (
     (r"\bnamed_struct\(([^()]*)\)", r"{\1}"),
     (rf"\b({'|'.join(_FUNCTIONS)})\(", r"spark_\1("),
 )
-"""Pattern -> what DuckDB reads in its place."""
+"""Pattern in Spark's SQL -> replacement in DuckDB's."""
 
 
 def register_views(  # noqa: PLR0913 -- as Spark's
@@ -77,8 +77,8 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     """Make temporary views of the tables of one snapshot, and the views of views.sql over them, in DuckDB.
 
     Returns the snapshot's row. The arguments are those of `namesrv_stream.history.views.register_views`, and a further
-    call moves the views in the same way. Files are read when a question asks for their rows. Sets the connection's time
-    zone to UTC, so that days are those of the views.
+    call moves the views in the same way. A file is read when a query needs its rows. Sets the connection's time zone to
+    UTC, so that days are those of the views.
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
@@ -108,7 +108,7 @@ def ask(
 ) -> pa.Table:
     """Return the answer of a statement in DuckDB's SQL about the tables and views of one snapshot.
 
-    It can be as short as "FROM broker_availability". polars and pandas take the answer by `pl.from_arrow(answer)` and
+    The statement can be as short as "FROM broker_availability". For polars use `pl.from_arrow(answer)`, for pandas
     `answer.to_pandas()`.
     """
     with duckdb.connect() as db:
@@ -123,7 +123,7 @@ def _register_table(
 ) -> None:
     """Make a view of a table's rows. A column that a former release did not have is NULL.
 
-    DuckDB reads the files of a local folder itself, and of these only what a question needs.
+    DuckDB reads the files of a local folder itself, and only the parts of them that a query needs.
     """
     table = root.open(spec, version)
     columns, rows = f"columns_of_{spec.name}", f"rows_of_{spec.name}"
@@ -140,7 +140,7 @@ def _register_table(
 
 
 def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str | None]) -> str:
-    """Return SQL that reads the files. The partition's value is Delta's: folders above the registry tell nothing."""
+    """Return SQL that reads the files. The partition's value comes from Delta, not from the names of folders."""
     column, of_value = spec.partition_column, dict[str | None, list[str]]()
     for path, value in zip(paths, partitions, strict=True):
         of_value.setdefault(value, []).append(quoted(path))

@@ -1,4 +1,4 @@
-"""The job's log lines about brokers: one for each that comes, goes or changes, and few of them after a mass event."""
+"""The job's log lines about brokers: one for each that comes, leaves or changes, and only few after a mass event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 
 MOST_LINES = 20
-"""Most lines of one publication that name a broker each. A last line counts the others."""
+"""Most brokers of one publication that have a line each. A last line counts the others."""
 
 _LEFT, _REFUSED, _HELD, _COUNTED = "left", "was refused", "is suspect", "came or left"
 _IN_DISORDER = frozenset({"CHANNEL_CLOSED", "EXPIRED", "REFUSED"})
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerLine(NamedTuple):
-    """One line for the log: `who` did what (`verb`), with more about it in `detail`.
+    """One line for the log: `who` is the broker, `verb` its action, `detail` more about it.
 
     `is_warning`: somebody may have to act. `event` is None for the line that counts the brokers left out.
     """
@@ -41,7 +41,10 @@ class BrokerLine(NamedTuple):
 
 
 def log_brokers(events: Sequence[BrokerEventRow], epoch: int) -> None:
-    """Log who came, went and changed with one publication. A lost connection, an expiry and a refusal are warnings."""
+    """Log the brokers that came, left or changed in one publication.
+
+    Lost connection, expiry and refusal are warnings.
+    """
     for line in broker_lines(events):
         facts: dict[str, object] = {"epoch": epoch}
         if line.event is not None:
@@ -85,7 +88,7 @@ def _line(event: BrokerEventRow) -> BrokerLine | None:
 
 
 def _said(event: BrokerEventRow) -> tuple[str, str]:
-    """Return what a broker did and more about it, in the words of its story; empty texts if nothing is to be said."""
+    """Return the verb and the detail of an event, in the words of the broker's story; empty texts if it has no line."""
     before, after = recorded_rows(event.before), recorded_rows(event.after)
     match event.type:
         case "REGISTERED":

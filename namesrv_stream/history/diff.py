@@ -1,6 +1,6 @@
 """Differences between two moments, from their snapshots or from the events between them.
 
-Signs of life, data versions and the position of the latest registration are left out: no lookup shows them.
+Signs of life, data versions and the position of the latest registration are left out, because no lookup returns them.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
 def diff_of_events(lines: Iterable[BrokerEventRow], undone: Iterable[BrokerEventRow] = ()) -> Diff:
     """Return the differences that lines of history make.
 
-    `lines` are those that belong to the second moment and not to the first, in order of the log; `undone` are those
-    that belong to the first and not to the second. Both may exist if an epoch is compared with a time: an expiry may be
-    published in a later epoch than its event time suggests.
+    `lines` are up to the second moment and not up to the first, in order of the log; `undone` are up to the first and
+    not up to the second. Both may exist if an epoch is compared with a time, because an expiry may be published in a
+    later epoch than its event time suggests.
     """
     first: dict[str, dict[tuple[Any, ...], Row | None]] = {spec.name: {} for spec in ROUTE_TABLES}
     last: dict[str, dict[tuple[Any, ...], Row | None]] = {spec.name: {} for spec in ROUTE_TABLES}

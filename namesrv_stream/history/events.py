@@ -1,4 +1,4 @@
-"""Queries of the history table `broker_event` without Spark, and the members of the clusters that its lines leave."""
+"""Query the history table `broker_event` without Spark, and replay its lines to the members of the clusters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLACE = f"(epoch * {2**32} + seq)"
 _MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)
 
 _QUIET = rf'"({"|".join(sorted(set().union(*QUIET_COLUMNS.values())))})":(\{{[^}}]*\}}|[0-9]+)'
-"""Regular expression for a column of `before` and `after` that shows nobody a change: an object or a number."""
+"""Regular expression for a column of QUIET_COLUMNS in `before` or `after`: an object or a number."""
 _WITHOUT_VERSION = (f"regexp_replace({side}, '{_QUIET}', '', 'g')" for side in ("before", "after"))
 _SHOWS_MORE_THAN_A_VERSION = f"type <> 'CHANGED' OR {' IS DISTINCT FROM '.join(_WITHOUT_VERSION)}"
 
@@ -108,10 +108,10 @@ def newest_events(  # noqa: PLR0913  # what a reader may choose
 ) -> list[BrokerEventRow]:
     """Return the newest `limit` events of a span that a snapshot has, in order of the log; all events for None.
 
-    `broker` is a broker name or an address. `below`: only events before this place, an epoch and a number. Without
-    `with_versions` the events that changed nothing but a data version are left out. `with_gaps` adds the times without
-    a tick (E11) to the events of a broker. In a year of history delta-rs reads only the newest files: once it has
-    `limit` events, it skips files whose statistics show that all their epochs are older.
+    `broker` is a broker name or an address. `below`: only events before this place, an epoch and a number in it.
+    Without `with_versions` the events that changed nothing but a data version are left out. `with_gaps` adds the times
+    without a tick (E11) to the events of a broker. In a year of history delta-rs reads only the newest files: once it
+    has `limit` events, it skips files whose statistics show that all their epochs are older.
     """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     concerned += " OR type = 'LOG_GAP'" if with_gaps else ""
@@ -125,8 +125,8 @@ def newest_events(  # noqa: PLR0913  # what a reader may choose
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
     """Return the events that name a topic and those that have only the number of changed topics, in order of the log.
 
-    If an epoch lies partly within the span, all its events are returned: only the joint effect of several events of
-    one epoch is known.
+    If an epoch lies partly within the span, all its events are returned, because snapshots show only their joint
+    effect.
     """
     texts = [f'"topic":{msgspec.json.encode(topic).decode()}', '"topic":{"count":', '"topic_mapping":{"count":']
     mentioned = " OR ".join(f"strpos({side}, {quoted(text)}) > 0" for text in texts for side in ("before", "after"))
@@ -179,11 +179,11 @@ def events_by_epoch(root: Root, snapshot: SnapshotRow, span: Span) -> list[Epoch
 
 @dataclass(frozen=True)
 class Membership:
-    """Members at one moment, from lines that are replayed: brokers by (name, id), filter servers and leases by address.
+    """Members at one moment, from replayed lines: brokers by (name, id), filter servers and leases by address.
 
-    Replaying needs no time travel, so it works for moments of which no snapshot is left. Topics are not replayed: if
-    very many change at once, the history has only their number. A lease has the data version and the last sign of life
-    of the newest line that contains it.
+    Replay needs no snapshot, so it works for moments past retention. Topics are not replayed, because the history has
+    only their number if very many change at once. A lease has the data version and the last sign of life of the newest
+    line that contains it.
     """
 
     brokers: dict[tuple[str, int], BrokerRow] = field(default_factory=dict)
@@ -236,7 +236,7 @@ class Membership:
     def _end(self, line: BrokerEventRow) -> None:
         """Remove the lease of the line's address, and its id if the address still holds it.
 
-        The line of a late end has no row of the id if another address took the id in the meantime.
+        If another address took the id before the lease ended, the line has no row of the id.
         """
         self.live.pop(line.broker_addr or "", None)
         key = (line.broker_name or "", line.broker_id or 0)
@@ -246,13 +246,13 @@ class Membership:
 
 
 def recorded_rows(side: str | None) -> Rows:
-    """Return the rows in `before` or `after` of a line, without tables that have only a count and a command's text."""
+    """Return the rows in `before` or `after` of a line, without a command's text and tables that have only a count."""
     decoded = msgspec.json.decode(side) if side else {}
     return {table: rows for table, rows in decoded.items() if isinstance(rows, list)}
 
 
 def recorded_counts(side: str | None) -> dict[str, int]:
-    """Return table -> number of rows, for each table of which `before` or `after` has only that number."""
+    """Return table -> number of rows, for each table that has only its count in `before` or `after`."""
     decoded = msgspec.json.decode(side) if side else {}
     return {table: rows["count"] for table, rows in decoded.items() if isinstance(rows, dict) and "count" in rows}
 
@@ -268,8 +268,7 @@ def _live_row(fields: dict[str, Any]) -> LiveRow:
 def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
     """Return the members at any moment of the past. `snapshot` is the newest one, whose history is read.
 
-    Replays only the leases that had begun by then and had not ended, so that years of history need only a few lines a
-    broker.
+    It replays only leases that were in force at that moment, so years of history need only a few lines a broker.
     """
     began = f"max({_PLACE}) FILTER (WHERE type = 'REGISTERED')"
     ended = f"coalesce(max({_PLACE}) FILTER (WHERE type IN {LEASE_ENDS} AND lease_millis IS NOT NULL), -1)"

@@ -1,8 +1,8 @@
 """Colours of plots, command line and console's page: the palette of Okabe and Ito, for colour-blind people too.
 
-One kind of event has one colour in every plot. A kind without a colour of its own shares a grey or is hatched. Text and
-thin lines need more contrast than an area, so they have shades of four of these colours. The page's style.css repeats
-these shades, and a test compares it with this module.
+A kind of event has the same colour in every plot. Kinds without a colour of their own share a grey or are hatched. Text
+and thin lines need more contrast than an area, so they have shades of four of these colours. The page's style.css
+repeats these shades, and a test compares it with this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Paint(NamedTuple):
 
 
 class Shades(NamedTuple):
-    """One colour of text: on a terminal, whose ground nobody knows, on a light page and on a dark page."""
+    """One colour of text: on a terminal, whose background is unknown, on a light page and on a dark page."""
 
     terminal: str
     light: str
@@ -55,10 +55,10 @@ IN_ROUTES = "#DCEBF5"
 """A session."""
 
 SHARES = {0.0: BLACK, 0.9: VERMILION, 0.99: ORANGE, 0.999: YELLOW, 0.9999: IN_ROUTES}
-"""Lower bound of a class of availability -> its colour. A class for each nine; the lower, the darker."""
+"""Lower bound of a class of availability -> its colour. Each further nine is a class; lower classes are darker."""
 
 LIGHT_SHARE = 0.99
-"""Least availability whose colour is so light that text on it has to be black."""
+"""Lowest availability whose colour is so light that text on it has to be black."""
 
 CAME = Shades(GREEN, "#008060", "#27B588")
 """Broker that came into the routes, and whatever is alive or was added."""

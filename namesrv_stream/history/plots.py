@@ -36,19 +36,19 @@ _ROW_INCHES = 0.28
 _ROWS_WITHOUT_BROKERS = 7
 _WIDTH_INCHES, _DOTS_AN_INCH = 10, 96
 _LEAST_PIXELS = 3
-"""Width with which an outage is drawn that would be narrower."""
+"""Least width of a drawn outage."""
 _TOGETHER_PIXELS = 16
 """Ends of sessions of one broker that are closer than this share one number."""
 _DAY = timedelta(days=1)
 _LONG = 31 * _DAY
 
 _SHARE_FORMS = ((32, 7, 2), (19, 6, 1))
-"""Forms of a share in a cell: the least pixels of the cell, font size in points, and digits after the point."""
+"""Forms of a share in a cell: least width of the cell in pixels, font size in points, digits after the point."""
 _OF_DOUBLES = 1e-6
 """Added before a share is rounded down, because 0.57 times 100 is a little less than 57 in doubles."""
 
 _ROOMY_COLUMNS = 10
-"""Most columns of a heat map in which whole days have their 100 too. In more of them it would hide the other shares."""
+"""Most columns of a heat map that also writes the 100 of whole days. In more columns it would hide the other shares."""
 
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
 _AVAILABILITY = f"""
@@ -85,7 +85,7 @@ def bounded(statement: str, since: datetime, until: datetime) -> str:
     Literals are used because Spark 4.2 does not bind parameters of a statement over views.
     """
     begin, end = since.astimezone(UTC), until.astimezone(UTC)
-    last = end - timedelta(microseconds=1)  # a period that ends at midnight has nothing of the day that begins
+    last = end - timedelta(microseconds=1)  # a period that ends at midnight has no part of the next day
     literals = {
         ":since": f"TIMESTAMP '{begin.isoformat(sep=' ')}'",
         ":until": f"TIMESTAMP '{end.isoformat(sep=' ')}'",
@@ -100,7 +100,7 @@ def bounded(statement: str, since: datetime, until: datetime) -> str:
 
 
 def known_period(spark: SparkSession, since: datetime, until: datetime) -> tuple[datetime, datetime]:
-    """Return the part of a period that the history knows, so that plots do not show what nobody can know as empty.
+    """Return the part of a period that the history covers, so that plots do not show unknown time as empty.
 
     A period outside of the history is returned as it is.
     """
@@ -115,8 +115,8 @@ def known_period(spark: SparkSession, since: datetime, until: datetime) -> tuple
 class Plot(NamedTuple):
     """A plot: called with a session and a period, it returns the figure.
 
-    `statement` is what it asks, for `bounded`. `draw` draws the rows of the answer, or returns a sentence that says the
-    same in place of a plot.
+    `statement` is its query, for `bounded`. `draw` draws the rows of the result, or returns a sentence in place of a
+    plot.
     """
 
     title: str
@@ -124,7 +124,10 @@ class Plot(NamedTuple):
     draw: Callable[[Axes, Any, datetime, datetime], str | None]
 
     def __call__(self, spark: SparkSession, since: datetime, until: datetime) -> Figure:
-        """Ask the session's views about the period, and draw the answer with times in UTC, whatever its zone is."""
+        """Query the session's views for the period, and draw the result.
+
+        Times are in UTC, not in the session's zone.
+        """
         rows = spark.sql(bounded(self.statement, since, until)).toArrow().to_pandas()
         times = rows.select_dtypes("datetimetz")
         return self.figure(rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times}), since, until)
@@ -200,7 +203,7 @@ def _write_shares(axes: Axes, shares: Any, edges: Sequence[Any], since: datetime
 
 
 def _mark_parts_of_days(axes: Axes, edges: Sequence[Any], since: datetime, until: datetime) -> bool:
-    """Dot the columns of days of which the period has only a part, and return whether there are any."""
+    """Dot the columns of days that are only partly in the period, and return whether there are any."""
     visible = zip(pairwise(edges), _within(edges, since, until), strict=True)
     parts = [part for day, part in visible if part != day]
     for begin, end in parts:
@@ -209,7 +212,7 @@ def _mark_parts_of_days(axes: Axes, edges: Sequence[Any], since: datetime, until
 
 
 def _within(edges: Sequence[Any], since: datetime, until: datetime) -> Iterator[tuple[Any, Any]]:
-    """Yield the part of each day of a heat map that the period has. Its days are in UTC, without a zone."""
+    """Yield the part of each day of a heat map that is in the period. The map's days are in UTC, without a zone."""
     first, last = (np.datetime64(moment.astimezone(UTC).replace(tzinfo=None)) for moment in (since, until))
     yield from ((max(begin, first), min(end, last)) for begin, end in pairwise(edges))
 
@@ -217,8 +220,8 @@ def _within(edges: Sequence[Any], since: datetime, until: datetime) -> Iterator[
 def _timeline(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
     """Draw a line for each broker: a bar for each session, and a mark whose colour shows how the session ended.
 
-    After an unplanned end the mark is as wide as the gap. One that would be narrower than a few pixels is drawn wider.
-    Ends that lie together have their number.
+    After an unplanned end the mark is as wide as the gap, but at least _LEAST_PIXELS. Ends that lie close together
+    share a mark of their number.
     """
     brokers = sorted(rows["broker"].unique(), reverse=True)
     _note_number(axes, "most ended", len(brokers), rows["brokers"].max())
@@ -233,7 +236,7 @@ def _timeline(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
     pixel = (until - since) / _axis_pixels(axes)
     for how, ended in rows[rows["to_time"].notna()].groupby("ended_by"):
         away = (ended["back_at"] - ended["to_time"]).clip(lower=_LEAST_PIXELS * pixel)
-        if how not in UNPLANNED:  # nobody expects the broker in the gap, which stays white
+        if how not in UNPLANNED:  # the broker is not expected in the gap, which stays white
             away = away.clip(upper=_LEAST_PIXELS * pixel)
         colour = palette.ENDS[str(how)].colour
         axes.barh(ended["place"], away, left=ended["to_time"], height=0.6, color=colour, label=how, zorder=3)
@@ -314,7 +317,7 @@ def _legend(axes: Axes, **form: Any) -> None:
 
 
 def _axis_pixels(axes: Axes) -> float:
-    """Return the width that the labels leave to the time axis. Call it when the labels are set."""
+    """Return the width of the time axis beside the labels. Call it after the labels are set."""
     axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # as above
     return float(axes.get_window_extent().width)
 

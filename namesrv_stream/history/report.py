@@ -1,4 +1,4 @@
-"""Churn report: one HTML page of plots and tables that loads nothing from elsewhere."""
+"""The churn report: one HTML page of plots and tables that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ _SUMMARY = (
     GROUP BY cluster_name, broker_name, broker_id
     ORDER BY count(*) DESC, cluster_name, broker_name, broker_id LIMIT 1""",
 )
-"""The three things worth knowing first; a statement without a row has nothing to say."""
+"""Queries of the three sentences at the top. A query without a row gives no sentence."""
 _LONELY_TOPICS = "SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY 1 ORDER BY topics DESC, 1"
 _CLASSES = {"int": "number", "bigint": "number", "decimal": "number", "timestamp": "time", "date": "time"}
 """Name of a column's Spark type -> its CSS class; columns of other types are text."""
@@ -170,7 +170,7 @@ def _require_brokers(session: SparkSession, since: datetime, until: datetime) ->
 
 
 def _known(before: str | None, after: str | None) -> str:
-    """Return when there were brokers: `before` is when the last one before the period left, `after` the next came."""
+    """Return when there were brokers, up to `before` and from `after` on: the nearest times around the period."""
     ends = [f"until {before}"] if before else []
     ends += [f"from {after} on"] if after else []
     return f"There were brokers {' and '.join(ends)}" if ends else "No broker has ever registered"

@@ -1,7 +1,7 @@
-"""Keeps the sessions of a long history in a table, so that a question about them need not read every line again.
+"""Keep the sessions of a long history in a table, so that a question about them need not read every line again.
 
-A session whose broker is back does not change any more: `past_session` has it for good. Of each broker it also has the
-latest session, from which the views go on.
+A session whose broker is back does not change any more, so `past_session` keeps it for good. It also keeps the latest
+session of each broker, from which the views continue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RustWriter
 
 LEAST_LINES = 100_000
-"""Lines that have come since the last time, from which on it pays to keep sessions: reading fewer takes no second."""
+"""Fewest new lines since the last time for which sessions are kept. Reading fewer lines takes less than a second."""
 
 _SESSIONS = f"""
 SELECT session.*, CAST({{epoch}} AS BIGINT) AS as_of_epoch,
@@ -31,10 +31,8 @@ FROM recent_session session
 def keep_past_sessions(spark: SparkSession, root: Root) -> int:
     """Bring the table up to the newest snapshot if the history is long. Return the number of sessions written.
 
-    Returns 0 too if another run of maintenance writes the table at this moment.
-
-    A run that dies in between leaves sessions as of an epoch to which the table does not go yet. No view reads them,
-    and the next run removes them.
+    Returns 0 also if another run of maintenance writes the table at this moment. A run that dies in between leaves
+    sessions as of an epoch that the table has not reached yet. No view reads them, and the next run removes them.
     """
     snapshots = Snapshots(root)
     newest = snapshots.newest()
@@ -57,13 +55,13 @@ def keep_past_sessions(spark: SparkSession, root: Root) -> int:
 
 
 def _lines_since(root: Root, snapshot: SnapshotRow, epoch: int) -> int:
-    """Return how many lines the files have that have a line after `epoch`; a file without statistics counts as long."""
+    """Return the number of lines in files with a line after `epoch`. A file without statistics counts as long."""
     lines = files_since(root, snapshot, epoch)["num_records"]
     return pc.sum(pc.fill_null(lines, LEAST_LINES)).as_py() or 0
 
 
 def _write(writer: RustWriter, base: int, rows: DataFrame, former_epoch: int, tag: CommitTag) -> int:
-    """Write the sessions, a month at a time, and those last to whose epoch the table then goes."""
+    """Write the sessions, a month at a time. Those that raise the table's epoch are last."""
     base = writer.delete(PAST_SESSION, base, f"as_of_epoch > {former_epoch}", tag)
     months = [row[0] for row in rows.select(BACK_MONTH).distinct().collect()]
     written = 0

@@ -20,7 +20,7 @@ UNPLANNED = ("EXPIRED", "CHANNEL_CLOSED")
 
 _PLANNED = ("UNREGISTERED", "MOVED", "ID_LOST")
 EXPECTED_MS = 7 * 24 * 3_600_000
-"""After an end that is not planned a broker is expected back for this time; then it counts as decommissioned."""
+"""After an unplanned end a broker is expected back for this time. Then it counts as decommissioned."""
 
 FLAP_MS = 600_000
 """An unplanned end is a flap if the broker is back within this time."""
@@ -66,7 +66,7 @@ class Flapping(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """Brokers that ended unplanned together: those of a zone, a switch or a host."""
+    """Brokers with unplanned ends at about the same time, such as those of a zone, a switch or a host."""
 
     first_gone_ms: int
     last_gone_ms: int
@@ -76,7 +76,7 @@ class Outage(NamedTuple):
 def sessions(members: Membership, lines: Iterable[BrokerEventRow]) -> list[Session]:
     """Return the sessions of a stretch of time, in order of their beginning.
 
-    `members` are those at its beginning, `lines` all that follows, in order of the log.
+    `members` are the members at its beginning, `lines` all lines after that, in order of the log.
     """
     under_way: dict[BrokerKey, Session] = {}
     ended: list[Session] = []
@@ -103,7 +103,7 @@ def _ends(line: BrokerEventRow) -> bool:
 
 
 def _handed_over(ended: list[Session], broker: BrokerKey, at_ms: int) -> Session | None:
-    """Take the session that another address has handed over in the same step out of `ended`; None if there is none."""
+    """Remove from `ended` the session that another address handed over in the same step. Return it, else None."""
     for index in range(len(ended) - 1, -1, -1):
         if ended[index].to_ms != at_ms:
             return None
@@ -159,8 +159,8 @@ def _by_broker(found: Iterable[Session]) -> dict[BrokerKey, list[Session]]:
 def outages(lines: Iterable[BrokerEventRow]) -> list[Outage]:
     """Return the groups of two or more brokers whose leases ended unplanned together.
 
-    A silent broker ended at its last sign of life: brokers that die together expire at different times. A dead master
-    counts even if a slave has taken its id before it expires.
+    A silent broker counts as ended at its last sign of life, because brokers that die together expire at different
+    times. A dead master counts even if a slave has taken its id before it expires.
     """
     gone = sorted(
         ((line.last_heard_at if line.type == "EXPIRED" else line.event_time) or 0, _broker_of(line))

@@ -1,4 +1,4 @@
-"""Sentences about a broker or a topic, from the lines of the history."""
+"""Write sentences about a broker or a topic, from the lines of the history."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from namesrv_stream.tables.root import Root
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
 BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE"}
-"""Types of lines that an operator has asked for."""
+"""Types of lines that an operator's command causes."""
 
 _WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
 _NOT_SHOWN = ("type", "requestedBy", "reason")
-"""Fields of a command that a sentence has in other words."""
+"""Fields of a command that a sentence shows in other words."""
 
 _TOPIC_TABLES = {"topic": "topic", "topic_mapping": "static mapping"}
 _SETTING_TABLES: dict[str, tuple[str, ...]] = {"kv_config": ("namespace", "key"), "namesrv_config": ("key",)}
@@ -86,7 +86,7 @@ def story_of(  # noqa: PLR0913  # what the user chose
 def topic_story(
     root: Root, snapshot: SnapshotRow, topic: str, span: Span, topics: Container[str]
 ) -> list[Sentence] | None:
-    """Return the story of a topic, also where a broker has its name; None if neither history nor tables have it."""
+    """Return the story of a topic, even if a broker has the same name; None if neither history nor tables have it."""
     found = topic_history(root, snapshot, topic, span)
     if found.lines or topic in topics or topic_history(root, snapshot, topic).lines:
         return story_of_topic(topic, found.lines, found.uncertain)
@@ -119,7 +119,7 @@ def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
 
 
 def _gives_write(line: BrokerEventRow) -> bool:
-    """Return whether a listed topic is writable after the line and was not, or was not there, before it."""
+    """Return whether a listed topic is writable after the line, and before it was not writable or did not exist."""
     before, after = (
         {row["topic"] for row in recorded_rows(side).get("topic", []) if row["perm"] & PERM_WRITE}
         for side in (line.before, line.after)
@@ -132,7 +132,7 @@ def story_of_topic(
 ) -> list[Sentence]:
     """Return the sentences of lines that name a topic.
 
-    Lines in `uncertain` have only a number of topics, which may include this one; one sentence stands for all of them.
+    Lines in `uncertain` have only a number of topics, which may include this one. All of them share one sentence.
     """
     sentences = [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
     if uncertain:
@@ -150,7 +150,7 @@ def _maybe(topic: str, uncertain: Sequence[BrokerEventRow]) -> str:
 
 
 def _of_broker(line: BrokerEventRow) -> str:
-    """Return what a line says, without the full stop."""
+    """Return the sentence of a line, without the full stop."""
     before, after = recorded_rows(line.before), recorded_rows(line.after)
     who = _who(line)
     match line.type:
@@ -183,7 +183,7 @@ def _of_broker(line: BrokerEventRow) -> str:
 
 
 def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
-    """Return the sentence about a CHANGED line: the broker goes on all the while."""
+    """Return the sentence about a CHANGED line, in which the broker's lease goes on."""
     match line.cause:
         case "SILENCE":
             return "was silent for its whole lease and is suspect: the guard against mass expiry keeps it in the routes"
@@ -233,7 +233,7 @@ def _identity(line: BrokerEventRow) -> str:
 
 
 def taken_from(line: BrokerEventRow, before: Rows) -> str:
-    """Return from which address a broker has taken its id; empty text if from none."""
+    """Return the words that name the address from which a broker took its id; empty text if from none."""
     former = [row["broker_addr"] for row in before.get("broker", []) if row["broker_addr"] != line.broker_addr]
     return f", in the place of {former[0]}" if former else ""
 
@@ -243,7 +243,7 @@ def _by(line: BrokerEventRow) -> str:
 
 
 def end_text(line: BrokerEventRow) -> str:
-    """Return how a lease ended."""
+    """Return the words for the end of a lease."""
     if line.type == "EXPIRED":
         silence = duration_text(line.event_time - (line.last_heard_at or line.event_time))
         return f"gave no sign of life for {silence} and expired"
@@ -253,7 +253,7 @@ def end_text(line: BrokerEventRow) -> str:
 
 
 def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
-    """Return what a command changed, and on which broker name; of one without effect what it was about."""
+    """Return what a command changed, and on which broker name. If it changed nothing, return its subject."""
     if topics := list(_topics(line, before, after)):
         return f" on {line.broker_name}: {', '.join(topics)}"
     if settings := list(_settings(before, after)):
@@ -280,7 +280,7 @@ def _given_reason(line: BrokerEventRow) -> str:
 
 
 def changes(before: Rows, after: Rows, *, without: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the changed fields of one address, but for columns `without`.
+    """Yield the changed fields of one address, except the columns in `without`.
 
     Its `filter` row may exist only before or only after.
     """

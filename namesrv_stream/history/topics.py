@@ -1,4 +1,7 @@
-"""History of one topic. If a line has only the number of changed topics, the snapshots around it are compared."""
+"""Read the history of one topic.
+
+If a line has only the number of changed topics, the snapshots around it are compared.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from namesrv_stream.tables.schemas import TOPIC, TOPIC_MAPPING, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
 EPOCHS_LOOKED_INTO = 50
-"""Most epochs with count-only lines for which snapshots are read, the newest first; each costs a row or two."""
+"""Most epochs with count-only lines for which snapshots are read, the newest first. Each reads one or two rows."""
 
 ONE_OF_SEVERAL = ""
 """`cause` of a line that stands for several count-only lines of one epoch and has their joint effect."""
@@ -33,9 +36,9 @@ TopicRowFields = dict[str, Any] | None
 class TopicHistory(NamedTuple):
     """The lines of one topic, and those that may concern it.
 
-    `lines` concern the topic, in order of the log. A line that had only a count has the topic's rows from the
-    snapshots around it as `before` and `after`. `uncertain` are lines with a count for which the snapshots do not show
-    whether the count includes the topic: the snapshots are gone, the lines are older than the newest
+    `lines` concern the topic, in order of the log. A line that had only a count has the topic's rows from the snapshots
+    around it as `before` and `after`. `uncertain` are lines with a count for which the snapshots do not show whether
+    the count includes the topic. There are three causes: the snapshots are gone, the lines are older than the newest
     EPOCHS_LOOKED_INTO epochs, or several lines of one epoch left the topic as it was before them.
     """
 
@@ -93,8 +96,8 @@ def _runs(
 ) -> Iterator[tuple[list[BrokerEventRow], TopicRowFields, TopicRowFields]]:
     """Yield lines with a count between two moments at which the topic's row is known, and that row at both moments.
 
-    The row is known in the snapshots around the epoch, at a line that names the topic, and after the end of a broker
-    name's last lease, which removes all its topics (U3).
+    The row is known in the snapshots around the epoch, and at a line that names the topic. It is also known after the
+    end of a broker name's last lease, which removes all its topics (U3).
     """
     run: list[BrokerEventRow] = []
     for line in lines:
@@ -124,9 +127,9 @@ def _may_come_and_go(run: Sequence[BrokerEventRow]) -> bool:
 
 
 def _names(topic: str, line: BrokerEventRow) -> bool:
-    """Return whether the line names the topic: it has a row of it, or it is a command on it that had no effect.
+    """Return whether the line names the topic: it has a row of the topic, or is a command on it without effect.
 
-    Such a command's line counts nothing.
+    The line of such a command has no count.
     """
     has_row = any(
         _row_named(spec, topic, side) for spec in (TOPIC, TOPIC_MAPPING) for side in (line.before, line.after)

@@ -1,4 +1,4 @@
-"""Spark views of the history, which analysts query with Spark SQL. views.sql states the grain of each view."""
+"""Register the Spark views of the history, which analysts query with Spark SQL. views.sql states each view's grain."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
 ) -> SnapshotRow:
     """Register the tables of one snapshot, as `open_snapshot` does, and the views of views.sql over them.
 
-    Returns the snapshot's row. A further call moves all views to another snapshot. `open_snapshot` moves the tables
-    alone, and the views of views.sql stay where they are.
+    Returns the snapshot's row. A further call moves all views to another snapshot. `open_snapshot` moves only the
+    tables; the views of views.sql stay at their snapshot.
 
     With `only`, register or move only the views and tables that it names, and their sources. This is faster if a
     session asks one question. Other views stay at their snapshot. Raises NamesrvError if `only` has an unknown name.
@@ -78,7 +78,7 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
 
 
 def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[str] | None) -> set[str]:
-    """Return `only` and the names of all views and tables that they are made of. None stands for all."""
+    """Return the names in `only` and of all views and tables that they read. If `only` is None, return all names."""
     known = tables | queries.keys()
     if only is None:
         return known
@@ -87,14 +87,14 @@ def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[
         raise NamesrvError(
             f"no view or table is called {' or '.join(sorted(unknown))}. `only` may name {', '.join(sorted(known))}."
         )
-    for name in reversed(list(queries)):  # a view is made of those before it
+    for name in reversed(list(queries)):  # a view reads only those before it
         if name in wanted:
             wanted.update(_SOURCE.findall(queries[name]))
     return wanted
 
 
 def sources(snapshot: SnapshotRow, past: PastSessions | None) -> dict[TableSpec, tuple[int | None, str]]:
-    """Return each table's version in the snapshot and the SQL condition of the rows that count.
+    """Return each table's version in the snapshot and the SQL condition of its rows up to the snapshot.
 
     No version of the table `snapshot` is pinned, since its rows are only appended.
     """
@@ -148,7 +148,7 @@ def create_views(
 
 
 def history_queries(past: PastSessions | None) -> dict[str, str]:
-    """Return name -> query of each view of views.sql, in an order in which a view follows those that it reads."""
+    """Return name -> query of each view of views.sql. A view comes after those that it reads."""
     return _queries(_view_statements(past))
 
 
@@ -159,8 +159,8 @@ def _queries(statements: Iterable[str]) -> dict[str, str]:
 def _publications(root: Root) -> str:
     """Return the statement of the view `publication`: one row for each epoch, readable or not.
 
-    Rows of `past_snapshot` whose snapshot row is still there are left out: maintenance adds the one before it drops the
-    other, and may have died in between.
+    Rows of `past_snapshot` that are still in `snapshot` are left out. Maintenance adds a row to the one before it drops
+    the row from the other, and may have died in between.
     """
     columns = ", ".join(PAST_SNAPSHOT.schema.names)
     kept = f"SELECT {columns}, true AS is_kept FROM {SNAPSHOT.name}"
@@ -174,7 +174,7 @@ def _publications(root: Root) -> str:
 def _view_statements(past: PastSessions | None) -> list[str]:
     """Return the statements of views.sql. No comment or literal in that file holds a semicolon.
 
-    The view `recent_event` has the lines of the history that `past_session` does not know yet.
+    The view `recent_event` has the lines of the history that are newer than `past_session`.
     """
     text = files("namesrv_stream.history").joinpath("views.sql").read_text("utf-8")
     if past is None:
@@ -185,9 +185,9 @@ def _view_statements(past: PastSessions | None) -> list[str]:
 
 
 class PastSessions(NamedTuple):
-    """Version of the table `past_session`, the epoch up to which it has the sessions, and the first month since.
+    """The state of the table `past_session`: its version, and the epoch up to which it has the sessions.
 
-    `first_month`: no line that has come since is of a month before.
+    `first_month`: all lines after that epoch are of this month or later.
     """
 
     version: int
@@ -196,17 +196,17 @@ class PastSessions(NamedTuple):
 
     @property
     def condition(self) -> str:
-        """The SQL condition of the sessions that count: a run of maintenance that died may have left later ones."""
+        """The SQL condition of the sessions that count. A run of maintenance that died may have left later ones."""
         return f"as_of_epoch <= {self.epoch}"
 
     @property
     def lines_since(self) -> str:
-        """The SQL condition of the lines of the history that have come since; of older months none is read."""
+        """The SQL condition of the newer lines of the history. Files of older months are not read."""
         return f"epoch > {self.epoch} AND {EVENT_MONTH} >= '{self.first_month}'"
 
 
 def past_sessions(root: Root, snapshot: SnapshotRow) -> PastSessions | None:
-    """Return what is kept as of a snapshot, None if nothing is, or only as of a later one."""
+    """Return the kept sessions as of a snapshot; None if none are kept, or only as of a later snapshot."""
     try:
         table = root.open(PAST_SESSION)
     except NotARegistryError:
@@ -220,7 +220,7 @@ def past_sessions(root: Root, snapshot: SnapshotRow) -> PastSessions | None:
 
 
 def files_since(root: Root, snapshot: SnapshotRow, epoch: int) -> pa.Table:
-    """Return the files of the history that may have a line after `epoch`, one a row, by their statistics alone."""
+    """Return the files of the history that may have a line after `epoch`, one a row, from their statistics alone."""
     events = root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
     files = pa.table(events.get_add_actions(flatten=True))
     if "max.epoch" not in files.column_names:  # no file, or none with statistics

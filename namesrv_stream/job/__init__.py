@@ -1,1 +1,1 @@
-"""The process of the job: takes its turn, claims the registry, runs the query, and keeps it running."""
+"""The job's process: waits for its turn, claims the registry, runs the query, and keeps the query running."""

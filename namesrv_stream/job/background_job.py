@@ -23,9 +23,10 @@ _LOOK_EVERY_S = 0.1
 
 
 class BackgroundJob:
-    """Runs within a `with`; leaving it stops the job in order.
+    """Runs the job within a `with`; leaving it stops the job in order.
 
-    What ended the job is raised by `check`, by `process_all`, and at last by leaving, unless another error does that.
+    `check`, `process_all` and leaving the `with` raise the error that ended the job. Leaving does not if another error
+    is already on its way.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class BackgroundJob:
             if error is None:
                 raise
             log.error("an error has ended this process, and %s", still_runs)
-        if error is None:  # else it is on its way already, and most likely why all ends
+        if error is None:  # else that error is raised, and it is most likely why the job ends
             self.check()
 
     def stop(self) -> None:
@@ -76,11 +77,11 @@ class BackgroundJob:
 
     @property
     def has_ended(self) -> bool:
-        """True if the job has stopped; `check` raises the reason."""
+        """True if the job has ended; `check` raises the reason."""
         return not self._thread.is_alive()
 
     def check(self) -> None:
-        """Raises what has ended the job, if anything has."""
+        """Raise the error that has ended the job, if there is one."""
         if self._failure is not None:
             raise self._failure
 
@@ -92,13 +93,13 @@ class BackgroundJob:
 
     @property
     def next_offset(self) -> int:
-        """The offset before which all records are in the tables, signs of life aside."""
+        """All records before this offset are in the tables, signs of life aside."""
         return self._job.next_offset
 
     def process_all(self) -> None:
-        """Returns once Spark has nothing left to read: all is applied and published, leases that ended by it too.
+        """Return once Spark has nothing left to read: all records and the leases that ended by them are published.
 
-        While others go on writing that may be never; `await_published` is for such a Kafka.
+        It may never return while others write to the topic; then use `await_published`.
         """
         try:
             self.query.processAllAvailable()
@@ -108,9 +109,9 @@ class BackgroundJob:
             raise
 
     def await_published(self, limit_s: float) -> bool:
-        """Return whether all records that Kafka has now are in the tables, signs of life aside.
+        """Wait until all records that Kafka has now are in the tables, signs of life aside. Return whether they are.
 
-        Waits for that as long as `limit_s`, and not at all for a query that does not run. Others may go on writing.
+        The wait is `limit_s` at most, and none if the query does not run. Others may go on writing.
         """
         if not self._is_running:
             return False

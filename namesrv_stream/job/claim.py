@@ -32,8 +32,9 @@ def log_to_go_on_with(  # noqa: PLR0913  # what the tables know of their log, an
 ) -> KafkaLog:
     """Return `here`, the log to go on with after the snapshot `former`; it is new if the difference is accepted.
 
-    `next_offset` is the end of the log that is there. `append_time_ms_at` returns when the record at an offset was
-    appended, None if Kafka has deleted it. Raises NamesrvError for another log otherwise.
+    `next_offset` is the present end of the log. `append_time_ms_at` returns when the record at an offset was appended,
+    None if Kafka has deleted it. `accepts_new` accepts another log than the snapshot's; without it another log raises
+    NamesrvError.
     """
     problem = _difference(former, here, next_offset, append_time_ms_at)
     if problem is None:
@@ -76,7 +77,7 @@ def _difference(
 ) -> str | None:
     """Return how the log differs from the one of the snapshot, None if it does not.
 
-    A log that was cut and has grown again has another record in the place of the last one that the tables have read.
+    A log that was cut and has grown again has a different record at the last offset that the tables have read.
     """
     known = max(former.offsets.values(), default=0)
     if former.kafka_cluster_id not in (None, here.cluster_id):
@@ -98,17 +99,17 @@ def _difference(
 
 
 class TermWatch:
-    """Looks for a newer run's claim."""
+    """Watches for the claim of a newer run."""
 
     def __init__(self, root: Root, own: SnapshotRow) -> None:
         self._snapshots = Snapshots(root)
         self._own = own
-        self._has_news = True  # a claim may have come since the own one
+        self._has_news = True  # another run may have claimed the registry after this one
 
     def check(self) -> None:
-        """Raise TermLostError if another run has claimed the registry, LimitReachedError if nothing can be opened.
+        """Raise TermLostError if another run has claimed the registry, LimitReachedError if no file can be opened.
 
-        A storage that is away is not its business.
+        A storage that does not answer raises nothing here.
         """
         require_descriptor()
         try:

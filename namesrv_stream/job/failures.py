@@ -1,4 +1,7 @@
-"""Failures of a job: what ended its query, by what the batch, Spark and Kafka reported, and how many came in a row."""
+"""Failures of a job: which error ended its query, and whether another attempt may help.
+
+The error follows from what the micro-batch, Spark and Kafka reported. Failures in a row are counted.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +40,14 @@ _CHECKPOINT_UNUSABLE = (
     "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",  # it was removed while a query wrote it
     "spark.driver.maxResultSize",  # the batch that it has planned is too large: without it another one is planned
 )  # fmt: skip
-"""Marks of Spark's errors if the checkpoint keeps the query from going on. It never decides the outcome."""
+"""Marks of Spark's errors if the checkpoint keeps the query from going on. A new checkpoint mends them without loss."""
 _NONE_LEFT = re.compile(r"[^\n]*(?:Too many open files|BindException|Cannot assign requested address)[^\n]*")
 _MAX_CHARS = 300
 _PLAN = re.compile(r"\s*={2,} .* ={2,}\s*$")
 """Heading of what Spark adds to an error: its plan, its offsets."""
 
 _RAN_FOR_A_WHILE_S = 120.0
-"""A time that is longer than all attempts to reach a Kafka that is away may take."""
+"""An attempt that ran for longer resets the counts. The attempts to reach a Kafka that is away take less."""
 
 _LONGEST_PAUSE_S = 30.0
 _UNKNOWN_BORNE = 2
@@ -83,16 +86,19 @@ class CheckpointUnusableError(NamesrvError):
 
 
 class CheckpointHeldError(NamesrvError):
-    """Another query writes the checkpoint: the job that was replaced has not ended yet."""
+    """Another query still writes the checkpoint: the job that was replaced has not ended yet."""
 
 
 class LimitReachedError(NamesrvError):
-    """The job or its JVM has no descriptor or no port left. To try again in the same process would not mend that."""
+    """The job or its JVM has no descriptor or no port left. Another attempt in the same process would fail too."""
 
 
 @dataclass(slots=True)
 class FailedAttempts:
-    """The failures since the last attempt that ran for a while: all, and those of an unknown kind."""
+    """Counts of failed attempts in a row: all, and those of an unknown kind.
+
+    An attempt that ran for a while resets them.
+    """
 
     in_a_row: int = 0
     unknown_in_a_row: int = 0
@@ -106,7 +112,10 @@ class FailedAttempts:
 
     @property
     def are_a_defect(self) -> bool:
-        """True if unknown failures came again and again: one may pass, as that of a lost Python worker does."""
+        """True if several unknown failures came in a row.
+
+        A single one may pass, as that of a lost Python worker does.
+        """
         return self.unknown_in_a_row > _UNKNOWN_BORNE
 
     @property
@@ -186,7 +195,7 @@ def _limit_reached(*reported: str) -> LimitReachedError | None:
 def require_descriptor() -> None:
     """Raise LimitReachedError if this process can open no file or socket any more.
 
-    Its query would seem to run for ever: py4j's server, by which Spark calls it, has ended by then.
+    Without this check its query would seem to run for ever: py4j's server, by which Spark calls Python, has ended.
     """
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))

@@ -1,7 +1,8 @@
-"""Ends a job whose JVM no longer answers, or whose query stands still while the log goes on.
+"""End a job whose JVM no longer answers, or whose query stands still while the log grows.
 
-Such a job would hold Kafka's lock for ever, because it is Python that answers Kafka. The thread that counts asks
-nobody: two others ask the JVM and Kafka, and may hang. Looks are counted and not seconds: a paused machine has none.
+Such a job would hold Kafka's lock for ever, because its Python process still answers Kafka. The thread that counts
+makes no calls that may hang; two other threads call the JVM and Kafka. It counts looks, not seconds, because a paused
+machine makes no looks.
 """
 
 from __future__ import annotations
@@ -23,20 +24,22 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
 JVM_LOOKS = 60
-"""Looks without an answer of the JVM after which it hangs. A full collection of the job's 1 GB takes seconds."""
+"""Looks without an answer after which the JVM counts as hung. A full garbage collection of the job's 1 GB takes
+seconds."""
 
 QUERY_LOOKS = 1_800
-"""Looks without a step of the query, beyond triggerMillis, after which it hangs.
+"""Looks without a step, beyond triggerMillis, after which the query counts as hung.
 
 A step is a record applied, or a point of a publication.
 
-The longest step is the part of Spark in a micro-batch: within this time 20,000 records of 1 MB, read twice, come at
-25 MB a second. A commit to a storage that does not answer ends after 180 s, by an error of delta-rs.
+The longest step is Spark's part of a micro-batch: 20,000 records of 1 MB, read twice, fit into this time at 25 MB a
+second. A commit to a storage that does not answer ends after 180 s with an error of delta-rs.
 """
 
 UNREADY_LOOKS = 10
 LOG_LOOKS = 60
-"""Looks after which a query that stands still is compared with the log. If that has not grown, it counts anew."""
+"""Looks after which a query that stands still is compared with the log. If the log has not grown, the count starts
+anew."""
 
 
 class Standstill:
@@ -52,7 +55,10 @@ class Standstill:
         self._log_end: int | None = None
 
     def look(self, step: Hashable) -> JobHungError | None:
-        """Count a look. `step` is another value after each step of the query, and None while no query runs."""
+        """Count a look. Return the error if the job hangs.
+
+        `step` is a different value after each step of the query, and None while no query runs.
+        """
         answers, former = self._seen
         self._seen = self._answers, step
         self.silent_looks = self.silent_looks + 1 if answers == self._answers else 0
@@ -69,16 +75,16 @@ class Standstill:
         return None
 
     def note_answer(self) -> None:
-        """Note an answer of the JVM, from another thread."""
+        """Note an answer of the JVM. Another thread calls this."""
         self._answers += 1
 
     @property
     def asks_for_the_log(self) -> bool:
-        """True if the query has stood still for so long that it is to be compared with the log."""
+        """True if the query has stood still for LOG_LOOKS, so that it has to be compared with the log."""
         return self.still_looks >= self._ask_at
 
     def note_log_end(self, log_end: int | None) -> None:
-        """Note the end of the log, from a third thread; None if Kafka does not say."""
+        """Note the end of the log, None if it is not known. A third thread calls this."""
         self._ask_at += LOG_LOOKS
         former, self._log_end = self._log_end, log_end
         if log_end in (None, former):
@@ -95,8 +101,8 @@ class Standstill:
 class HangWatch:
     """Looks once a second within a `with`; leaving it raises JobHungError if the job hung.
 
-    Then it calls `give_up` and kills the JVM, which ends every call that waits for it. `step` is that of
-    `Standstill.look`, `log_end` the end of the log, None if Kafka does not say.
+    If the job hangs, it calls `give_up` and kills the JVM, which ends every call that waits for the JVM. `step` returns
+    the value for `Standstill.look`; `log_end` returns the end of the log, None if Kafka does not answer.
     """
 
     def __init__(
@@ -150,7 +156,10 @@ class HangWatch:
             self._standstill.note_answer()
 
     def _ask_kafka(self) -> None:
-        """Ask in a thread of its own: a Kafka that does not answer is no JVM that does not."""
+        """Ask Kafka for the end of the log, in a thread of its own.
+
+        A silent Kafka does not make the JVM seem silent.
+        """
         if self._standstill.asks_for_the_log:
             log_end = None
             try:
@@ -170,7 +179,7 @@ def pid_of_jvm(spark: SparkSession) -> int:
 
 
 def _end_jvm(jvm: psutil.Process, why: JobHungError) -> None:
-    """Kill the JVM. As spark-submit it is our parent and passes on what we print, so `why` goes to its own output."""
+    """Kill the JVM. Write `why` to the JVM's own output first: under spark-submit the JVM is what prints our output."""
     if jvm.pid == os.getppid():
         with suppress(OSError):  # its output is a socket, or the system has no /proc
             output = os.open(f"/proc/{jvm.pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)

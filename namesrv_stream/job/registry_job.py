@@ -1,4 +1,4 @@
-"""The main job: waits for its turn, claims the registry, runs the query, and keeps it running through what passes."""
+"""The main job: waits for its turn, claims the registry, runs the query, and runs it again after an outage."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ T = TypeVar("T")
 
 _LOOK_EVERY_S = 1.0
 _FORMER_STOPS_WITHIN_S = 10.0 + SESSION_TIMEOUT_MS / 1000
-"""The time that the replaced job has: it stops in order, or Kafka takes its lock away."""
+"""The time within which a replaced job has stopped in order, or Kafka has taken its lock away."""
 
 _LEAVE_TO_CLAIMANT_S = 30.0
-"""The age up to which a standby leaves the registry to the job that made a claim."""
+"""The age of a claim up to which a standby leaves the registry to the job that made it."""
 
 _LEAVE_TO_OTHER_S = 3.0
-"""The time for which a standby leaves the lock to a job that is there."""
+"""The time for which a standby leaves the lock to another job."""
 
 _HAND_OVER_AFTER = 3
 """Failed attempts in a row after which a job that waits may take the registry over."""
@@ -93,11 +93,12 @@ _WAITED_OUT = (
 
 
 class RouteRegistryJob:
-    """Runs until `stop` is set. Outages of Kafka and of the storage are waited out, through a fresh claim.
+    """The job, which runs until `stop` is set.
 
-    A newer run's claim ends it (TermLostError), or makes it wait again with `standby`. `on_point` is called at
-    each point of a publication (see `Publisher.claim`). `accepts_new_log` allows once that the topic is another one
-    than that from which the tables were made. `is_replay` allows a topic with CreateTime.
+    It waits for the end of each outage of Kafka or the storage, and claims the registry anew. The claim of a newer run
+    ends it (TermLostError), or with `standby` makes it wait again. `on_point` is called at each point of a publication
+    (see `Publisher.claim`). `accepts_new_log` allows once that the topic is not the one from which the tables were
+    made. `is_replay` allows a topic with CreateTime.
     """
 
     def __init__(
@@ -121,13 +122,13 @@ class RouteRegistryJob:
         self._lock = JobLock(self._kafka, settings.kafka_topic, self._root.hadoop_url, self.run_id)
         self.metrics = JobMetrics()
         self.started = threading.Event()
-        """Set while a query runs: the tables are there, the term is ours."""
+        """Set while a query runs: the tables exist, and this run holds the registry."""
         self.query: StreamingQuery | None = None
         self._batches: MicroBatches | None = None
         self._steps = 0
         self._has_claimed = False
         self._has_read_tables = settings.standby
-        """True once the storage has worked: from then on an error of it is an outage and no wrong setting."""
+        """True once the storage has worked. From then on an error of the storage is an outage, not a wrong setting."""
         self._failed = FailedAttempts()
         self._warm_up = WarmUp(spark, settings, self.run_id)
         self._started_at_s = time.monotonic()
@@ -151,7 +152,7 @@ class RouteRegistryJob:
     def _pages(self, watch: HangWatch) -> AbstractContextManager[object]:
         """Serve the monitoring pages within a `with`, if a port for them is set. Raises NamesrvError.
 
-        A process that does not hang is healthy: to restart a job that waits for Kafka or for its turn mends nothing.
+        A process that does not hang is healthy: a restart would not help a job that waits for Kafka or for its turn.
         """
         port, metrics = self._settings.job_metrics_port, self.metrics
         if not port:
@@ -190,9 +191,9 @@ class RouteRegistryJob:
                     self._lock.step_back(_LEAVE_TO_CLAIMANT_S)
 
     def _hand_over(self) -> None:
-        """Let another job try if this one fails again and again: the fault may be its machine's.
+        """Let another job try if this one fails again and again, because the fault may be this machine's.
 
-        This one does not try meanwhile: its claim would wait for the lock that it has given away.
+        This job does not try meanwhile: its claim would wait for the lock that it has given away.
         """
         if self._failed.in_a_row >= _HAND_OVER_AFTER and self._lock.others():
             log.warning("another job waits and may take the registry over for the next %.0f s", _LEAVE_TO_CLAIMANT_S)
@@ -213,7 +214,7 @@ class RouteRegistryJob:
                     return True
                 self._lock.step_back(_LEAVE_TO_OTHER_S)
                 self._stop.wait(_LOOK_EVERY_S)
-                self._warm_up.run(self._stop, self._lock.held)  # goes on with what the lock has cut short
+                self._warm_up.run(self._stop, self._lock.held)  # goes on if the lock has cut it short before
         return False
 
     def _is_anothers(self) -> bool:
@@ -310,7 +311,7 @@ class RouteRegistryJob:
                 raise
             except (CheckpointUnusableError, JobFailedError) as error:
                 require_same_log(log_here, describe_topic(self._kafka, self._settings.kafka_topic))
-                # The checkpoint has the batch that failed planned, and decides nothing: a new one plans another.
+                # The checkpoint has planned the batch that failed. A new checkpoint plans another batch, without loss.
                 self._stop_query(query, loading)
                 if batches.failure is None:  # else it failed on the driver, and the checkpoint is as good as before
                     with storage_errors(self._settings):
@@ -345,7 +346,7 @@ class RouteRegistryJob:
         self._accepts_new_log = False
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:
-            log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
+            log.warning("restored tables that another run left half written: %s", ", ".join(publisher.restored))
         return publisher
 
     def _note_step(self, point: str) -> None:
@@ -357,10 +358,10 @@ class RouteRegistryJob:
         self._on_point(point)
 
     def _log_of(self, former: SnapshotRow | None, log_here: KafkaLog, end: int) -> KafkaLog:
-        """The log to go on with. Another run's claim and another log are refused.
+        """Return the log to go on with. Raises an error if another run holds the registry, or the log is another one.
 
-        A standby that takes over, and a job that starts, may follow any run; after an outage the registry is this
-        run's only as long as nobody else has claimed it. `end`: the end of the log a moment ago.
+        A job that starts and a standby that takes over may follow any run. After an outage the job goes on only if no
+        other run has claimed the registry meanwhile. `end`: the end of the log a moment ago.
         """
         self._has_read_tables = True
         if former is None:
@@ -377,7 +378,7 @@ class RouteRegistryJob:
         return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id, accepted_at_ms)
 
     def _await_lock(self, terms: TermWatch) -> None:
-        """Wait until the former job has stopped: two queries on one checkpoint end each other."""
+        """Wait until the former job has stopped, because two queries on one checkpoint make each other fail."""
         given_up_s = time.monotonic() + _FORMER_STOPS_WITHIN_S
         if self._lock.held.is_set():
             return
@@ -390,7 +391,7 @@ class RouteRegistryJob:
                 return
 
     def _next_offset(self, publisher: Publisher, checkpoint: Checkpoint) -> int:
-        """Return the offset at which to read on: the oldest record, if the tables have read nothing yet."""
+        """Return the offset to read from: the last snapshot's, or the oldest record's if the tables are new."""
         known = publisher.last.offsets.get(LOG_PARTITION)
         topic = self._settings.kafka_topic
         first = beginning_offsets(self._kafka, topic).get(LOG_PARTITION, 0)

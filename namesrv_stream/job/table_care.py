@@ -1,7 +1,7 @@
 """Maintenance of the tables by the job itself, in a thread beside the micro-batches.
 
-A publication never waits for it: the two share no lock, and a commit of the one is the base of the next commit of the
-other. Spark has no part in it, so its tasks take no core from a micro-batch.
+A publication never waits for maintenance: they share no lock, and each commits on top of the other's last commit.
+Maintenance does not use Spark, so it takes no core from a micro-batch's tasks.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from namesrv_stream.tables.root import DAY_MS, Root
 log = logging.getLogger(__name__)
 
 VACUUM_EVERY_S = DAY_MS / 1000
-"""Each VACUUM that removes anything takes two commits, whose files stay as long as snapshots."""
+"""Time between two VACUUMs. Each one that removes anything takes two commits, whose files stay as long as snapshots."""
 
 LIMIT_S = 60.0
-"""The time after which a maintenance leaves the tables that are left to the next one."""
+"""The time after which a maintenance leaves the remaining tables to the next one."""
 
 _STOP_LIMIT_S = 10.0
 
 
 class OutOfTimeError(NamesrvError):
-    """A maintenance that was ended between two tables: its time is up, or the job stops."""
+    """A maintenance was ended between two tables, because its time is up or the job stops."""
 
 
 class TableCare:
@@ -56,13 +56,13 @@ class TableCare:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the thread after the table that it is at. Nothing breaks if it goes on, or dies with the process."""
+        """End the thread after its present table. Nothing breaks if it goes on or dies with the process."""
         self._stopped.set()
         if self._every_s:
             self._thread.join(_STOP_LIMIT_S)
 
     def look_after(self) -> None:
-        """Maintain the tables, those first that the time did not suffice for before; once a day with VACUUM."""
+        """Maintain the tables, first those that the last maintenance had no time for. Once a day it includes VACUUM."""
         now_s = time.monotonic()
         vacuum = now_s >= self._vacuum_at_s
 
@@ -92,6 +92,6 @@ class TableCare:
                 log.debug("the maintenance of the tables left some to the next one")
                 self._on_point("maintained")
             except (NamesrvError, DeltaError, OSError) as error:
-                log.warning("the tables were not maintained, which the next time mends: %s", error)
-            except Exception:  # the job goes on without
+                log.warning("the tables were not maintained, the next time tries again: %s", error)
+            except Exception:  # the job goes on without maintenance
                 log.exception("the tables were not maintained: an error of ours")

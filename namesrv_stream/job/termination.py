@@ -1,4 +1,4 @@
-"""Receives the signal that ends the job, in this process or in the JVM that started it."""
+"""Receive the signal that ends the job, in this process or in the JVM that started it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def stop_on_signals(stop: threading.Event) -> None:
 
 
 def stop_on_signals_to_jvm(spark: SparkSession, stop: threading.Event) -> None:
-    """Set `stop` when Spark's JVM gets SIGTERM or SIGINT, instead of its end at once.
+    """Set `stop` when Spark's JVM gets SIGTERM or SIGINT, so that the JVM does not end at once.
 
-    spark-submit is that JVM and has this process as its child: who stops the job by the pid he started means both, and
-    it ends with this process's exit status.
+    Under spark-submit the JVM is the parent of this process. A signal to the pid that was started means both processes,
+    and the JVM exits with this process's status.
     """
     gateway = spark.sparkContext._gateway  # pyspark has no other way to the JVM's signals
     assert gateway is not None

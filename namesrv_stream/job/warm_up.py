@@ -1,8 +1,8 @@
 """Warm a Spark session up: its first micro-batch takes ten times as long as the next ones.
 
-The JVM compiles, Python workers start and import, Kafka's consumers connect. A job that is to replace another one lets
-all that happen while the other one still publishes. One that is started right after the other one has died goes on
-cold: Kafka gives it the lock within 6 s, before its warm-up has come to its end.
+In it the JVM compiles, Python workers start and import, and Kafka's consumers connect. A job that replaces another one
+warms up while the other still publishes. A job that is started right after the other died begins cold: Kafka gives it
+the lock within 6 s, before its warm-up ends.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ log = logging.getLogger(__name__)
 _RECORDS = 100
 _LOOK_EVERY_S = 0.2
 AT_MOST_S = 60
-"""A warm-up takes 10 s. A job that is about to claim the registry does not wait for one that hangs."""
+"""Limit of a warm-up, which takes 10 s. A job that is about to claim the registry does not wait for one that hangs."""
 
 
 class WarmUp:
-    """The registry's plan over the newest records, whose rows are thrown away.
+    """A run of the registry's query plan over the newest records, whose rows are dropped.
 
-    It has a checkpoint of its own beside the registry's, which is removed. An error is a warning: the job is only
-    slower without this.
+    It has its own checkpoint beside the registry's and removes it. An error is only a warning: without a warm-up the
+    job is slower at first.
     """
 
     def __init__(self, spark: SparkSession, settings: NamesrvSettings, run_id: str) -> None:
         self.is_done = False
-        """True once it has come to its end or failed, or the registry's own query has started."""
+        """True once the warm-up has ended or failed, or the registry's own query has started."""
         self._spark = spark
         self._settings = settings
         self._location = f"{settings.checkpoint_location.rstrip('/')}/warm-up-{run_id}"
         self._is_stopping = False
 
     def run(self, *ends: threading.Event) -> None:
-        """Warm the session up, unless it is, until one of the events is set."""
+        """Warm the session up unless that is done, until one of the events is set."""
         if self.is_done or _any_set(ends):
             return
         log.info("warms the session up until it is this job's turn")
         try:
             self.is_done = self._ran_to_its_end(ends)
-        except Exception as error:  # whatever it is, the job meets it again where it counts
+        except Exception as error:  # if it matters, the job gets the same error later and reports it
             self.is_done = True
             log.warning("the session was not warmed up, so the first micro-batch takes longer: %s", error)
-        with suppress(PySparkException, Py4JError):  # it may be as away as what has failed above
+        with suppress(PySparkException, Py4JError):  # it may fail for the same reason as the warm-up
             remove_folder(self._spark, self._location)
 
     def _ran_to_its_end(self, ends: Sequence[threading.Event]) -> bool:
-        """Run the query. A standby, which waits anyway, gives it all the time that its executors need."""
+        """Run the query and return whether it ended. A standby waits anyway, so it has no time limit."""
         self._is_stopping = False
         query, until_s = self._started(), time.monotonic() + AT_MOST_S
         try:

@@ -1,1 +1,1 @@
-"""Kafka clients that all parts share: the heartbeat topic, sending and reading records, ticks, the job election."""
+"""The Kafka clients that all parts share: topic administration, records sent and read, ticks, election of the job."""

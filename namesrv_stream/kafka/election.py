@@ -21,7 +21,7 @@ from namesrv_stream.kafka.topic import group_members
 log = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS = 6_000
-"""Time without a sign of life from a job after which Kafka takes its lock away: Kafka's own lower limit by default."""
+"""Time without a sign of life from a job after which Kafka takes its lock away. Kafka's default lower limit."""
 
 _HEARTBEAT_MS = 500
 _POLL_S = 0.2
@@ -30,12 +30,15 @@ _NOT_ALLOWED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZ
 
 
 def group_of(topic: str, root: str) -> str:
-    """Return the consumer group of the jobs of one registry; `root` has to be in one spelling, `Root.hadoop_url`."""
+    """Return the consumer group of the jobs of one registry.
+
+    `root` is its `Root.hadoop_url`, so that all use one spelling.
+    """
     return f"namesrv-stream-{zlib.crc32(f'{topic} {root}'.encode()):08x}"
 
 
 class Candidate(NamedTuple):
-    """A job that takes part in the election."""
+    """A job that takes part in an election."""
 
     run_id: str
     host: str
@@ -45,12 +48,12 @@ class Candidate(NamedTuple):
 class JobLock:
     """One job's part in the election. Within a `with`, a thread takes part.
 
-    `held` is set while Kafka lets this job be the active one. A job that runs already may go on when `held` is cleared:
-    another job takes over only by a claim.
+    `held` is set while this job has the lock. A job that already runs may go on when `held` is cleared, because another
+    job takes over only by a claim.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str, root: str, run_id: str) -> None:
-        """Prepare to take part."""
+        """Prepare to take part. `root` is the registry's `Root.hadoop_url`."""
         self.held = threading.Event()
         self._kafka, self._topic, self._root, self._run_id = kafka, topic, root, run_id
         self._options = {
@@ -80,7 +83,7 @@ class JobLock:
         self._thread.join()
 
     def others(self) -> set[str]:
-        """Return the run ids of the other jobs that take part in the election, none if Kafka does not say."""
+        """Return the run ids of the other jobs that take part in the election; none if Kafka does not answer."""
         try:
             jobs = candidates(self._kafka, self._topic, self._root)
         except NamesrvError as error:
@@ -89,7 +92,7 @@ class JobLock:
         return {each.run_id for each in jobs} - {self._run_id}
 
     def give_up(self) -> None:
-        """Give the lock to another candidate for good; returns at once."""
+        """Give up the lock and leave the election for good. Returns at once."""
         self._stopped.set()
         self._is_candidate.set()
 
@@ -148,8 +151,8 @@ class JobLock:
 def find_coordinator(kafka: KafkaOptions, topic: str, root: str) -> None:
     """Have Kafka name the coordinator of the election's group, in the background.
 
-    For its first group a new Kafka makes the topic in which it keeps groups; that takes two seconds, in which Spark
-    starts. An error is the election's to report: it meets the same one.
+    For its first group a new Kafka makes the topic in which it keeps groups. That takes two seconds, during which Spark
+    starts. An error is not reported here, because the election gets the same one and reports it.
     """
 
     def ask() -> None:

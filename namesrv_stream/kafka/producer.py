@@ -1,9 +1,9 @@
-"""Sends records to the heartbeat topic by librdkafka, and ticks.
+"""Send records and ticks to the heartbeat topic by librdkafka.
 
-`RecordProducer` is for an event loop: no call waits, and no Python thread is needed. `HeartbeatProducer` is for all
-who are no gateway: fleet, job, commands, replay. `Ticker` sends ticks by it.
+`RecordProducer` is for the gateway's event loop: no call waits, and no Python thread is needed. `HeartbeatProducer` is
+for all others: fleet, job, commands, replay. `Ticker` sends ticks by a `HeartbeatProducer`.
 
-kafka-python takes 50 µs of Python for each record and a thread; this takes 5 µs. Besides, kafka-python 3.0 sends
+librdkafka takes 5 µs of Python for each record; kafka-python takes 50 µs and a thread. Besides, kafka-python 3.0 sends
 nothing more after an outage in which an idempotent record has expired.
 """
 
@@ -39,13 +39,14 @@ _POLL_S = 0.005
 _OPEN_AGAIN_S = 1.0
 _MOST_WAITING_BYTES = 32 * 1024 * 1024
 _ROOM_LIMIT_S = 5.0
-"""A caller waits so long while _MOST_WAITING_BYTES of records have not got to Kafka; then the record is refused."""
+"""Longest wait of a caller while _MOST_WAITING_BYTES of records wait for Kafka. After it the record is refused."""
 
 
 class RecordProducer:
-    """Sends each record once, acknowledged by all replicas, those of one key in order. For one thread at a time.
+    """Sends each record once, acknowledged by all replicas, those of one key in order.
 
-    A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed, but may be in the log all the same.
+    Use it from one thread at a time. A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed,
+    but may still be in the log.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str, delivery_timeout_ms: int) -> None:
@@ -68,7 +69,7 @@ class RecordProducer:
         self._outcomes: deque[Callable[[], None]] = deque()
 
     def send(self, key: bytes, value: bytes, on_end: OnEnd, timestamp_ms: int | None = None) -> None:
-        """Hand a record over. `on_end` is called with its place or with the error, by a later `poll` or at once.
+        """Hand a record over. `on_end` is called with its place in the log or the error, by a later `poll` or at once.
 
         `timestamp_ms` has an effect only on a topic with CreateTime.
         """
@@ -78,7 +79,7 @@ class RecordProducer:
                 self._outcomes.append(partial(on_end, None, self._named(error)))
                 return
             place = LogPosition(message.timestamp()[1], message.partition() or 0, message.offset() or 0)
-            self._outcomes.append(partial(on_end, place, None))  # without the message, which has the record's value
+            self._outcomes.append(partial(on_end, place, None))  # the message itself would hold the record's value
 
         try:
             self._producer.produce(
@@ -92,10 +93,11 @@ class RecordProducer:
             on_end(None, KafkaRefusedError(self._address, problem) if is_too_large else self._named(error.args[0]))
 
     def poll(self, limit_s: float = math.inf) -> bool:
-        """Call `on_end` for each record whose outcome is known by now, for `limit_s` or little longer.
+        """Call `on_end` for each record whose outcome is known, for `limit_s` or little longer. Return whether more
+        wait.
 
-        Return whether there are more. Raises KafkaRefusedError if librdkafka has failed for good and no new producer
-        can be opened yet; a later call tries again.
+        Raises KafkaRefusedError if librdkafka has failed for good and no new producer can be opened yet; a later call
+        tries again.
         """
         if self._retired is not None:
             self._take_outcomes(self._retired)
@@ -105,17 +107,17 @@ class RecordProducer:
             self._outcomes.popleft()()
         if self._has_broken:
             self.renew()
-            log.error("librdkafka has given its way to Kafka at %s up and has a new one", self._address)
+            log.error("librdkafka has failed: a new client sends to Kafka at %s", self._address)
         return bool(self._outcomes)
 
     def renew(self) -> None:
-        """Open a new producer. Records on their way through the former one have failed."""
+        """Open a new producer. The former one's records without an outcome have failed."""
         self.give_up()
         self._retired, self._producer = self._producer, opened(Producer, self._options, self._address)
         self._has_broken = False
 
     def give_up(self) -> None:
-        """Send nothing more. Records on their way have failed."""
+        """Send nothing more. Records without an outcome have failed."""
         self._producer.purge()
         self._take_outcomes(self._producer)
         while self._outcomes:
@@ -135,11 +137,10 @@ class RecordProducer:
 class HeartbeatProducer:
     """Producer that sends requests to the heartbeat topic: acknowledged by all replicas, once, each broker's in order.
 
-    Thread-safe. A record is tried again, also through an outage of Kafka, until Kafka acknowledges it; after
-    `delivery_timeout_ms` without that it has failed. A failed record may be in the log all the same, if only the
-    answer was lost. While 32 MiB of records wait for Kafka `send` waits too, for at most 5 s; then the record has
-    failed. Construction raises KafkaUnreachableError if Kafka does not answer, KafkaRefusedError if there is
-    no such topic.
+    Thread-safe. A record is tried again, also through an outage of Kafka, until Kafka acknowledges it. After
+    `delivery_timeout_ms` it has failed, but may still be in the log if only the answer was lost. While 32 MiB of
+    records wait for Kafka, `send` waits for at most 5 s; then the record has failed. Construction raises
+    KafkaUnreachableError if Kafka does not answer, KafkaRefusedError if there is no such topic.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:
@@ -147,7 +148,7 @@ class HeartbeatProducer:
         if not end_offsets(kafka, topic):
             raise KafkaRefusedError(self._address, f"there is no topic {topic}")
         self._records = RecordProducer(kafka, topic, delivery_timeout_ms)
-        self._changed = threading.Condition()  # its lock is also the one with which the producer is used
+        self._changed = threading.Condition()  # its lock also guards the producer
         self._waiting_bytes = 0
         self._first_error: NamesrvError | None = None
         self._closed = threading.Event()
@@ -155,7 +156,7 @@ class HeartbeatProducer:
         self._thread.start()
 
     def send(self, request: Request, *, event_time_ms: int | None = None) -> Future[LogPosition]:
-        """Send the record; the future returns its place in the log, or raises the NamesrvError that kept it out.
+        """Send the record. The future returns its place in the log, or raises a NamesrvError if it has failed.
 
         `event_time_ms` has an effect only on a topic with CreateTime.
         """
@@ -181,7 +182,7 @@ class HeartbeatProducer:
                 return future
             try:
                 self._records.send(key, value, on_end, event_time_ms)
-            except BaseException:  # Ctrl-C too: nobody waits for a record that was not handed over
+            except BaseException:  # Ctrl-C too: a record that was not handed over has no outcome to wait for
                 self._waiting_bytes -= len(value)
                 raise
         return future
@@ -200,9 +201,9 @@ class HeartbeatProducer:
                 raise KafkaUnreachableError(self._address, f"records wait for {limit_s:g} s")
 
     def require_all(self) -> None:
-        """Wait until each record sent so far is in the log. Raises the error of the first one that is not.
+        """Wait until each record sent so far is in the log. Raises the error of the first record that failed.
 
-        Later calls do not raise it again.
+        Later calls do not raise that error again.
         """
         self.flush()
         error, self._first_error = self._first_error, None
@@ -210,7 +211,7 @@ class HeartbeatProducer:
             raise error
 
     def close(self, limit_s: float = 10.0) -> None:
-        """Send the waiting records for at most `limit_s` seconds; then the futures of the others fail."""
+        """Send the waiting records for at most `limit_s` seconds. After that the futures of the remaining ones fail."""
         try:
             self.flush(limit_s)
         except KafkaUnreachableError as error:
@@ -243,8 +244,8 @@ class HeartbeatProducer:
 class Ticker:
     """Thread that sends a tick every `tick_ms`, so that event time advances while no broker sends a record (E7).
 
-    It runs within a `with`. A tick is left out while Kafka has not acknowledged the one before, so an outage leaves one
-    tick in the producer and not many. `sent` counts the ticks sent, `held_back` those left out.
+    It runs within a `with`. A tick is left out while Kafka has not acknowledged the one before, so an outage leaves
+    only one tick in the producer. `sent` counts the ticks sent, `held_back` those left out.
     """
 
     def __init__(self, producer: HeartbeatProducer, tick_ms: int = 1_000) -> None:
@@ -275,7 +276,7 @@ class Ticker:
             self.sent += 1
 
     def _note(self, ended: Future[LogPosition] | None) -> None:
-        """Log that ticks do not get to Kafka, once until one does."""
+        """Log once that Kafka does not acknowledge ticks, until it acknowledges one."""
         error = ended.exception() if ended is not None else None
         if error is not None and not self._has_failed:
             log.warning("no tick: %s", error)

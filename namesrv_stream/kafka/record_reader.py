@@ -1,7 +1,7 @@
-"""Reader of the heartbeat topic's records by their offsets, in order.
+"""Read records of the heartbeat topic by their offsets, in order.
 
-Spark carries no long values: a micro-batch would hold all of them in memory. The driver reads each one here when it
-applies the record.
+Spark carries no long values, because a micro-batch would hold all of them in memory. The driver reads each one here
+when it applies the record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from namesrv_stream.records import MAX_RECORD_BYTES
 
 LOG_PARTITION = 0
 _READ_OVER_RECORDS = 1_000
-"""Gap between two wanted records from which the reader seeks; the records of a shorter gap are read and dropped."""
+"""Gap between two wanted records at which the reader seeks. The records of a shorter gap are read and dropped."""
 _POLL_S = 1.0
 _LIMIT_S = 30.0
 
@@ -35,7 +35,7 @@ class StoredRecord(NamedTuple):
 
 
 class RecordGoneError(NamesrvError):
-    """Failure to read a record that is no longer in the topic."""
+    """A record that has to be read is no longer in the topic."""
 
     def __init__(self, topic: str, offset: int) -> None:
         super().__init__(
@@ -71,11 +71,11 @@ class RecordReader:
         self._find_leader()
 
     def _find_leader(self) -> None:
-        """Learn which broker has the partition. Without this the first read waits for up to a second.
+        """Ask Kafka which broker leads the partition. Without this the first read waits for up to a second.
 
-        For librdkafka looks at most once a second for the leaders of partitions that it has just been given.
+        librdkafka looks for the leaders of newly assigned partitions only once a second.
         """
-        with suppress(KafkaException):  # reading fails too then, and says why
+        with suppress(KafkaException):  # reading then fails too, and reports why
             self._consumer.list_topics(self._topic, timeout=_POLL_S)
 
     def __enter__(self) -> Self:
@@ -85,7 +85,10 @@ class RecordReader:
         self._consumer.close()
 
     def at(self, offsets: Sequence[int]) -> Generator[StoredRecord]:
-        """Yield the records at these rising offsets. Close the iterator when no more are wanted: it reads ahead."""
+        """Yield the records at these rising offsets.
+
+        Close the iterator when you need no more, because it reads ahead.
+        """
         try:
             for offset in offsets:
                 yield self._at(offset)
@@ -119,7 +122,7 @@ class RecordReader:
         self._next_offset = offset
 
     def _rest(self) -> None:
-        """Stop fetching ahead until the next call, whose records may be far away."""
+        """Stop fetching ahead, because the records of the next call may be far away."""
         self._consumer.unassign()
         self._next_offset = None
 

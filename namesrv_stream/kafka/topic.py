@@ -1,6 +1,7 @@
-"""Administration of the heartbeat topic: make it, check its settings, read its offsets.
+"""Administer the heartbeat topic: make it, check its settings, read its offsets.
 
-The argument `kafka` holds the options of a client of librdkafka.
+This module decides whether a topic gives all readers one order of records, and which of its settings are risky. The
+argument `kafka` holds the options of a client of librdkafka.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ TOPIC_CONFIG = {
     "retention.bytes": "-1",
     "compression.type": "producer",
 }
-"""Settings of a topic that is made here; retention.ms and replication are the Kafka cluster's own defaults."""
+"""Settings of a topic that is made here. retention.ms and the replication are the Kafka cluster's defaults."""
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 
 _ANSWER_LIMIT_MS = 5_000
-"""Limit of Kafka's answer, unless the client's options have another one."""
+"""Limit of the wait for Kafka's answer, unless the client's options set another one."""
 
 _MADE_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.05
@@ -82,7 +83,7 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """Description of the heartbeat topic by Kafka.
+    """The heartbeat topic as Kafka describes it.
 
     `config` holds Kafka's topic settings by name; it is empty if Kafka does not let this client read them.
     """
@@ -97,7 +98,7 @@ class TopicFacts:
 
     @property
     def retention_s(self) -> float:
-        """The time for which Kafka keeps a record; infinite for ever, or if it is not known."""
+        """The time for which Kafka keeps a record; infinite if it keeps records for ever or the time is not known."""
         retention_ms = int(self.config.get("retention.ms", "-1"))
         return math.inf if retention_ms < 0 else retention_ms / 1000
 
@@ -105,7 +106,7 @@ class TopicFacts:
     def warnings(self) -> list[str]:
         """A warning for each setting by which a heartbeat topic loses, refuses, disorders or recompresses records.
 
-        Settings that the job refuses are included, for the other parts that use the topic.
+        Settings that the job refuses are included, because other parts only warn of them.
         """
         topic, config = self.topic, self.config
         if not config:
@@ -162,10 +163,10 @@ def describe_topic(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> TopicFact
 
 
 def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool = False) -> None:
-    """Raise NamesrvError unless two readers make the same tables from the topic.
+    """Raise NamesrvError if two readers of the topic might make different tables.
 
-    It needs one partition, LogAppendTime and no compaction. A replay may use CreateTime: it sets the time of each
-    record itself, on a topic of its own.
+    The topic needs one partition, LogAppendTime and no compaction. A replay may use CreateTime, because it sets the
+    time of each record itself, on a topic of its own.
     """
     servers, topic = kafka["bootstrap.servers"], facts.topic
     alter = f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic}"
@@ -201,7 +202,7 @@ def end_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, in
 
 
 def beginning_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
-    """Return the offset of the oldest record that Kafka still has by partition; empty if there is no such topic."""
+    """Return the offset of the oldest record that Kafka has, by partition; empty if there is no such topic."""
     return {each: info.offset for each, info in _Admin(kafka).offsets(topic, OffsetSpec.earliest()).items()}
 
 
@@ -224,7 +225,7 @@ def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
 
 
 def answers(kafka: KafkaOptions) -> bool:
-    """Return whether a Kafka answers."""
+    """Return whether Kafka answers."""
     try:
         _Admin(kafka).cluster()
     except KafkaUnreachableError:
@@ -233,7 +234,7 @@ def answers(kafka: KafkaOptions) -> bool:
 
 
 class _Admin:
-    """A client for a few questions to Kafka. Raises KafkaUnreachableError and KafkaRefusedError."""
+    """A client for a few administrative calls. They raise KafkaUnreachableError and KafkaRefusedError."""
 
     def __init__(self, kafka: KafkaOptions) -> None:
         self._address = kafka["bootstrap.servers"]
@@ -269,7 +270,7 @@ class _Admin:
         return found
 
     def facts(self, found: TopicDescription) -> TopicFacts:
-        """Return what is to be known of a topic."""
+        """Return the facts about a topic that Kafka has described."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, found.name)
         [asked] = self.client.describe_configs([resource], request_timeout=self.limit_s).values()
         entries = self.answer(asked, but=_NO_SUCH_TOPIC) or {}
@@ -295,7 +296,7 @@ class _Admin:
     def answer(self, asked: Future[Any], but: Collection[int] = ()) -> Any:
         """Return Kafka's answer, None if it is an error with one of the codes `but`.
 
-        If no answer came, the error is what kept the connection from opening.
+        If no answer came, raise the error that kept the connection from opening.
         """
         try:
             return answered(asked)
@@ -308,8 +309,8 @@ class _Admin:
             raise named_kafka_error(error, self._address) from raised
 
     def _why_away(self) -> KafkaError | None:
-        """Return what has kept the connection from opening, None if nothing has."""
-        self.client.poll(0)  # takes the problems over
+        """Return the error that has kept the connection from opening, None if there is none."""
+        self.client.poll(0)  # fetches the problems from librdkafka
         named = [each for each in self._problems if each.code() != KafkaError._ALL_BROKERS_DOWN]
         if named:
             said = dict.fromkeys(each.str().partition(" (after ")[0] for each in named)

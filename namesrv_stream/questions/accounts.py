@@ -1,7 +1,7 @@
 """Accounts of what happened: lines of history with sentences, stories, differences, snapshots, refused records.
 
-Two moments are compared by their snapshots, or by the events between them if a snapshot is gone, or lacks events that
-had happened by the moment.
+Two moments are compared by their snapshots. The events between them are used if a snapshot is past retention, or lacks
+events that had happened by its moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
 
 _FEW = 3
-"""More lines of one epoch and type than this are told as one."""
+"""More lines of one epoch and type than this share one sentence."""
 
 _NAMED = 3
 _MANY = {
@@ -137,7 +137,7 @@ class Snapshots(Fields):
 
 
 class Rejected(Fields):
-    """A record outside the contract; `text` is the beginning of its value, `length` that of the whole."""
+    """A record outside the contract; `text` is the beginning of its value, `length` the length of the whole value."""
 
     event_time: str
     partition: int
@@ -149,12 +149,12 @@ class Rejected(Fields):
 
 
 def sentence(line: BrokerEventRow) -> str:
-    """Return what happened, in the words of `why`."""
+    """Return the sentence of a line, in the words of `why`."""
     return " ".join(each.text for each in story_of_broker([line]))
 
 
 def _rows(side: str | None) -> dict[str, Any] | None:
-    """Return `before` or `after` of a line, table by table."""
+    """Return `before` or `after` of a line as table -> rows, with the names and times of an answer."""
     if side is None:
         return None
     tables: dict[str, Any] = msgspec.json.decode(side)
@@ -176,9 +176,9 @@ def _event(line: BrokerEventRow) -> Event:
 
 
 def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
-    """Return the newest lines, newest first; many of one epoch, type and cluster are told as one.
+    """Return the newest lines, newest first; many lines of one epoch, type and cluster become one.
 
-    In an epoch the changes of topics come last: most of them follow from what happened to a broker.
+    In an epoch the changes of topics come last, because most of them follow from an event of a broker.
     """
     found: list[Told] = []
     for _, of_epoch in groupby(lines, lambda line: line.epoch):
@@ -217,7 +217,7 @@ def events(  # noqa: PLR0913  # what a reader may choose
     below: Place | None = None,
     with_versions: bool = True,
 ) -> Events:
-    """Return the newest events of a span, of all, of a broker name or address, or of a topic."""
+    """Return the newest events of a span: all, or those of a broker name, a broker address or a topic."""
     if topic is not None:
         lines = _events_of_topic(seen, topic, span, below)
     else:
@@ -247,7 +247,7 @@ def why(  # noqa: PLR0913  # what a reader may choose
     limit: int | None = None,
     below: int | None = None,
 ) -> Story:
-    """Return the story of a broker name, a broker address or a topic; `below`: its first so many sentences alone."""
+    """Return the story of a broker name, a broker address or a topic; `below`: only so many of its first sentences."""
     root, row, queues = seen.root, seen.snapshot, seen.tables.queues
     if is_topic:
         story = topic_story(root, row, name, span, queues)
@@ -276,7 +276,7 @@ def rejected(seen: Seen, limit: int) -> list[Rejected]:
 
 _TABLES = [spec.name for spec in ROUTE_TABLES]
 _MANY_ROWS = ("topic", "topic_mapping")
-"""Tables whose differences come last: a broker that leaves takes a row of each of its topics with it."""
+"""Tables whose differences come last, because a broker that leaves removes a row for each of its topics."""
 
 
 class DifferentRow(Fields):
@@ -305,7 +305,7 @@ class Diff(Fields):
 class Comparison(NamedTuple):
     """The differences between two moments.
 
-    `gone`: those of the two whose snapshot is past retention. `inexact`: those that lie between two snapshots, with
+    `gone`: the moments whose snapshot is past retention. `inexact`: the moments that lie between two snapshots, with
     events in between. `epochs`: the epochs of the two snapshots, None if the differences are from the events.
     """
 
@@ -341,7 +341,7 @@ def _found(reader: RouteReader, moment: AsOf) -> SnapshotRow | None:
 
 
 def diff(compared: Comparison, table: str | None = None, *, limit: int | None = None, after: int = 0) -> Diff:
-    """Return what a comparison of two moments has found, all of it or the rows of one table."""
+    """Return the differences of a comparison: all, or those of one table."""
     if table is not None and table not in _TABLES:
         raise BadQuestionError(f"table={table[:100]!r} is none of {', '.join(_TABLES)}.")
     found = sorted(compared.diff.differences, key=lambda each: each.table in _MANY_ROWS)

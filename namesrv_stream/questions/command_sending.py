@@ -1,4 +1,4 @@
-"""Operators' commands: each is a record of the Kafka contract, checked, sent, and looked for in the tables."""
+"""Check operators' commands, send them as records of the Kafka contract, and look for them in the tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 OperatorCommand = (
     WipeWritePerm | AddWritePerm | DeleteTopic | PutKvConfig | DeleteKvConfig | UpdateNamesrvConfig | LiftExpiryGuard
 )
-"""Commands that operators send. Topics are registered by brokers and by mqadmin, at a gateway."""
+"""Commands that operators send here. Brokers and mqadmin register topics at a gateway."""
 
 _DELIVERY_LIMIT_MS = 15_000
 
@@ -44,8 +44,8 @@ def parsed_order(body: bytes) -> OperatorCommand:
 def checked_order(settings: NamesrvSettings, command: OperatorCommand) -> OperatorCommand:
     """Return the command as the job will accept it.
 
-    Raises BadQuestionError if the job would reject it or if it is an order configuration that clients cannot read, and
-    for changed settings SettingError or ConfigBlackListError.
+    Raises BadQuestionError if the job would reject it or if it is an order configuration that clients cannot read. For
+    changed settings it raises SettingError or ConfigBlackListError.
     """
     try:
         decode_record(encode_record(command))
@@ -76,7 +76,7 @@ def has_read(snapshot: SnapshotRow, at: LogPosition) -> bool:
 
 
 def unknown_names(command: OperatorCommand, tables: RouteTables) -> list[str]:
-    """Return a sentence for each name in the command that is not in the tables; a record may be about to add it."""
+    """Return a sentence for each name in the command that is not in the tables. A later record may still add it."""
     return [
         f"{kind} {name} is not in the tables now. {did_you_mean(name, known)}".rstrip()
         for kind, name, known in names_in(command, tables)
@@ -85,7 +85,7 @@ def unknown_names(command: OperatorCommand, tables: RouteTables) -> list[str]:
 
 
 def names_in(command: OperatorCommand, tables: RouteTables) -> Iterable[tuple[str, str, Iterable[str]]]:
-    """Yield each name in the command with its kind before it and the known names of that kind after it."""
+    """Yield the kind of each name in the command, the name, and the known names of that kind."""
     match command:
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             yield "broker", name, tables.brokers

@@ -1,4 +1,4 @@
-"""The state of the job now: from the newest snapshot, its sign of progress, and Kafka if it is asked."""
+"""The state of the job now, from the newest snapshot, the sign of progress and, on request, Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State,
 from namesrv_stream.tables.schemas import REJECTED
 
 if TYPE_CHECKING:
-    from namesrv_stream.kafka.election import Candidate  # for types alone: a status without Kafka loads no client
+    from namesrv_stream.kafka.election import Candidate  # only for types: a status without Kafka loads no client
 
 JobState = State | Literal["standby", "waiting", "no ticks", "other log", "unknown"]
 _KAFKA_LIMIT_MS = 2_000
@@ -26,8 +26,8 @@ class FromKafka(NamedTuple):
     """Facts about the registry that Kafka returned; `problem` is the reason if some are missing.
 
     `records_behind` is the number of records that the newest snapshot does not have yet, ticks included. `jobs` are the
-    candidates of the election, the active job first; None if they are not known, and `notice` says why. `is_other_log`:
-    the topic is not that of the tables.
+    candidates of the election, the active job first. If they are not known they are None, and `notice` is the reason.
+    `is_other_log`: the topic is not that of the tables.
     """
 
     records_behind: int | None = None
@@ -82,13 +82,13 @@ class Status(Fields):
 
 
 def health(seen: Seen, now_ms: int) -> Health:
-    """Return how the job does, from the newest snapshot."""
+    """Return the job's progress, from the newest snapshot."""
     row = ProgressFile(seen.root).row_now(seen.snapshot)
     return Health(job_progress(row, now_ms), bool(seen.tables.live) and is_stale(row, now_ms), row, now_ms)
 
 
 def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str | None = None) -> Status:
-    """Return the state of the job, and what the newest snapshot serves."""
+    """Return the state of the job, with the numbers of the newest snapshot."""
     row, tables, jobs = seen.snapshot, seen.tables, kafka.jobs or ()
     return Status.of(
         row,
@@ -120,10 +120,10 @@ def _rejected_records(seen: Seen) -> int:
 
 
 def job_state(progress: JobProgress, kafka: FromKafka) -> JobState:
-    """Return the job's state from the tables, and from the election where the tables alone cannot tell.
+    """Return the job's state from the tables, and from the election if the tables do not show it.
 
-    A job that takes no part in the election has died, however new its last publication is. One that publishes nothing
-    and takes part waits for the storage, for Kafka, or, if it has all that Kafka has, for ticks.
+    A job that takes no part in the election has died, however new its last publication is. A job that takes part and
+    publishes nothing waits for the storage, for Kafka or, if it has read all records, for ticks.
     """
     if kafka.is_other_log:
         return "other log"
@@ -143,7 +143,7 @@ def job_state(progress: JobProgress, kafka: FromKafka) -> JobState:
 
 
 def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -> FromKafka:
-    """Ask Kafka how far behind the tables are, and which jobs wait. `read`: the newest row, up to what the job read."""
+    """Return from Kafka how far behind the tables are, and which jobs wait. `read`: the newest row as it holds now."""
     from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
     from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415
 
@@ -169,7 +169,7 @@ def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -
 
 
 def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:
-    """Return that the topic is not the one of the tables, None if it is or if that is not known."""
+    """Return the problem if the topic is not that of the tables; None if it is, or if that is not known."""
     from namesrv_stream.kafka.topic import describe_topic  # noqa: PLC0415  # a status without Kafka loads no client
 
     try:

@@ -1,7 +1,7 @@
 """Lookups in one snapshot: topics, routes, clusters, brokers and their leases, KV values.
 
-Each answer follows from the tables alone, so it is the same whenever it is asked for. Whether a broker is late is
-judged by the log's clock as of the snapshot.
+Each answer follows from the tables alone, so the same question about the same snapshot always gets the same answer.
+Whether a broker is late is decided by the log's clock at the snapshot.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ State = Literal["alive", "late", "suspect"]
 
 
 class Chosen(NamedTuple):
-    """Which brokers of a list are wanted; an empty `zone` is that of brokers without one, None every zone."""
+    """A choice of brokers. An empty `zone` chooses brokers without one, None all zones."""
 
     cluster: str | None = None
     zone: str | None = None
     containing: str = ""
 
     def has(self, cluster: str, zone: str | None, *names: str) -> bool:
-        """Return whether a broker is among them; one of its `names` has to contain the text."""
+        """Return whether a broker is chosen. One of its `names` has to contain the text."""
         is_near = self.cluster in (None, cluster) and self.zone in (None, zone or "")
         return is_near and any(self.containing.lower() in name.lower() for name in names)
 
@@ -45,7 +45,7 @@ class Holder(Fields):
     """Holder of a broker id. `silentMillis`: time by the log's clock since its last sign of life.
 
     `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
-    it. What is taken from the events has no state, no signs of life and no data version.
+    it. A holder that is taken from the events has no state, no sign of life and no data version.
     """
 
     broker_addr: str
@@ -56,7 +56,7 @@ class Holder(Fields):
 
 
 class Broker(Holder):
-    """A broker address with a lease. It may have an id that another address holds."""
+    """A broker address with a lease. Another address may hold its id."""
 
     cluster_name: str
     broker_name: str
@@ -119,7 +119,7 @@ class Clusters(Fields):
 
 
 class Topic(Fields):
-    """A topic, its queues over all broker names, and the number of these."""
+    """A topic, its queues over all broker names, and the number of these names."""
 
     topic: str
     read_queue_nums: int
@@ -159,7 +159,10 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
 
 
 def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
-    """Return what follows from a lease's signs of life; what the events do not have is unset."""
+    """Return the fields that follow from a lease's signs of life.
+
+    Without them, as from the events, the fields are unset.
+    """
     if seen.remembered is not None:
         return dict.fromkeys(("state", "silent_millis", "last_update_timestamp", "data_version", "topics"), UNSET)
     return {"state": state_of(seen, lease), "silent_millis": silence_ms(lease, seen.snapshot)}
@@ -194,7 +197,7 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
     limit: int | None = None,
     after: str = "",
 ) -> Brokers:
-    """Return a page of the leases that are chosen, in an order; `-` before its name turns it around."""
+    """Return a page of the chosen leases in an order; `-` before the order's name reverses it."""
     found = [
         each
         for each in (broker(seen, lease) for lease in seen.tables.live.values())
@@ -223,7 +226,7 @@ def brokers_of(seen: Seen, names: Iterable[str]) -> list[Broker]:
 
 
 def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str = "") -> BrokerPage:
-    """Return the leases of a broker name or address, and topics of it. A broker that is gone has none of both."""
+    """Return the leases of a broker name or address, and its topics. A broker that is gone has neither."""
     lease, queues = seen.tables.live.get(name), seen.tables.queues
     broker_name = lease.broker_name if lease else name
     shown = [each for each in brokers_of(seen, [broker_name]) if lease is None or each.broker_addr == name]
@@ -236,19 +239,19 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
 
 
 def _names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
-    """Return the names behind another, which may have gone, and the last one if more follow. `names` are in order."""
+    """Return the names after `after`, which may be gone, and the last one if more follow. `names` are in order."""
     page = [name for name in names if name > after][:limit]
     return page, page[-1] if page and page[-1] != names[-1] else None
 
 
 def check_known(seen: Seen, name: str) -> None:
-    """Raise NotFoundError if the history has no broker name or address of this name."""
+    """Raise NotFoundError if the history has no such broker name or address."""
     if name not in (ever := recorded_names(seen.root, seen.snapshot)):
         raise seen.not_found("broker", name, ever)
 
 
 def clusters(seen: Seen) -> Clusters:
-    """Return the clusters, their broker names, and who holds each id."""
+    """Return the clusters, their broker names, and the holder of each id."""
     found = [
         Cluster(cluster, [_broker_name(seen, cluster, name) for name in sorted(names, key=natural_key)])
         for cluster, names in sorted(seen.tables.clusters.items())

@@ -1,4 +1,4 @@
-"""A moment at a glance: what is wrong first, then the zones of each cluster as numbers, then what happened last."""
+"""A moment at a glance: first the troubles, then the zones of each cluster as numbers, then the last events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from namesrv_stream.rules.rows import BrokerEventRow
 
 HOUR_MS = 3_600_000
 MOST_DRAWN = 60
-"""Most broker names of which an overview has each broker; of more it has the numbers alone."""
+"""Most broker names for which an overview lists each broker. For more it has only numbers."""
 
 _MOST_GONE_DRAWN = 100
 _MOST_RECENT = 20_000
@@ -84,8 +84,8 @@ class BrokerId(Fields):
 class Trouble(Fields):
     """Trouble in one zone of one cluster: `count` addresses of `total` are late, suspect, or gone by `endedBy`.
 
-    `brokers` has the first of them. `firstAt` and `lastAt`: when the first and the last one was heard for the last
-    time, became suspect, or went.
+    `brokers` lists the first of them. `firstAt` and `lastAt`: when the first and the last of them was heard for the
+    last time, became suspect, or left.
     """
 
     cluster_name: str
@@ -101,7 +101,7 @@ class Trouble(Fields):
 
 
 class Overview(Fields):
-    """A moment at a glance. `clusters` and `gone` are empty of very many brokers: see /v1/brokers and /v1/gone."""
+    """A moment at a glance. `clusters` and `gone` are empty for very many brokers: see /v1/brokers and /v1/gone."""
 
     snapshot: Moment
     kind: str | None
@@ -117,7 +117,7 @@ class Overview(Fields):
 
 
 class _Broker(NamedTuple):
-    """A broker address with what is wrong with it, since `at_ms`."""
+    """A broker address, with its trouble since `at_ms`."""
 
     place: Place
     name: str
@@ -135,7 +135,7 @@ class _Broker(NamedTuple):
 
 
 def overview(seen: Seen) -> Overview:
-    """Return what the page shows of a moment first."""
+    """Return the overview of a moment, which the page shows first."""
     row, tables, recent = seen.snapshot, seen.tables, _recent(seen)
     ends = _ends(seen, recent)
     brokers, system = [*map(_Broker.gone, ends), *_members(seen)], len(system_topics(seen))
@@ -180,7 +180,7 @@ def _recent(seen: Seen) -> Sequence[BrokerEventRow]:
 
 
 def _ends(seen: Seen, lines: Iterable[BrokerEventRow]) -> list[BrokerEventRow]:
-    """Return the ends of the last leases of the addresses that have none now, newest first."""
+    """Return the end of the last lease of each address that has no lease now, newest first."""
     ends = {line.broker_addr: line for line in lines if line.type in LEASE_ENDS and line.lease_millis is not None}
     live = seen.tables.live
     return sorted((line for each, line in ends.items() if each not in live), key=lambda line: -line.event_time)
@@ -223,7 +223,7 @@ def _group(place: Place, brokers: Sequence[_Broker]) -> Group:
 
 
 def _trouble(brokers: Sequence[_Broker]) -> list[Trouble]:
-    """Return what is wrong, unplanned ends first, then the greatest numbers."""
+    """Return the troubles: unplanned ends first, then those with the greatest numbers."""
     totals = Counter(each.place for each in brokers)
     found: dict[tuple[Place, str, str | None], list[_Broker]] = {}
     for each in brokers:

@@ -1,4 +1,4 @@
-"""Answers about a stretch of time up to a snapshot: where something changed, sessions of brokers, rejected records."""
+"""Answers about a stretch of time up to a snapshot: moments of change, sessions of brokers, rejected records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from namesrv_stream.rules.rows import SnapshotRow
 MOST_MARKS = 2_000
 _MOST_REJECTED = 50
 EpochTimes = Callable[[int, int], Mapping[int, int]]
-"""Event times of snapshots by epoch, from one epoch to another."""
+"""Function that returns epoch -> event time of the snapshots from one epoch to another."""
 
 
 class Mark(Fields, omit_defaults=True):
@@ -85,7 +85,10 @@ class SharedOutage(Fields):
 
 
 class Churn(Fields):
-    """Sessions of brokers since a time. `rejected` are the newest, `rejectedMore` whether there are older ones."""
+    """Sessions of brokers since a time.
+
+    `rejected`: the newest rejected records; `rejectedMore`: there are older ones.
+    """
 
     snapshot: Moment
     since: str
@@ -102,8 +105,8 @@ def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
 ) -> Timeline:
     """Return the epochs above `above` with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
 
-    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours in time share a mark,
-    and neighbours in number if all are of one moment. A mark has the time of its snapshot, as all other answers do.
+    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours in time share a mark;
+    if all have the same time, neighbours in number do. A mark has the time of its snapshot, as all other answers do.
     `oldest` is the oldest snapshot that can be read.
     """
     span = Span(since_ms, () if until_ms is None else (AsOf(at_ms=until_ms),))
@@ -114,7 +117,7 @@ def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
 
 
 def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
-    """Return a mark for each epoch or, of too many, one for all epochs in the same stretch of the track."""
+    """Return a mark for each epoch or, for too many epochs, one for all in the same stretch of the track."""
     places = [each.event_time for each in found]
     if found and places[-1] - places[0] < MOST_MARKS:
         places = list(range(len(found)))
@@ -136,7 +139,7 @@ def _mark(epochs: Sequence[EpochEvents]) -> Mark:
 
 
 def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
-    """Return the sessions of brokers from `since_ms` to the snapshot, who flapped, and outages of several at once."""
+    """Return the sessions of brokers from `since_ms` to the snapshot, the brokers that flapped, and shared outages."""
     root, row, until_ms = seen.root, seen.snapshot, now_of(seen.snapshot)
     lines = events_between(root, row, AsOf(at_ms=since_ms), AsOf(epoch=row.epoch))
     found = sessions(members_at(root, row, AsOf(at_ms=since_ms)), lines)

@@ -1,11 +1,12 @@
-"""Subject of a question: a moment as people write it, the snapshot in force then, and what that lacks of the moment.
+"""The subject of a question: a moment as people write it, the snapshot in force then, and the events that it lacks.
 
 A moment is an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m` or `1d 2h ago`. A time without a zone is in
-the zone given, or else in this machine's. Where its clocks were put back, the later of two such times counts that is
-not in the future.
+the given zone, or else in this machine's. If the clocks were put back, a time may exist twice: the later one that is
+not in the future counts.
 
-Usually a snapshot lacks nothing, as an event is published within a second. A registry that was made from an older log
-has an epoch for an hour of it, or whatever the job read at once: its later events are in the next epoch.
+Usually a snapshot lacks nothing, because an event is published within a second. A registry that was made from an older
+log has one epoch for all that the job read at once, such as an hour. A moment within that hour lacks the events that
+the next epoch has.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from namesrv_stream.tables.snapshots import Snapshots
 T = TypeVar("T")
 
 _MOST_COMPARED = 2_000
-"""Most names among which the nearest is looked for: of more only those that begin alike, or it would take seconds."""
+"""Most names that are compared to find the nearest. Of more names only those with the same beginning are compared,
+because all would take seconds."""
 
 _NAMED, _NEAREST = 5, 3
 
@@ -51,7 +53,7 @@ _TIMES = frozenset(
 
 
 def shown(column: str, value: Any) -> Any:
-    """Return the value of a column as an answer has it: a time as text."""
+    """Return the value of a column for an answer: a time as text, any other value as it is."""
     return iso_text(value) if column in _TIMES and isinstance(value, int) else value
 
 
@@ -60,7 +62,7 @@ class Fields(Struct, rename=camel):
 
     @classmethod
     def of(cls, row: Any, **more: Any) -> Self:
-        """Return an answer whose fields are the columns of a row of the same name, and `more`, which come first."""
+        """Return an answer from a row's columns that have the names of its fields, and `more`, which wins."""
         given = {name: shown(name, value) for name, value in row._asdict().items()} | more
         return cls(**{name: given[name] for name in cls.__struct_fields__ if name in given})
 
@@ -84,13 +86,13 @@ def _what_there_is(names: list[str]) -> str:
 
 
 class BadQuestionError(NamesrvError):
-    """A parameter or a command that cannot be used; the message says which and what is accepted."""
+    """A parameter or a command that cannot be used. The message names it and the accepted values."""
 
     exit_status = 2
 
 
 class Lacking(Fields):
-    """A moment that was asked for lies between two snapshots, and `events` in between are not in the answer."""
+    """The moment of a question lies between two snapshots, and `events` in between are not in the answer."""
 
     asked_at: str
     next_epoch: int
@@ -99,7 +101,7 @@ class Lacking(Fields):
 
 
 def between(root: Root, snapshots: Snapshots, row: SnapshotRow, at_ms: int | None) -> Lacking | None:
-    """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
+    """Return the events up to a moment that the snapshot in force then lacks; None if it lacks none."""
     newest = snapshots.newest()
     if at_ms is None or row.epoch == newest.epoch:
         return None
@@ -121,7 +123,7 @@ class Moment(Fields):
 
 
 class Page(Fields):
-    """A page of a list of `total` items; `next` names the item behind which the next page begins, null at the end."""
+    """A page of a list of `total` items; `next` names the item after which the next page begins, null at the end."""
 
     snapshot: Moment
     total: int
@@ -129,9 +131,9 @@ class Page(Fields):
 
 
 class Seen(NamedTuple):
-    """One snapshot of a registry; `settings` are those in force there, `lacking` what it lacks of the moment asked for.
+    """One snapshot of a registry. `settings`: those in force there. `lacking`: events up to the moment that it lacks.
 
-    `remembered` is set if the snapshot of that moment is gone. Then `tables` has the brokers of that moment from the
+    `remembered` is set if the snapshot of the moment is gone. Then `tables` has the brokers of that moment from the
     events, `snapshot` is the newest one, and topics, signs of life and data versions are not known.
     """
 
@@ -144,7 +146,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, root: Root, view: RegistryView, settings: NamesrvSettings, lacking: Lacking | None = None) -> Self:
-        """Return what is seen in a view; `settings` are those with which this process was started."""
+        """Return the subject for a view; `settings` are those with which this process was started."""
         tables = view.routes
         return cls(root, view.snapshot, tables, settings.restored(tables.namesrv_config), lacking)
 
@@ -154,12 +156,12 @@ class Seen(NamedTuple):
         return Moment.of(self.snapshot, between=self.lacking or UNSET)
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
-        """Return the error that names what there is, or what is most like the name."""
+        """Return the error for an unknown name. It lists the names most like it, or else the existing names."""
         return NotFoundError(kind, name, known, self.snapshot.epoch)
 
 
 def now_of(row: SnapshotRow) -> int:
-    """Return the moment of a snapshot in epoch milliseconds: of its newest record, of a first claim its publication."""
+    """Return the moment of a snapshot in epoch milliseconds: of its newest record, else of its publication."""
     return row.event_time or row.published_at
 
 
@@ -168,7 +170,7 @@ MOST_LISTED = 1_000
 
 
 def paged(items: Sequence[T], name: Callable[[T], str], limit: int | None, after: str) -> tuple[list[T], str | None]:
-    """Return the items behind the one that is named `after`, and the name of the last one if more follow."""
+    """Return the items after the one that is named `after`, and the name of the last one if more follow."""
     first = 0
     if after:
         first = next((index for index, each in enumerate(items, 1) if name(each) == after), 0)
@@ -199,7 +201,10 @@ def parsed_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetim
 
 
 def _relative(text: str, now: datetime) -> datetime | None:
-    """Return the moment that is a duration before `now`, as commands show it: `1d 2h` has two parts."""
+    """Return the moment that is a duration before `now`.
+
+    A duration may have two parts, `1d 2h`, as commands show it.
+    """
     written = text.removesuffix("ago")
     parts = _PARTS_OF_DURATION.findall(written)
     if not parts or _PARTS_OF_DURATION.sub("", written).strip():
@@ -224,7 +229,7 @@ def _time_of_day(text: str, now: datetime, zone: tzinfo | None) -> datetime | No
     if of_day is None:
         return None
     today = now.astimezone(of_day.tzinfo or zone).date()
-    days = (today - timedelta(days=days) for days in range(3))  # on one of them the clocks may have skipped it
+    days = (today - timedelta(days=days) for days in range(3))  # the clocks may have skipped it on one of these days
     return next(at for day in days for at in _moments(datetime.combine(day, of_day), zone)[::-1] if at <= now)
 
 
@@ -241,7 +246,7 @@ def _iso(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
 
 
 def _moments(local: datetime, zone: tzinfo | None) -> list[datetime]:
-    """Return the moments at which a clock shows this: two if the clocks were put back over it, none if forward.
+    """Return the moments at which a clock shows this time: two if it was put back over it, none if put forward.
 
     The clock is of the zone in `local`, or else of `zone`, or else this machine's.
     """
@@ -251,7 +256,7 @@ def _moments(local: datetime, zone: tzinfo | None) -> list[datetime]:
 
 
 def epoch_in(text: str) -> int | None:
-    """Return the epoch that `text` is, None if it is none: a number is an epoch, and never a time."""
+    """Return `text` as an epoch, None if it is no number. A number is always an epoch, never a time."""
     return int(text[:18]) if text.isascii() and text.isdigit() else None
 
 
@@ -275,12 +280,12 @@ def time_ms(text: str, now: datetime, zone: tzinfo | None = None) -> int:
 
 
 def time_at(text: str | None, row: SnapshotRow, zone: tzinfo | None = None) -> int | None:
-    """Return a moment in epoch milliseconds, counted back from that of a snapshot; None for None."""
+    """Return a moment in epoch milliseconds, relative to a snapshot's moment; None if `text` is None."""
     return None if text is None else time_ms(text, datetime.fromtimestamp(now_of(row) / 1000, UTC), zone)
 
 
 def span_up_to(row: SnapshotRow, since: str | None, until: str | None, zone: tzinfo | None = None) -> Span:
-    """Return the stretch between two times, which count back from a snapshot's."""
+    """Return the stretch between two times, which are relative to a snapshot's moment."""
     until_ms = time_at(until, row, zone)
     return Span(time_at(since, row, zone), () if until_ms is None else (AsOf(at_ms=until_ms),))
 

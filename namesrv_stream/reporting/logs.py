@@ -1,4 +1,4 @@
-"""Send this package's log to standard error: one line an event, little of libraries, and few lines for each peer."""
+"""Send this package's log to standard error: one line an event, few lines from libraries, and few for each peer."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ _WINDOW_S = 10.0
 _KIND_EVERY_S = 60.0
 
 _FACTS = ("epoch", "offset", "address")
-"""Attributes that a record may have by `extra`. They are fields of a line in JSON."""
+"""Attributes that a caller may add to a record by `extra`. A line in JSON has them as fields."""
 
 
 def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> None:
     """Log messages of `level` and above; at DEBUG those of the libraries too.
 
-    `log_format` is the setting log.format: text or json; None leaves it as it is, text at first. A long-running command
-    asks for a lower level than the command line itself. A level that was set before is never raised, so --debug stays
-    in force.
+    `log_format` is the setting log.format: text or json; None leaves it as it is, text at first. A level that was set
+    before is never raised, so --debug stays in force when a command asks for its own level.
     """
     root = logging.getLogger()
     if not root.handlers:
@@ -71,13 +70,13 @@ def errors_alone(name: str) -> Iterator[None]:
 
 
 class Kinds:
-    """Kinds of problems that are logged once a minute each, whatever their texts are: those have changing times in."""
+    """Kinds of problems, each logged once a minute. The texts are not compared, because they contain changing times."""
 
     def __init__(self) -> None:
         self._logged_at_s: dict[type, float] = {}
 
     def is_due(self, error: BaseException) -> bool:
-        """Return whether no error of this kind was due in the last minute."""
+        """Return whether to log the error: none of its kind was logged in the last minute."""
         now_s = time.monotonic()
         if now_s - self._logged_at_s.get(type(error), -math.inf) < _KIND_EVERY_S:
             return False
@@ -95,7 +94,7 @@ class _Window:
 class PeerLog:
     """The log of refused and closed peers, with a count of the lines that are left out.
 
-    In ten seconds it has at most ten lines for each host, and 200 for all: if Kafka is too slow, thousands of brokers
+    In ten seconds it logs at most ten lines for each host and 200 for all. If Kafka is too slow, thousands of brokers
     are refused at the same time.
     """
 
@@ -105,7 +104,7 @@ class PeerLog:
         self._all = _Window(-_WINDOW_S)
 
     def line(self, host: str, now_s: float, level: int, message: str) -> None:
-        """Log a line about `host`, unless it or all hosts have had theirs in the present ten seconds."""
+        """Log a line about `host`, unless the host or all hosts have reached their limit in these ten seconds."""
         if now_s - self._all.began_s >= _WINDOW_S:
             self._all = _Window(now_s)
         window = self._windows.setdefault(host, _Window(now_s))
@@ -166,7 +165,7 @@ class JsonLine(logging.Formatter):
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Write to the `sys.stderr` of the moment, because a progress display replaces it to print lines above itself."""
+    """Write to the present `sys.stderr`, because a progress display replaces it to print lines above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr

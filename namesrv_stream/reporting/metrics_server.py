@@ -1,4 +1,4 @@
-"""Serve /metrics, /healthz and /readyz of one process, by prometheus_client's server with limits."""
+"""Serve /metrics, /healthz and /readyz of one process: prometheus_client's server, with limits for each client."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Check = Callable[[], str | None]
 """Returns the problem, None if there is none."""
 
 REQUEST_LIMIT_S = 5.0
-"""Limit from the connection to the end of its answer, whatever the client does meanwhile."""
+"""Time from a connection to the end of its answer after which the request is ended, whatever the client does."""
 
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 MAX_A_SECOND = 50
-"""Limit of one host's requests in a second. Each takes 1 to 2 ms of the interpreter, whatever it asks for."""
+"""Limit of one host's requests in a second. Any request takes 1 to 2 ms of the interpreter."""
 
 MAX_REQUESTS = 32
-"""Limit of requests at a time. One more ends the oldest, so that slow clients pay, not an orchestrator's check."""
+"""Limit of requests at a time. One more ends the oldest, so slow clients do not keep out an orchestrator's check."""
 
 
 def add_process_metrics(registry: CollectorRegistry, namespace: str = "", pid: int | None = None) -> None:
@@ -87,7 +87,7 @@ class MonitoringServer(ThreadingWSGIServer):
         self.server_close()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # socketserver's contract
-        """Return whether this host has asked seldom enough in this second."""
+        """Return whether this host has made at most MAX_A_SECOND requests in this second."""
         host, now_s = client_address[0], time.monotonic()
         if int(now_s) != self._second:
             self._second = int(now_s)

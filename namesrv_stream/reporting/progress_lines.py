@@ -1,4 +1,4 @@
-"""Print what a long program is doing, for those who have only its log and no terminal."""
+"""Print the present work of a long program, for readers who have only its log and no terminal."""
 
 from __future__ import annotations
 

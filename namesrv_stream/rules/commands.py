@@ -2,9 +2,9 @@
 
 Each function returns the RocketMQ response code and, if the reply has one, the number of rows touched.
 
-Order configurations, the values in the KV namespace ORDER_TOPIC_CONFIG, are checked here for those who send them.
-RocketMQ's clients split a value at `;` and `:` and take the second part for a number, without a check: a value of
-another form ends their sending with an exception. A NameServer stores any text, so the wire does too.
+The module also checks order configurations, the values in the KV namespace ORDER_TOPIC_CONFIG, before they are sent.
+RocketMQ's clients split a value at `;` and `:` and parse the second part as a number. A value of another form makes
+their sending fail with an exception. A NameServer stores any text, so the wire accepts any text too.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def apply_command(tables: RegistryTables, settings: NamesrvSettings, command: Co
         case RegisterTopic():
             return _register_topic(tables, command)
         case LiftExpiryGuard():
-            return CommandReply()  # the registry ends the leases, each as a step of its own
+            return CommandReply()  # the registry ends the leases, each in a step of its own
         case UpdateNamesrvConfig():
             return _update_config(tables, settings, command)
 
 
 def _put_kv(tables: RegistryTables, command: PutKvConfig) -> CommandReply:
-    """Create the namespace, whose row outlives its keys, and set or replace the value (K1)."""
+    """Create the namespace and set or replace the value (K1). The namespace's row outlives its keys."""
     tables.kv_config.put(KvConfigRow(command.namespace, "", None))
     tables.kv_config.put(KvConfigRow(command.namespace, command.key, command.value))
     return CommandReply()
@@ -99,7 +99,8 @@ def _delete_topic(tables: RegistryTables, command: DeleteTopic) -> CommandReply:
 def _register_topic(tables: RegistryTables, command: RegisterTopic) -> CommandReply:
     """Register a topic's queues on known broker names (A4).
 
-    A new topic is refused as a whole if one name is unknown; of a known topic the entries before that name are applied.
+    If a name is unknown, a new topic is refused as a whole. For a known topic, the entries before that name are
+    applied.
     """
     names = [queue.broker_name for queue in command.queue_datas]
     unknown = [i for i, name in enumerate(names) if not tables.broker.of(name)]
@@ -122,7 +123,8 @@ def _register_topic(tables: RegistryTables, command: RegisterTopic) -> CommandRe
 def _update_config(tables: RegistryTables, settings: NamesrvSettings, command: UpdateNamesrvConfig) -> CommandReply:
     """Change settings (A5).
 
-    A black-listed key refuses all. Unknown keys are ignored, and so are values that a key cannot take.
+    If one key is black-listed, the whole command is refused. Unknown keys and values that a key cannot take are
+    ignored.
     """
     try:
         changes = settings.live_changes(command.properties)
@@ -134,7 +136,7 @@ def _update_config(tables: RegistryTables, settings: NamesrvSettings, command: U
 
 
 def order_problem(value: str) -> str:
-    """Return what is wrong with a value, empty text if clients can read it."""
+    """Return what is wrong with an order configuration; empty text if clients can read it."""
     wrong = next((entry for entry in value.split(";") if not _ORDER_ENTRY.fullmatch(entry)), None)
     if wrong is None:
         return ""
@@ -149,7 +151,7 @@ def problem_of_put(command: object) -> str:
 
 
 def unknown_brokers(command: object, brokers: Container[str]) -> list[str]:
-    """Return the broker names in the order configuration that a command puts which are not in `brokers`."""
+    """Return the broker names that are in the order configuration of a command and not in `brokers`."""
     if not (isinstance(command, PutKvConfig) and command.namespace == ORDER_TOPIC_NAMESPACE):
         return []
     return [name for entry in command.value.split(";") if (name := entry.partition(":")[0]) not in brokers]

@@ -1,9 +1,9 @@
 """Make the lines of history for one applied event from the rows that it changed, so that each change is explained.
 
-An applied event is one record or one end of a lease. It gives a line for every address whose lease or filter servers
-changed, one for every id that an address lost to another, and one for every broker name whose topics changed; an
-operator command gives at least one line. `before` and `after` are JSON objects, table name -> the rows that changed. If
-an address takes an id from another one, `before` has the former holder's row.
+An applied event is one record or one end of a lease. Each address whose lease or filter servers changed gets a line. So
+does each id that an address lost to another, and each broker name whose topics changed. An operator's command makes at
+least one line. `before` and `after` are JSON objects, table name -> the rows that changed. If an address takes an id
+from another one, `before` has the former holder's row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from namesrv_stream.rules.rows import (
 )
 
 MAX_LISTED_TOPICS = 200
-"""Most topics of a broker name that a line lists. A line of more has their count; the tables at its epoch have them."""
+"""Most topics of a broker name that a line lists. For more it has only their count; the tables at its epoch have
+them."""
 
 BEGINS = ("REGISTERED", "ID_TAKEN")
 """Types of lines that record the beginning of an address's hold on a broker id."""
@@ -47,10 +48,9 @@ _Sides = tuple[str | None, str | None]
 class AppliedEvent:
     """The record or the end of a lease that was applied, at an event time.
 
-    `record`: its place in the log; None for an expiry, which no record causes. `end_type` names the end of a lease
-    (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED). `command` is an operator's command; it gets one line for
-    each broker name that it touched, and at least one. `request`: the registration, if it is one; a refused one gets a
-    line although it changes nothing (D7).
+    `record`: its place in the log; None for an expiry, which no record causes. `end_type`: one of LEASE_ENDS.
+    `command`: an operator's command; it gets one line for each broker name that it touched, and at least one.
+    `request`: the registration, if the record is one; a refused one gets a line although it changes nothing (D7).
     """
 
     cause: str
@@ -85,7 +85,10 @@ def log_gap_line(at: LogPosition, gap_ms: int) -> BrokerEventRow:
 
 
 def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
-    """The changes with topics last and by key: the rules take them in the order of memory, which no restart keeps."""
+    """Return the changes with topics last and in order of key.
+
+    Rules read topics in memory order, which a restart changes.
+    """
     return sorted(changes, key=lambda each: (each.table, each.key) if each.table in _COUNTED_TABLES else ("", ()))
 
 
@@ -129,8 +132,7 @@ def _address_lines(
 def _shown(mine: Sequence[RowChange], changes: Sequence[RowChange], *, with_clusters: bool) -> list[RowChange]:
     """Return the changes that an address's line shows.
 
-    They are the address's own rows, the former holder's row of an id that it took, and the clusters of its broker
-    names.
+    They are the changes of the address's own rows, of an id that it took from another address, and of its clusters.
     """
     gained = [change.key for change in mine if change.table == "broker" and change.before is None]
     taken = [change for change in changes if change.table == "broker" and change.key in gained]

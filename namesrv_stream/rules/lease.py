@@ -25,7 +25,7 @@ def deadline_ms(lease: LiveRow) -> int:
 def end_ms(lease: LiveRow, held_ms: int) -> int:
     """Return the last reading at which the silent address can have its lease.
 
-    That is its deadline; the guard holds a suspect lease for `held_ms` longer (D11).
+    That is its deadline, or `held_ms` later if the guard against mass expiry holds the lease (D11).
     """
     return deadline_ms(lease) + (0 if lease.suspect_since is None else held_ms)
 
@@ -44,8 +44,8 @@ def late_from_ms(lease: LiveRow) -> int:
 def is_mass_expiry(leases: Iterable[LiveRow], reading_ms: int, ratio: float) -> bool:
     """Return whether more than `ratio` of the leases are late, those that are overdue or suspect included (D11).
 
-    In an outage of the network brokers fall silent at one moment and their leases end over half a minute, so the leases
-    that end at a tick are only a few of those that will.
+    In a network outage brokers fall silent at one moment, but their leases end over half a minute. The leases that end
+    at one tick are only a few of all that will end, so late ones count too.
     """
     late = [reading_ms >= late_from_ms(lease) for lease in leases]
     return sum(late) > ratio * len(late)
@@ -67,7 +67,7 @@ def after_sign_of_life(lease: LiveRow, at_ms: int, reading_ms: int, channel_id: 
 def with_reading(lease: LiveRow) -> LiveRow:
     """Return the lease with a reading of the log's clock, which a row of an earlier release lacks.
 
-    It is the last sign of life, and what was left of a grace after an outage counts as heard then.
+    The reading is made from the last sign of life, or from the rest of a grace after an outage.
     """
     if lease.clock_millis is not None:
         return lease
@@ -76,7 +76,7 @@ def with_reading(lease: LiveRow) -> LiveRow:
 
 
 def heard_at(lease: LiveRow, reading_ms: int) -> LiveRow:
-    """Return a lease from before the first tick, which is heard at that tick, as are its connections (D9)."""
+    """Return a lease from before the first tick as if it and its connections were heard at that tick (D9)."""
     return lease._replace(clock_millis=reading_ms, channels=dict.fromkeys(lease.channels, reading_ms))
 
 
@@ -125,8 +125,8 @@ class LogClock:
         """Return the clock as a snapshot has it.
 
         A snapshot of an earlier release has it at its newest tick. Before 0.2.0 a snapshot had no kind, and ticks were
-        not recorded. They came every second, so its event time is close; without it the time that an upgrade took
-        would count as silence.
+        not recorded. They came every second, so the event time is taken as the newest tick. Otherwise the time that an
+        upgrade took would count as silence.
         """
         if snapshot.clock_millis is not None:
             return cls(snapshot.last_tick, snapshot.last_tick_append, snapshot.clock_millis)
@@ -139,16 +139,16 @@ class LogClock:
         return max(append_time_ms, self.newest_tick_ms or append_time_ms)
 
     def reading_at_ms(self, append_time_ms: int, gap_limit_ms: int) -> int:
-        """Return the clock at a record, 0 before the first tick: what came before that is heard at it."""
+        """Return the clock at a record; 0 before the first tick, at which all earlier records count as heard."""
         if self.reading_ms is None:
             return 0
         gone_on_ms = 0 if self.tick_append_ms is None else max(0, append_time_ms - self.tick_append_ms)
         return self.reading_ms + (min(gone_on_ms, gap_limit_ms) if gap_limit_ms else gone_on_ms)
 
     def late_at_ms(self, leases: Iterable[LiveRow]) -> int | None:
-        """Return the append time from which on a silent one of these leases is late, if no gap holds the clock back.
+        """Return the first append time at which a lease is late, if its broker stays silent and no gap comes.
 
-        None without a lease; 0 if the time at which the clock goes on is not known.
+        None if there is no lease; 0 if the newest tick's append time is not known.
         """
         first_ms = min(map(late_from_ms, leases), default=None)
         if first_ms is None or self.reading_ms is None or self.tick_append_ms is None:
@@ -168,7 +168,7 @@ class LogClock:
 def silence_ms(lease: LiveRow, snapshot: SnapshotRow) -> int:
     """Return how long an address had been silent at a snapshot by the log's clock, 0 before the first tick (D9).
 
-    Only this time counts towards the end of the lease: an outage of the way to the log is no silence.
+    Only this time counts towards the end of the lease. A gap between two ticks counts only up to tickGapMillis.
     """
     heard_ms = with_reading(lease).clock_millis or 0
     return max(0, (LogClock.of(snapshot).reading_ms or 0) - heard_ms)

@@ -24,7 +24,7 @@ UNIT_SUB_FLAG = 2
 
 @dataclass(frozen=True, slots=True)
 class RouteTables:
-    """One snapshot, indexed for lookups. Read only, so that its holder sees one consistent state (E8).
+    """One snapshot, indexed for lookups. It never changes, so its holder sees one consistent state (E8).
 
     `queues`: topic -> its rows. `brokers`: broker name -> id -> holder. `clusters`: cluster name -> broker names. `kv`:
     namespace -> key -> value, emptied namespaces included. `mappings`: topic -> broker name -> JSON text (T7).
@@ -39,7 +39,7 @@ class RouteTables:
     mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     namesrv_config: Mapping[str, str] = field(default_factory=dict)
     _groups: dict[str, BrokerGroup] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The broker groups that were asked for: all topics of a broker name share one."""
+    """The broker groups that lookups have used, so that all topics of a broker name share one object."""
 
     def group(self, broker_name: str) -> BrokerGroup | None:
         """Return the broker group of a name as clients see it; None if nobody holds an id of the name."""
@@ -90,7 +90,7 @@ class ClusterInfo:
 def topics_with_other_routes(before: RouteTables, after: RouteTables) -> set[str]:
     """Return the topics whose routes differ between two snapshots in more than their rows of `topic`.
 
-    They differ in a broker group, a filter server, a mapping or the order configuration. Settings are not looked at.
+    They differ in a broker group, a filter server, a mapping or the order configuration. Settings are not compared.
     """
     addresses = _changed_keys(before.filters, after.filters)
     changed = _changed_keys(before.brokers, after.brokers)
@@ -110,12 +110,15 @@ def _changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> 
 
 
 def latest_registered(holders: Iterable[BrokerRow]) -> BrokerRow:
-    """Return the holder with the latest registration of its broker name; its cluster, zone and flag are shown (D6)."""
+    """Return the holder with the latest registration.
+
+    Clients see its cluster, zone and flag for the whole group (D6).
+    """
     return max(holders, key=lambda row: row.registered_at)
 
 
 def broker_data(holders: Mapping[int, BrokerRow]) -> BrokerGroup:
-    """Return the broker group of these holders by id, of which there is at least one."""
+    """Return the broker group that these holders form: id -> holder, at least one."""
     shown = latest_registered(holders.values())
     return BrokerGroup(
         broker_name=shown.broker_name,
@@ -131,7 +134,7 @@ def route(
 ) -> TopicRoute | None:
     """Return the route of a topic, or None, which is answered TOPIC_NOT_EXIST (M1).
 
-    `zone_name`: the zone of a client in zone mode, which sees only the groups of its own zone (M4).
+    `zone_name`: the zone of a client in zone mode; such a client sees only the groups of its own zone (M4).
     """
     queues: Sequence[TopicRow] = tables.queues.get(topic, ())
     groups = [group for row in queues if (group := tables.group(row.broker_name)) is not None]
@@ -170,7 +173,7 @@ def _with_acting_master(group: BrokerGroup) -> BrokerGroup:
 
 
 def _is_of_other_zone(group: BrokerGroup, zone_name: str) -> bool:
-    """Return whether zone mode leaves the group out (M4): it has a master and another zone, or no zone."""
+    """Return whether zone mode leaves the group out: it has a master, and another zone or none (M4)."""
     return MASTER_ID in group.broker_addrs and (group.zone_name or "").lower() != zone_name.lower()
 
 
@@ -198,12 +201,12 @@ def topics_by_cluster(tables: RouteTables, cluster: str) -> list[str]:
 
 
 def system_topics(tables: RouteTables) -> list[str]:
-    """Return cluster names and broker names, which are topics of their own, and nothing else (M7)."""
+    """Return all cluster names and broker names, because each is the name of a system topic; nothing else (M7)."""
     return [*tables.clusters, *(name for name in tables.brokers if name not in tables.clusters)]
 
 
 def unit_topics(tables: RouteTables) -> list[str]:
-    """Return the topics whose first row has the unit flag (M7): RocketMQ looks at one, arbitrary, row of a topic."""
+    """Return the topics whose first row has the unit flag (M7). RocketMQ reads one arbitrary row of a topic."""
     return [topic for topic, flag in tables.queues.flags() if flag & UNIT_FLAG]
 
 
@@ -218,7 +221,7 @@ def unit_sub_ununit_topics(tables: RouteTables) -> list[str]:
 
 
 def is_version_changed(tables: RouteTables, broker_addr: str, version: DataVersion) -> bool:
-    """Return whether QUERY_DATA_VERSION is answered `changed` (M8): the address has no lease, or another version."""
+    """Return whether QUERY_DATA_VERSION has the answer `changed`: the address has no lease or another version (M8)."""
     lease = tables.live.get(broker_addr)
     return lease is None or lease.data_version != version
 
@@ -236,7 +239,7 @@ def _by_first(rows: Iterable[Any]) -> Index:
 
 
 def _nested(rows: Iterable[Any], value: Callable[[Any], Any]) -> Index:
-    """First key column -> second key column -> value."""
+    """Return first key column -> second key column -> value."""
     index: dict[Any, dict[Any, Any]] = defaultdict(dict)
     for row in rows:
         index[row[0]][row[1]] = value(row)
@@ -251,7 +254,7 @@ def _seconds_by_first(rows: Iterable[Any]) -> Index:
 
 
 def _kv(rows: Iterable[Any]) -> Index:
-    """Namespace -> key -> value; the row that records a namespace is no entry (K3, K4)."""
+    """Return namespace -> key -> value; the row that records a namespace is no entry (K3, K4)."""
     index: dict[str, dict[str, str]] = {}
     for row in rows:
         entries = index.setdefault(row.namespace, {})
@@ -280,6 +283,6 @@ def route_index(table: str, rows: Iterable[Any]) -> Index:
 def route_tables(queues: TopicQueues, indexes: Mapping[str, Index]) -> RouteTables:
     """Join the table `topic` and the indexes of all other route tables, by table name.
 
-    Readers of the published tables and the registry in memory both make them here, so both answer a lookup alike.
+    Readers of the published tables and the registry in memory both call this, so both answer a lookup alike.
     """
     return RouteTables(queues, **{INDEXES[name][0]: index for name, index in indexes.items()})

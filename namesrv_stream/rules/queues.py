@@ -1,8 +1,8 @@
 """The queues of all topics in little memory, where a change copies only a small part.
 
-A row takes eight bytes: a number for its broker name and one for its queue settings, of which there are few. Topics lie
-in pages in order of their names. A page never changes: the next snapshot has a new page for each changed one and shares
-all others, so that the holder of a snapshot goes on seeing it whole (E8).
+A row takes eight bytes: a number for its broker name and a number for its queue settings, because few settings are
+distinct. Topics lie in pages in order of their names. A page never changes. The next snapshot has a new page for each
+changed one and shares all others, so the holder of a snapshot still sees all of it (E8).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from namesrv_stream.rules.rows import TopicRow
 
 PAGE_TOPICS = 1_024
-"""Number of topics in a new page; a page with twice as many is split. A copy takes 20 µs."""
+"""Number of topics in a new page. A page of twice as many topics is split. Copying a page takes 20 µs."""
 
 CELL_BYTES = 8
 _CELL = struct.Struct("=II")
@@ -56,7 +56,7 @@ class QueueCodes:
         self._shared: dict[bytes, bytes] = {}
 
     def cell(self, broker_name: str, settings: QueueSettings) -> bytes:
-        """Return one row without its topic, as bytes."""
+        """Return one row of `topic` without its topic, as bytes."""
         name_code = _code(broker_name, self.names, self._name_codes)
         return _CELL.pack(name_code, _code(settings, self.settings, self._settings_codes))
 
@@ -142,7 +142,7 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
             if name_code is None:
                 yield None
                 continue
-            if cells[at : at + len(name_code)] != name_code:  # else it is where it is in the topic before
+            if cells[at : at + len(name_code)] != name_code:  # else it is at the same place as in the topic before
                 at = _position(cells, name_code)
             yield None if at < 0 else settings[_CELL.unpack_from(cells, at)[1]]
             at = max(at, 0)
@@ -202,9 +202,9 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
 
 
 def _position(cells: bytes, name_code: bytes) -> int:
-    """Return where the cell of a broker name begins, -1 if there is none."""
+    """Return the index at which the cell of a broker name begins, -1 if it has none."""
     at = cells.find(name_code)
-    while at > 0 and at % CELL_BYTES:  # it is in a number of queue settings, or across two numbers
+    while at > 0 and at % CELL_BYTES:  # these bytes belong to queue settings or to two numbers: look further
         at = cells.find(name_code, at + 1)
     return at
 
@@ -215,7 +215,7 @@ def name_codes_of(cells: bytes) -> list[int]:
 
 
 def _in_pages(items: Iterable[tuple[str, bytes]]) -> list[Page]:
-    """Return topics, which come in order, in one page or, from twice PAGE_TOPICS on, in pages of PAGE_TOPICS."""
+    """Return sorted topics as one page, or as pages of PAGE_TOPICS if there are twice PAGE_TOPICS or more."""
     left = iter(items)
     page = dict(islice(left, 2 * PAGE_TOPICS))
     if len(page) < 2 * PAGE_TOPICS:

@@ -15,8 +15,8 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 MAX_NAME_CHARS = 1_000
-"""Longest address, cluster name, broker name and connection id. Addresses and connection ids travel through the
-stateful step, and addresses stay in its state, so they must be small; those of real brokers have fewer than 100
+"""Longest address, cluster name, broker name and connection id. Addresses and connection ids pass through the stateful
+step, which keeps addresses in its state, so they must be small. Those of real brokers have fewer than 100
 characters."""
 
 GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
@@ -25,7 +25,7 @@ ChannelId = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
 BROKER_ADDRESS = r"^(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}(?![\s\S])"
 """`host:port`, a regular expression for Python and Java.
 
-As in RocketMQ the last colon is the one before the port, so that an IPv6 address may have brackets or not. It does not
+As in RocketMQ, the port follows the last colon, so an IPv6 address may have brackets or not. The expression does not
 end with `$`, because `$` also matches before a line feed at the end.
 """
 
@@ -38,7 +38,7 @@ DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
 """Timeout of a broker whose registration names none (L1)."""
 
 MAX_HEARTBEAT_TIMEOUT_MS = 366 * 24 * 3_600_000
-"""Longest timeout. A lease of more than a year is a mistake of units, so such a record is rejected."""
+"""Longest timeout. A longer one is most likely a mistake of units, so the record is rejected."""
 
 MASTER_ID = 0
 PERM_WRITE = 2
@@ -60,7 +60,7 @@ class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
 class TopicConfig(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The settings of one topic that a broker registers; filter type, order and attributes are dropped (T1).
 
-    It has numbers alone, so the garbage collector need not look at the thousands of one registration.
+    It holds only numbers, so the garbage collector need not visit the thousands in one registration (`gc=False`).
     """
 
     read_queue_nums: Int32
@@ -72,10 +72,10 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel", gc=False):
 class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
     """REGISTER_BROKER (103) with all topics or a part of them.
 
-    `enable_acting_master` None: the flag was absent, which R9 distinguishes from false. `keep_filter_servers`: the list
-    was null (R11). `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7). `requested_by`: the
-    sender, for the history alone. `token` stands for this very registration: the sender chooses it, and the lease keeps
-    it as long as the tables show all that the registration says (E10). `broker_version`: the release of the broker.
+    `enable_acting_master` is None if the flag was absent, which R9 distinguishes from false. `keep_filter_servers`: the
+    list was null (R11). `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7). `requested_by`:
+    the sender, for the history alone. `token` identifies this registration: the sender chooses it, and the lease keeps
+    it as long as the tables show everything in the registration (E10). `broker_version`: the release of the broker.
     """
 
     cluster_name: GroupName
@@ -98,19 +98,19 @@ class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BRO
 
     @property
     def timeout_ms(self) -> int:
-        """The header's timeout or the default, never one of an earlier registration (R10)."""
+        """The header's timeout, else the default; never the timeout of an earlier registration (R10)."""
         return self.heartbeat_timeout_millis or DEFAULT_HEARTBEAT_TIMEOUT_MS
 
 
 class BrokerHeartbeat(_TaggedRecord, frozen=True, kw_only=True, tag="BROKER_HEARTBEAT"):
-    """A light sign of life (L2). It creates nothing."""
+    """A heartbeat without topics: it prolongs a known lease and creates none (L2)."""
 
     broker_addr: BrokerAddress
     channel_id: ChannelId | None = None
 
 
 class UnregisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
-    """UNREGISTER_BROKER (104). Only the address counts (D4); the other fields are information and may be anything."""
+    """UNREGISTER_BROKER (104). Only the address counts (D4); the other fields may have any value."""
 
     broker_addr: BrokerAddress
     cluster_name: object = None
@@ -126,11 +126,14 @@ class ChannelClosed(_TaggedRecord, frozen=True, kw_only=True, tag="CHANNEL_CLOSE
 
 
 class Scan(_TaggedRecord, frozen=True, kw_only=True, tag="SCAN"):
-    """A tick: event time goes on although no broker sends anything (E7)."""
+    """A tick: it moves event time on while no broker sends anything (E7)."""
 
 
 class _OperatorCommand(_TaggedRecord, frozen=True, kw_only=True):
-    """`requested_by`: who sent the command, and `reason`: why, if it says so; both are for the history alone."""
+    """An operator's command.
+
+    `requested_by`: its sender; `reason`: why it was sent, if known. Only the history uses them.
+    """
 
     requested_by: str | None = None
     reason: str | None = None
@@ -215,5 +218,5 @@ Request = BrokerRequest | Scan | Command
 
 
 def what_is_wrong(error: Exception) -> str:
-    """Return the field that msgspec rejects and what it should be; `host:port` stands for the pattern of an address."""
+    """Return msgspec's message, which names the field and what is wrong, with `host:port` for an address's pattern."""
     return str(error).replace(f"`str` matching regex {BROKER_ADDRESS!r}", "host:port")

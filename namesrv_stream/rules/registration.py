@@ -1,8 +1,8 @@
 """Apply REGISTER_BROKER and answer it (rules R2-R13, T1-T7, D1, D6, D7), and keep the tokens of registrations (E10).
 
-The sender of a registration chooses a token that stands for exactly this registration. A lease has a token as long as
-the registration, applied once more, would change nothing but the lease's last sign of life, so that a gateway need not
-send it again. When in doubt a token is forgotten: that costs one full record.
+The sender of a registration chooses a token for exactly this registration. A lease keeps the token as long as applying
+the registration once more would change only the lease's last sign of life. A gateway then need not send it again. In
+doubt a token is forgotten, which costs one full record.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from namesrv_stream.rules.rows import (
 )
 
 MAX_TOKENS = 64
-"""Most tokens of a lease, each of a part of a split registration (B7). The oldest goes first."""
+"""Most tokens of a lease, one for each part of a split registration (B7). Beyond it the oldest is forgotten."""
 
 _OF_A_BROKER_NAME = frozenset({"broker", "topic", "topic_mapping"})
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterReply:
-    """Master and HA address for a slave whose master is known (R12), and the order configuration (R13)."""
+    """The answer: master and HA address for a slave whose master is known (R12), and the order configuration (R13)."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -68,10 +68,10 @@ def register(  # noqa: PLR0913  # a registration, its place in the log, and the 
 ) -> None:
     """Apply an accepted registration, heard at a reading of the log's clock.
 
-    The caller has ended the lease of a move before (D1).
+    If the registration is a move, the caller ends the former lease first (D1).
 
-    With `lease_only` the topics stay as they are and the lease gets a version that no broker sends, so that the next
-    registration that can be read brings its topics, whatever its version (T2). The state version counts (R6).
+    With `lease_only` the topics stay as they are, and the lease gets a data version that no broker sends. So the next
+    readable registration has its topics applied, whatever its version (T2). The state version counts (R6).
     """
     lease = tables.live.first(request.broker_addr)
     if lease_only:
@@ -87,10 +87,10 @@ def register(  # noqa: PLR0913  # a registration, its place in the log, and the 
 
 
 def reply(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> RegisterReply:
-    """Return the answer to a registration, from tables that may or may not have it already (R6, R12, R13).
+    """Return the answer to a registration, whether the tables have it already or not (R6, R12, R13).
 
-    Both give the same answer to R6: a registration that was accepted made its address the holder of the id, and one
-    that was refused changed neither the holder nor the holder's lease.
+    R6 gives the same answer before and after. An accepted registration made its address the holder of the id; a refused
+    one changed neither the holder nor the holder's lease.
     """
     order = order_topic_config(tables, settings)
     holders = tables.brokers.get(request.broker_name, {})
@@ -103,12 +103,12 @@ def reply(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroke
 
 
 def order_topic_config(tables: RouteTables, settings: NamesrvSettings) -> Mapping[str, str] | None:
-    """Return the order configuration that every registration is answered, None if there is none to send (R13)."""
+    """Return the order configuration for the answer to every registration, None if there is none to send (R13)."""
     return tables.kv.get(ORDER_TOPIC_NAMESPACE) if settings.return_order_topic_config_to_broker else None
 
 
 def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -> None:
-    """Give the address this id, whoever held it, and remove its other ids of this name (R5, R8)."""
+    """Give this id to the address, whoever held it, and remove the address's other ids of this name (R5, R8)."""
     for row in tables.broker.of(request.broker_name):
         if row.broker_addr == request.broker_addr and row.broker_id != request.broker_id:
             tables.broker.drop(row)
@@ -132,15 +132,15 @@ def _broker_row(request: RegisterBroker, at: LogPosition) -> BrokerRow:
 
 
 def _after_all(holders: Iterable[BrokerRow], at: LogPosition) -> LogPosition:
-    """Return the position of a registration, not before those of the name's holders: a clock may step back (E9)."""
+    """Return the position of a registration, moved up to those of the name's holders if a clock stepped back (E9)."""
     return at._replace(event_time=max((at.event_time, *(row.registered_at.event_time for row in holders))))
 
 
 def _is_unchanged(holders: Mapping[int, BrokerRow], row: BrokerRow) -> bool:
     """Return whether the row changes only in `registered_at`, and D6 gives the same result either way.
 
-    So it is if the holder is the latest already, or if all holders have the same cluster, flag and zone. A quiet
-    cluster that registers again then changes no row.
+    D6 gives the same result if the holder is the latest already, or if all holders have the same cluster, flag and
+    zone. A stable cluster that registers again then changes no row.
     """
     before = holders.get(row.broker_id)
     if before is None or before._replace(registered_at=row.registered_at) != row:
@@ -152,7 +152,7 @@ def _is_unchanged(holders: Mapping[int, BrokerRow], row: BrokerRow) -> bool:
 def _brings_topics(holders: Mapping[int, BrokerRow], request: RegisterBroker) -> bool:
     """Return whether the record's topics count (R9).
 
-    Those of id 0 do, and those of the smallest id if the record has the acting flag, true or false.
+    They count from id 0, and from the smallest id if the record has the acting flag, true or false.
     """
     if request.broker_id == MASTER_ID:
         return True
@@ -199,7 +199,7 @@ def _topic_row(topic: str, broker_name: str, config: TopicConfig, wiped: bool) -
 def _take_lease(
     tables: RegistryTables, request: RegisterBroker, at: LogPosition, reading_ms: int, before: LiveRow | None
 ) -> None:
-    """Replace the lease as a whole (R10). If only the time and the connection are new, that is a mere sign of life."""
+    """Replace the whole lease (R10). If only its time and connection are new, record it as a mere sign of life."""
     row = LiveRow(
         broker_addr=request.broker_addr,
         cluster_name=request.cluster_name,
@@ -241,7 +241,7 @@ def follow_changes(tables: RegistryTables, changes: Sequence[RowChange], but: st
 
 
 def forget_all(tables: RegistryTables) -> None:
-    """Forget all tokens: a setting changes what each registration does (T5)."""
+    """Forget all tokens, because a setting has changed what each registration does (T5)."""
     _forget(tables, [lease.broker_addr for lease in tables.live])
 
 
@@ -250,8 +250,8 @@ def note_token(
 ) -> None:
     """Note the token of an accepted registration that made these changes.
 
-    The former tokens stay if it only added topics, as a further part of a split registration does, or changed nothing.
-    `topics_go`: T5 is on, so that no registration is a part.
+    The former tokens stay if the registration changed nothing or only added topics, as each further part of a split
+    registration does. `topics_go`: T5 is on, so that a registration is never one part of several.
     """
     lease = tables.live.first(request.broker_addr)
     if lease is None:

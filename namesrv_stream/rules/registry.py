@@ -1,7 +1,7 @@
-"""The route registry: applies the records of the log, one at a time in their order, and keeps what changed.
+"""The route registry: applies the records of the log, one at a time in their order, and keeps the changed rows.
 
-Here all addresses of a broker name meet (E2), and every lease ends. The registry reads no clock and does no I/O; the
-micro-batch takes the changed rows out of it and publishes them. Equal logs give equal tables (E1).
+It alone sees all addresses of a broker name together (E2), and it decides the end of every lease. The registry reads no
+clock and does no I/O; the micro-batch takes the changed rows and publishes them. Equal logs give equal tables (E1).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class RegistryChanges:
 class RouteRegistry:
     """All routes in memory. `settings` starts as given; the table `namesrv_config` adds changes at run time (A5).
 
-    `clock` is the log's clock and event time so far. Records older than `ignored_before_ms` are ignored; it is set for
-    a new log on old tables.
+    `clock` is the log's clock and event time so far. Records older than `ignored_before_ms` are ignored, which is set
+    when a new log continues old tables.
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
@@ -81,7 +81,7 @@ class RouteRegistry:
         self.clock = clock or LogClock()
         self.settings = self._settings_now()
         if self._started_with.delete_topic_with_broker_registration:
-            forget_all(self._tables)  # the run before may have been started without it
+            forget_all(self._tables)  # the run before may have been started without this setting
         for lease in map(with_reading, list(self._tables.live)):
             self._tables.live.refresh(lease)
 
@@ -114,9 +114,9 @@ class RouteRegistry:
         return None
 
     def ignores(self, at: LogPosition) -> bool:
-        """Return whether a record of a newly accepted log is from before it was accepted.
+        """Return whether a record is ignored because it was appended before its log was accepted as a new one.
 
-        That ends with the first record that is not: later ones count, even if Kafka's clock steps back (E9).
+        From the first record that is not ignored, all count, even if Kafka's clock steps back (E9).
         """
         if at.event_time >= self.ignored_before_ms:
             self.ignored_before_ms = 0
@@ -142,9 +142,9 @@ class RouteRegistry:
 
     @property
     def has_log_gap(self) -> bool:
-        """True if the newest tick came so long after the tick before it that this is a line of history (E11).
+        """True if the newest tick came so long after the tick before it that the history gets a line about it (E11).
 
-        Not if all of the time between two ticks counts: then it is a silence of the brokers.
+        False if all time between two ticks counts towards leases: then the gap is a silence of the brokers.
         """
         return self.settings.tick_gap_millis > 0 and self.clock.gap_ms > LOG_GAP_MS
 
@@ -204,17 +204,17 @@ class RouteRegistry:
             self._refresh(left)
 
     def expire(self, address: str, now_ms: int) -> None:
-        """End the lease of a silent address at a tick (L3). The history names no record for it."""
+        """End the lease of a silent address at a tick (L3). Its line of history names no record."""
         self.end(address, "EXPIRED", now_ms)
 
     def end(self, address: str, end_type: str, event_time: int, record: LogPosition | None = None) -> None:
-        """End the lease of an address, because of a record or of silence; one without a lease is left alone (D4)."""
+        """End the lease of an address because of a record or of silence. Do nothing if it has none (D4)."""
         with self._journaled(AppliedEvent(CAUSES[end_type], event_time, record, end_type, address)):
             end_lease(self._tables, address)
         self._signs_of_life.discard(address)
 
     def _command(self, command: Command, at: LogPosition) -> CommandReply:
-        """Apply an operator's command (A, K), which leaves a line of history even if it changes nothing."""
+        """Apply an operator's command (A, K). It makes a line of history even if it changes nothing."""
         cause = str(command.__struct_config__.tag)
         event = AppliedEvent(cause, at.event_time, at, requested_by=command.requested_by, command=command)
         with self._journaled(event):
@@ -223,7 +223,7 @@ class RouteRegistry:
         return result
 
     def lease(self, broker_addr: str) -> LiveRow | None:
-        """Return the present lease of an address."""
+        """Return the present lease of an address, None if it has none."""
         return self._tables.live.first(broker_addr)
 
     @property
@@ -233,7 +233,7 @@ class RouteRegistry:
 
     @property
     def late_at_ms(self) -> int | None:
-        """The append time from which on a lease is late if its broker stays silent; None without a lease."""
+        """The first append time at which a lease is late if its broker stays silent; None if there is no lease."""
         return self.clock.late_at_ms(self._tables.live)
 
     @property
@@ -272,7 +272,7 @@ class RouteRegistry:
 
     @property
     def _held_ms(self) -> int:
-        """The longest time that the guard holds a lease; 0 if it was switched off meanwhile."""
+        """The longest time for which the guard holds a lease; 0 if the guard is off."""
         return self.settings.expiry_guard_max_millis if self.settings.expiry_guard_ratio else 0
 
     def _follow_settings(self) -> None:
@@ -291,7 +291,7 @@ class RouteRegistry:
 
     @contextmanager
     def _journaled(self, event: AppliedEvent, accepted: RegisterBroker | None = None) -> Iterator[None]:
-        """Make the history of a step from its changes, and then keep the tokens true. `accepted`: a registration."""
+        """Make the history of a step from its changes, then update the tokens. `accepted`: an accepted registration."""
         start = len(self._tables.journal)
         yield
         changes = self._tables.journal[start:]

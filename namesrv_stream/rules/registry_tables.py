@@ -1,7 +1,7 @@
 """The registry's tables in memory, which rules read and change, and the steps that several requests share.
 
-Each table records its changes in a journal, which covers a micro-batch. Rows to publish and lines of history are both
-made from the journal, so that no row changes without a line that explains it.
+Each table records its changes in a journal that covers a micro-batch. Rows to publish and lines of history are both
+made from it, so no row changes without a line that explains it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RowChange(NamedTuple):
 
 
 class Table(Generic[Row]):
-    """Rows by key, in groups for the rules that need groups: all topics of a broker name, or all its ids.
+    """Rows by key, in groups: all topics of a broker name, or all its ids.
 
     `put` of an equal row and `drop` of an absent one leave no entry in the journal.
     """
@@ -58,15 +58,15 @@ class Table(Generic[Row]):
             self.refresh(row)
 
     def of(self, group: str) -> list[Row]:
-        """Return the rows of one group, in a list that stays as it is while rows are put and dropped."""
+        """Return the rows of one group in a new list, so that a caller can put and drop rows meanwhile."""
         return list(self._groups.get(group, {}).values())
 
     def known(self, group: str, key: Key) -> Row | None:
-        """Return the row of a group with this key."""
+        """Return the row of a group with this key, None if there is none."""
         return self._groups.get(group, {}).get(key)
 
     def first(self, group: str) -> Row | None:
-        """Return the row of a group that has at most one row, such as an address in `live`."""
+        """Return the row of a group that has one row at most, such as an address in `live`; None if it has none."""
         return next(iter(self.of(group)), None)
 
     def groups(self) -> Collection[str]:
@@ -104,8 +104,8 @@ class Table(Generic[Row]):
 class TopicTable(Table[TopicRow]):
     """Rows of `topic`, in groups by broker name, in little memory. Rows are made on request.
 
-    Each broker name has a dictionary from its topics to their queue settings. Broker names share the names of topics,
-    and equal settings are one object, so that a row is only an entry of a dictionary: about 20 bytes.
+    Each broker name has a dictionary from its topics to their queue settings. Broker names share topic names, and equal
+    settings are one object, so a row costs only a dictionary entry: about 20 bytes.
     """
 
     def __init__(self, journal: list[RowChange]) -> None:
@@ -114,7 +114,7 @@ class TopicTable(Table[TopicRow]):
         self._settings: dict[QueueSettings, QueueSettings] = {}
 
     def load(self, rows: Iterable[TopicRow] | TopicQueues) -> None:
-        """Take rows that are already published. An empty table takes packed queues at once."""
+        """Take rows that are already published; an empty table also takes packed queues."""
         if isinstance(rows, TopicQueues) and not self._topics:
             self._topics = rows.by_broker_name()
         else:
@@ -182,7 +182,7 @@ class RegistryTables:
 def end_lease(tables: RegistryTables, broker_addr: str) -> LiveRow | None:
     """End the lease of an address and return it, None if the address has none (U1-U4).
 
-    Everything follows the lease's own cluster, name and id, whatever the reason of the end (D4).
+    The rows to remove follow from the lease's own cluster, name and id, whatever ended it (D4).
     """
     lease = tables.live.first(broker_addr)
     if lease is None:
@@ -210,7 +210,7 @@ def drop_topic(tables: RegistryTables, row: TopicRow) -> None:
 
 
 def follow_holders(tables: RegistryTables, broker_name: str) -> None:
-    """Keep the name in exactly those clusters under which a holder of one of its ids registered (D6)."""
+    """Update `cluster`: the name is in exactly those clusters under which a holder of its ids registered (D6)."""
     wanted = {row.cluster_name for row in tables.broker.of(broker_name)}
     for row in tables.cluster.of(broker_name):
         if row.cluster_name not in wanted:
@@ -228,7 +228,7 @@ def wipe_write_perm(tables: RegistryTables, broker_name: str) -> int:
 
 
 def net_of(journal: Iterable[RowChange]) -> list[RowChange]:
-    """Return one change for each row, from before the journal to after it, without rows that were changed back."""
+    """Return one change for each changed row, from before the journal to after it; none for a row changed back."""
     changes: dict[tuple[str, Key], RowChange] = {}
     for change in journal:
         first = changes.setdefault((change.table, change.key), change)

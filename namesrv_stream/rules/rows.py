@@ -1,8 +1,8 @@
 """The rows of the registry's tables, one class for each table; fields are the Delta columns, in their order.
 
 Each field has the comment of its column. A column is NOT NULL in Delta if its field is neither optional nor has a
-default: a field with a default is a column that tables of a former release lack, and reads as NULL there. Times are
-epoch milliseconds here and TIMESTAMP in Delta. A row is a plain tuple: equal rows are equal tables.
+default. A default marks a column that tables of a former release lack; it reads as NULL there. Times are epoch
+milliseconds here and TIMESTAMP in Delta. A row is a plain tuple: equal rows are equal tables.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class BrokerRow(NamedTuple):
 
 
 class ClusterRow(NamedTuple):
-    """Key (cluster_name, broker_name): there while an address registered under that cluster holds an id of the name."""
+    """Key (cluster_name, broker_name): exists while an address registered under the cluster holds an id of the name."""
 
     cluster_name: Annotated[str, "cluster under which a holder of an id of the broker name registered (D6)"]
     broker_name: Annotated[str, "may be in several clusters: join broker by both columns"]
 
 
 class FilterRow(NamedTuple):
-    """Key broker_addr: its filter servers, in the order in which they were registered."""
+    """Key broker_addr: the filter servers of an address, in the order in which they were registered."""
 
     broker_addr: Annotated[str, "host:port"]
     filter_server_list: Annotated[tuple[str, ...], "filter servers in the order in which they were registered"]
@@ -67,9 +67,9 @@ class FilterRow(NamedTuple):
 class LiveRow(NamedTuple):
     """Key broker_addr: one accepted lease.
 
-    `last_update_timestamp` is in the tables that of the last publication. From `clock_millis`, the log's clock at that
-    moment (D9), alone the lease's end follows. `channels`: connection -> the log's clock at the last sign of life over
-    it. `tokens`: see `rules/registration.py`.
+    `last_update_timestamp`: the last sign of life; in the tables as of the last publication. `clock_millis`: the log's
+    clock at that sign of life (D9), from which alone the lease's end follows. `channels`: connection -> the log's clock
+    at the last sign of life over it. `tokens`: see `rules/registration.py`.
     """
 
     broker_addr: Annotated[str, "host:port"]
@@ -103,17 +103,17 @@ class LiveRow(NamedTuple):
 
 
 SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "clock_millis", "grace_until", "channels"})
-"""Columns of `live` that a mere sign of life changes. Such a change is no change of the registry."""
+"""Columns of `live` that a mere sign of life changes. A change of these columns alone is no change of the registry."""
 
 UNRECORDED_COLUMNS = frozenset({"clock_millis", "grace_until", "channels", "tokens"})
-"""Columns of `live` that the history's `before` and `after` leave out: they tell nothing about the broker."""
+"""Columns of `live` that the history's `before` and `after` leave out, because they do not describe the broker."""
 
 QUIET_COLUMNS: Mapping[str, frozenset[str]] = {
     "broker": frozenset({"registered_at"}),
     "live": SIGN_OF_LIFE_COLUMNS | {"data_version", "tokens"},
 }
-"""Table -> columns that no lookup of routes shows. A change in these columns alone is shown to nobody who asks what
-changed: comparisons, the history without `--versions`, and the log's lines about brokers leave it out."""
+"""Table -> columns that no route lookup returns. Comparisons, the history without `--versions`, and the log's lines
+about brokers leave out a change in these columns alone."""
 
 _OTHER_THAN_LIFE = itemgetter(
     *(LiveRow._fields.index(name) for name in LiveRow._fields if name not in SIGN_OF_LIFE_COLUMNS)
@@ -121,7 +121,7 @@ _OTHER_THAN_LIFE = itemgetter(
 
 
 def is_same_but_for_life(before: LiveRow, after: LiveRow) -> bool:
-    """Return whether two rows of one lease differ at most in its signs of life."""
+    """Return whether two rows of one lease are equal or differ only in signs of life."""
     return bool(_OTHER_THAN_LIFE(before) == _OTHER_THAN_LIFE(after))
 
 
@@ -149,7 +149,7 @@ class TopicMappingRow(NamedTuple):
 
 
 class BrokerEventRow(NamedTuple):
-    """One line of history, append only, ordered by (epoch, seq).
+    """One line of history. The table is append-only and ordered by (epoch, seq).
 
     `partition` and `offset` are None for an event that no record caused (an expiry). `before` and `after` are JSON
     objects of the changed rows, None if there was or is no row. `lease_millis`: how long a lease that ended had lasted.
@@ -221,7 +221,7 @@ class SnapshotRow(NamedTuple):
 class PastSessionRow(NamedTuple):
     """A stretch of time in which a broker was in the routes, as maintenance has found it in the history.
 
-    `back_at` is None in the latest session of each broker alone, and `to_time` too if that one lasts.
+    Only the latest session of a broker has `back_at` None. Its `to_time` is None too if it has not ended.
     """
 
     cluster_name: Annotated[str, "cluster of the broker"]
@@ -239,7 +239,7 @@ class PastSessionRow(NamedTuple):
 
 
 class PastSnapshotRow(NamedTuple):
-    """Key epoch: what stays of a snapshot that can no longer be read, so that the epochs of the history have a run."""
+    """Key epoch: the run that published a snapshot, kept after the snapshot itself can no longer be read."""
 
     epoch: Annotated[int, "number of the snapshot, one higher than that of the row before"]
     term: Annotated[int, "number of the claim under which it was published; each start of the job claims one"]

@@ -23,7 +23,8 @@ _NAMES = frozenset(
 def is_system_topic(name: str, of_brokers: Container[str] = ()) -> bool:
     """Return whether brokers make a topic of this name by themselves.
 
-    `of_brokers`: the names of brokers and clusters. Each broker makes a topic of its own name and one of its cluster's.
+    `of_brokers`: the names of brokers and clusters. Each broker makes a topic named like itself and one like its
+    cluster.
     """
     return name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIX) or name in of_brokers
 
@@ -31,7 +32,7 @@ def is_system_topic(name: str, of_brokers: Container[str] = ()) -> bool:
 def look_alikes(names: Iterable[str]) -> list[list[str]]:
     """Return the groups of names that differ in blanks, invisible characters or case alone.
 
-    A name with a blank at an end is a group of its own if need be.
+    A name that begins or ends with a blank is in the result even if no other name is like it.
     """
     groups = defaultdict(list)
     for name in names:

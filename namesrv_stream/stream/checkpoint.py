@@ -1,7 +1,7 @@
-"""The checkpoint of the streaming query, on whatever file system Hadoop reaches.
+"""The checkpoint of the streaming query, on any file system that Hadoop reaches.
 
-It saves work, never the outcome: without it the keyed state begins from the table `live` and the log is read from the
-offset of the newest snapshot.
+This module decides whether Spark can go on with a checkpoint or has to begin a new one. A checkpoint only saves work.
+Without one the keyed state begins from the table `live`, and the log is read from the newest snapshot's offset.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from namesrv_stream.tables.root import Root
 log = logging.getLogger(__name__)
 
 STATE_FORMAT = 5
-"""Raised when the state of a former release cannot be read. Each format has a folder of its own, so a release that
-changes it begins with a new checkpoint by itself, and one that is rolled back finds its own again."""
+"""Number of the state's format. It rises with each change by which the state of a former release becomes unreadable.
+Each format has a folder of its own: a new format begins a new checkpoint, and a release that is rolled back finds its
+own."""
 
 STATE_STORE = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -39,16 +40,16 @@ _FILE_MANAGER = (
     "spark.sql.streaming.checkpointFileManagerClass",
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 )
-"""For local disks. Spark's choice asks Hadoop's FileContext, which starts the program `stat` several times for each
-file: 64 processes and 100 ms of a micro-batch. Both write a file under another name and rename it."""
+"""For local disks. Spark's default uses Hadoop's FileContext, which runs the program `stat` several times for each
+file: 64 processes and 100 ms a micro-batch. Both write a file under another name and rename it."""
 
 _ANY_REMAINDER = ("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
-"""A job that ended in its first micro-batch may leave a half-written file. Spark would refuse that folder for ever, and
-fears only that two queries share it: this one has the topic's id in its name."""
+"""A job that ended in its first micro-batch may leave a half-written file, and Spark would refuse its folder for ever.
+Spark's check guards against two queries in one folder. The topic's id in the folder's name does that here."""
 
 
 def set_up_checkpoint(spark: SparkSession, location: str) -> None:
-    """Set the session up to keep state as `STATE_STORE` says, take a half-written checkpoint, and write quickly."""
+    """Set the session up to keep state in the form STATE_STORE, accept a half-written checkpoint, and write quickly."""
     for key, value in STATE_STORE.items():
         spark.conf.set(key, value)
     spark.conf.set(*_ANY_REMAINDER)
@@ -65,7 +66,7 @@ def reach_checkpoint(spark: SparkSession, settings: NamesrvSettings) -> None:
 def require_shared_checkpoint(settings: NamesrvSettings, master: str) -> None:
     """Raise SettingError for a folder of this machine if Spark's executors run on others.
 
-    Of tables in a folder it is not known whether all machines share that folder, so nothing is asked then.
+    If the tables are in a folder too, nothing is checked: all machines may share that folder.
     """
     location = settings.checkpoint_location
     if is_object_store(settings.delta_root) and "://" not in location and not master.startswith("local"):
@@ -85,8 +86,8 @@ def remove_folder(spark: SparkSession, location: str) -> None:
 class Checkpoint:
     """The folder of this release's checkpoint of one log, below `checkpoint.location`.
 
-    Its name has the id of the topic, and when the topic was accepted as a new log, if it was: offsets of another log
-    mean nothing in this one.
+    Its name has the topic's id and, for a topic that was accepted as a new log, the time of that. So offsets of one log
+    are never used for another.
     """
 
     def __init__(self, spark: SparkSession, base: str, topic_id: str | None, accepted_at_ms: int | None = None) -> None:
@@ -101,7 +102,8 @@ class Checkpoint:
     def has_finished_a_batch(self) -> bool:
         """Return whether a query has finished a batch with this checkpoint.
 
-        Spark takes initial state in its first batch only, so until that one is done it has to be given again.
+        Spark takes initial state only in its first batch, so a restart before the end of that batch has to give it
+        again.
         """
         return bool(self._numbers("commits"))
 
@@ -121,7 +123,7 @@ class Checkpoint:
             self._name_others()
 
     def _name_others(self) -> None:
-        """Log which checkpoints of another release are there and are not used."""
+        """Log which checkpoints of other releases exist and are not used."""
         names = [status.getPath().getName() for status in self._files.listStatus(self._path(self._base))]
         others = [
             name for name in names if name == "commits" or (name.startswith("state-") and name.endswith(self._of_log))
@@ -131,7 +133,7 @@ class Checkpoint:
                         "which have all that counts. It can be removed.", self._base, ", ".join(others))  # fmt: skip
 
     def put_aside(self, why: str) -> None:
-        """Give the checkpoint another name, in place of one that was put aside before; a new one begins."""
+        """Rename the checkpoint, so that a new one begins. A checkpoint that was put aside before is replaced."""
         aside = f"{self.location}.aside"
         log.warning("the checkpoint %s is put aside as %s: %s. The state is made from the tables, which have all that "
                     "counts; the folder can be removed.", self.location, aside, why)  # fmt: skip
@@ -140,7 +142,7 @@ class Checkpoint:
             self._files.delete(self._path(self.location), True)
 
     def _misfit(self, topic: str, first_offset: int, *, are_tables_empty: bool) -> str | None:
-        """Return why Spark cannot go on with the checkpoint, None if its files do not show that."""
+        """Return why Spark cannot go on with the checkpoint, None if its files show no reason."""
         planned, done = self._numbers("offsets"), self._numbers("commits")
         has_metadata = self._files.exists(self._path(f"{self.location}/metadata"))
         if has_metadata and not self._text("metadata").strip():
@@ -188,7 +190,7 @@ class Checkpoint:
 
 
 def _is_on_local_disk(spark: SparkSession, location: str) -> bool:
-    """Return whether Hadoop sees a folder of this machine there. No other file system is asked."""
+    """Return whether Hadoop takes the location for a folder of this machine. No other file system is contacted."""
     default: str = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
     return urlsplit(location if "://" in location else default).scheme == "file"
 

@@ -26,7 +26,10 @@ _BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class JobMetrics:
-    """The metrics of one job. Threads of Spark and of the job count; the monitoring server's thread reads."""
+    """The metrics of one job.
+
+    Threads of Spark and of the job update them; the monitoring server's thread reads them.
+    """
 
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
@@ -90,7 +93,7 @@ class JobMetrics:
         self._maintained_every_s.set(settings.maintenance_millis / 1000)
 
     def take_role(self, role: Role, outage: BaseException | None = None) -> None:
-        """Note what the job does now. `outage`: the error for whose end it waits."""
+        """Record what the job does now. `outage`: the error whose end the job waits for."""
         self.role, self.outage = role, None if outage is None else str(outage)
         if role == "standby":
             self._event_time_ms = None  # the tables are another job's
@@ -108,7 +111,7 @@ class JobMetrics:
         return f"waits for the end of an outage: {self.outage}" if self.outage else "the query has not started yet"
 
     def on_point(self, point: str) -> None:
-        """Time the writing of each table, from the publisher's points."""
+        """Measure how long each table's write takes. The publisher calls this at each of its points."""
         verb, _, table = point.partition(" ")
         match verb:
             case "writing":

@@ -1,8 +1,8 @@
-"""The state by broker address: when it was heard last, and the timer that evicts it once it is silent.
+"""The state by broker address: its last sign of life, and the timer that evicts the state once the address is silent.
 
-Spark keeps it and puts out a row only when it evicts. The end of a lease is decided on the driver, by the rules: it
-concerns more than one address (docs/decisions/0006). There each eviction is compared with the lease. This module runs
-on the executors: it imports Spark and the standard library.
+Spark keeps the state, and the processor emits a row only for an eviction. An eviction ends no lease: the rules decide
+that on the driver, because it concerns more than one address (docs/decisions/0006). The driver compares each eviction
+with the lease. This module runs on the executors and imports only Spark and the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 OUTPUT_SCHEMA = "broker_addr STRING, last_heard_ms LONG"
 DEFAULT_TIMEOUT_MS = 120_000
-"""Timeout of an address of which only heartbeats are known."""
+"""Timeout of an address that has sent only heartbeats, which do not name one."""
 
 LEFT = 0
 """`timeout_ms` of an unregistration."""
@@ -39,7 +39,7 @@ class _Known(NamedTuple):
 class BrokerLiveness(StatefulProcessor):
     """Follows one broker address. Ticks come with an empty address, for which no state is kept.
 
-    One timer an address. Signs of life do not move it: when it fires early, it is set to the end that there is then.
+    Each address has one timer. Signs of life do not move it: if it fires too early, it is set to the present end.
     """
 
     def init(self, handle: StatefulProcessorHandle) -> None:  # noqa: D102  # Spark's contract, as those below
@@ -99,7 +99,7 @@ class BrokerLiveness(StatefulProcessor):
             self._state.clear()
 
     def _set(self, before: _Known | None, heard_ms: int, timeout_ms: int) -> None:
-        """Keep a sign of life. The timer is set if there is none, and moved only if the address now ends before it."""
+        """Keep a sign of life. Set a timer if there is none, and move it only if the state now ends before it."""
         known = _Known(heard_ms, timeout_ms, before.timer_ms if before else 0)
         if before is None or known.end_ms < before.timer_ms:
             if before is not None:

@@ -1,4 +1,4 @@
-"""The place in the log that a run has reached, how much of it the tables show, and for how long no tick has come."""
+"""Progress of a run: how far it has read the log, how much the tables show of it, and for how long no tick has come."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SILENT_TICKS_S = 60.0
 class LogProgress:
     """The place in the log, and its event time.
 
-    `next_offset`: all before it is applied. `handled_offset`: all before it is in the tables, signs of life aside.
-    `event_time_ms`: the highest applied, None before the first record; `published_event_ms`: the one that the newest
-    snapshot shows. `last_append_ms`: append time of the last record applied.
+    `next_offset`: all records before it are applied. `handled_offset`: all records before it are in the tables, signs
+    of life aside. `event_time_ms`: the highest event time applied, None before the first record. `published_event_ms`:
+    the event time that the newest snapshot shows. `last_append_ms`: append time of the last record applied.
     """
 
     next_offset: int
@@ -50,7 +50,7 @@ class LogProgress:
         self.note_shown()
 
     def note_shown(self) -> None:
-        """Note that readers can know of all that is applied, by a snapshot or a sign of progress."""
+        """Note that a snapshot or a sign of progress shows readers all that is applied."""
         self._shown_event_ms, self._shown_at_s = self.event_time_ms, time.monotonic()
 
     def is_unshown_for(self, millis: int) -> bool:
@@ -70,10 +70,11 @@ class LogProgress:
 
 
 class TickSilence:
-    """For how long the log has had no tick, as far as micro-batches have read it, in seconds of this process.
+    """The time for which the log has had no tick, in seconds of this process's clock.
 
-    A batch has all records from before it began. Those that come while it runs are the next batch's, so the time that a
-    batch takes is no silence until a later one has had no tick either. No batch after the last one means no records.
+    It counts the log as far as micro-batches have read it. A batch has all records from before it began; those that
+    come while it runs are in the next one. So the time of a batch counts as silence only once a later batch has had no
+    tick either. Time without a batch is time without records.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -82,7 +83,8 @@ class TickSilence:
         """The beginning of the newest batch with a tick, or of the first batch if none had one."""
         self._has_tick = False
         self._known: tuple[float, float | None] = (0.0, None)
-        """Silence so far, and since when the query has been idle; replaced whole, because another thread reads it."""
+        """Silence so far, and the time since which the query is idle. Replaced as one object, because another thread
+        reads it."""
         self._has_warned = False
 
     def seconds(self) -> float:
@@ -91,7 +93,7 @@ class TickSilence:
         return silent_s if idle_since_s is None else silent_s + self._clock() - idle_since_s
 
     def look(self) -> None:
-        """Warn of ticks that do not come, once for each silence."""
+        """Log a warning if no tick has come for a minute, once for each silence."""
         is_silent = self.seconds() > _SILENT_TICKS_S
         if is_silent and not self._has_warned:
             log.warning("no tick for a minute: brokers that fall silent stay in their routes until the next tick. "
@@ -104,7 +106,7 @@ class TickSilence:
 
     @contextmanager
     def during_batch(self) -> Iterator[None]:
-        """Take the ticks noted within the `with` for those of one batch. A batch that fails changes nothing."""
+        """Count the ticks noted within the `with` as those of one batch. A batch that fails changes nothing."""
         began_s = self._clock()
         self._known = (self.seconds(), None)
         self._has_tick = False

@@ -1,6 +1,6 @@
-"""One micro-batch: the records of the log through the rules, and what changed into the tables.
+"""Apply the records of one micro-batch by the rules, and publish the rows that they change.
 
-A micro-batch is one Spark job: its rows are collected once, and everything after that happens on the driver.
+A micro-batch is one Spark job. Its rows are collected once; everything after that happens on the driver.
 """
 
 from __future__ import annotations
@@ -40,17 +40,20 @@ from namesrv_stream.tables.writer import RowChanges, changes_to_write
 log = logging.getLogger(__name__)
 
 PUBLISH_AT_BYTES = 64 * 1024 * 1024
-"""Values of a micro-batch that wait for publication: with more it is published in parts, each an epoch."""
+"""Bytes of records that are applied and wait for publication. With more, a micro-batch is published in parts, each an
+epoch."""
 
 PROGRESS_MS = 300_000
-"""Event time after which a snapshot is published although nothing changed: a start reads the log from there again."""
+"""Event time after which a snapshot is published although nothing changed, so that a start need not read the log from
+long before."""
 
 _STOP_LIMIT_S = 30.0
 SHOW_PROGRESS_S = 10.0
-"""The time after which a snapshot shows how far a long catch-up has come."""
+"""The time after which a snapshot is published during a long catch-up, to show its progress."""
 
 PUBLICATIONS_BETWEEN_CARE = 32
-"""Publications after which small files are compacted; publication.MAX_SMALL_FILES and this are a table's bound."""
+"""Publications after which small files are compacted. With publication.MAX_SMALL_FILES it bounds the files of a
+table."""
 
 _UNCHANGED = {
     "CLAIM": "no row changed, this run has the registry now",
@@ -60,18 +63,18 @@ _UNCHANGED = {
 
 
 _SAYS_WHAT = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
-"""A line that is neither a stack frame nor a line of a plan."""
+"""Matches a line of an error that is neither a stack frame nor a line of a plan."""
 
 _MAX_LINES = 30
 _MAX_LINE_CHARS = 500
 
 
 class AbandonedError(NamesrvError):
-    """A batch that was broken off, because another run has the registry."""
+    """A batch was broken off, because another run has taken over the registry."""
 
 
 class BrokenOffError(NamesrvError):
-    """A Spark job that was cancelled because the query stops. Spark knows an interruption from Python by this text."""
+    """A Spark job was cancelled because the query stops. Spark recognizes an interruption in Python by this text."""
 
     def __init__(self) -> None:
         as_py4j = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark"
@@ -81,8 +84,8 @@ class BrokenOffError(NamesrvError):
 def collected(frame: DataFrame, is_stopping: Callable[[], bool]) -> pa.Table:
     """Return the rows of a query's micro-batch. Raises NamesrvError, and BrokenOffError while the query stops.
 
-    Spark looks for an interruption in the text of a Python error by a regular expression that overflows the stack on
-    the plan which py4j adds to it.
+    The error of py4j is replaced because Spark searches its text for an interruption, and Spark's regular expression
+    overflows the stack on the plan that py4j adds to the text.
     """
     try:
         return frame.toArrow()
@@ -93,7 +96,7 @@ def collected(frame: DataFrame, is_stopping: Callable[[], bool]) -> pa.Table:
 
 
 def unread_batch(reported: str) -> NamesrvError:
-    """Return the error for a batch that Spark could not compute, with Spark's words but stack traces and plan."""
+    """Return the error for a batch that Spark could not compute: Spark's message without stack traces and plan."""
     lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _SAYS_WHAT.match(line)]
     return NamesrvError("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
 
@@ -101,9 +104,9 @@ def unread_batch(reported: str) -> NamesrvError:
 class MicroBatches:
     """The function that foreachBatch calls. Keeps the registry in memory: as published, plus signs of life since.
 
-    A record counts once: one below `next_offset` has been applied, however Spark comes to read it again; records that
-    Spark does not bring, because its checkpoint is ahead of the tables, are read from Kafka here. Call `close` before
-    the query is stopped, so that no batch is cut in two. `show` receives a sign of progress while nothing is published.
+    Each record is applied once. One below `next_offset` is skipped if Spark reads it again. If Spark's checkpoint is
+    ahead of the tables, the missing records are read from Kafka here. Call `close` before the query is stopped, so that
+    no batch is cut in two. `show` receives a sign of progress while nothing is published.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # what it reads, writes and reports to
@@ -153,8 +156,8 @@ class MicroBatches:
                     rows = collected(frame, lambda: self._is_closed or self._is_abandoned)
                     self.handle(rows, query_id, batch_id)
                     return
-        # Too late. An end of this call would mean to Spark that the batch is done, and an error of ours that the query
-        # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
+        # Too late. If this call returned, Spark would take the batch as done. If it raised an error of ours, Spark
+        # would take the query as failed. So it waits in the JVM until StreamingQuery.stop interrupts it.
         assert context._jvm is not None
         context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
         raise NamesrvError("the job was stopping and did not: end the process. The next run goes on where it stood.")
@@ -165,17 +168,20 @@ class MicroBatches:
         try:
             self._handle(rows)
         except Exception as error:
-            self.failure = error  # Spark passes on only its text
+            self.failure = error  # Spark reports only the error's text
             raise
 
     def abandon(self) -> None:
-        """Break off the batch that runs: another run has the registry, and waits until this one's query has ended."""
+        """Break off the batch that runs.
+
+        Call it if another run has the registry: that run waits for this query's end.
+        """
         self._is_abandoned = True
 
     def close(self) -> None:
         """Wait for the batch that runs, take no further one, and publish that the job stops in order.
 
-        After a failed batch, of which a part may be applied, nothing is published; nor beside one that hangs, as on a
+        Nothing is published after a failed batch, of which a part may be applied, or beside a batch that hangs, as on a
         cluster without workers.
         """
         if self._is_closed:
@@ -197,7 +203,7 @@ class MicroBatches:
             self._lock.release()
 
     def _handle(self, rows: pa.Table) -> None:
-        """Handle a batch by the steps of docs/job.md, whose numbers stand here."""
+        """Handle a batch. The numbers in the comments are the steps of docs/job.md."""
         records, evictions = in_log_order(rows)  # 3
         self.metrics.records.inc(len(records))
         if records:
@@ -214,7 +220,7 @@ class MicroBatches:
         self.metrics.applied(self._progress.event_time_ms, self._registry.lease_count, self._registry.suspect_count)
 
     def _catch_up(self, first_offset: int) -> None:
-        """Apply what Spark has read before and the tables do not have: its checkpoint is ahead of them."""
+        """Apply the records that Spark has read before and the tables lack, because its checkpoint is ahead of them."""
         if first_offset <= self._progress.next_offset:
             return
         log.info(
@@ -226,7 +232,10 @@ class MicroBatches:
                 self._publish("PUBLICATION")
 
     def _apply(self, record: StoredRecord) -> None:
-        """Apply the next record of the log, or reject it. A rejected registration counts for its lease if it can."""
+        """Apply the next record of the log, or reject it.
+
+        A rejected registration still counts for its lease if possible.
+        """
         if self._is_abandoned:
             raise AbandonedError
         clock, append_ms = self._registry.clock, record.append_time_ms
@@ -251,7 +260,7 @@ class MicroBatches:
             self._publish("PUBLICATION")
 
     def _tick(self, at: LogPosition) -> None:
-        """Apply a tick. Log a gap before it (E11), and once that Kafka's clock has stepped back (E9)."""
+        """Apply a tick. Log a gap before it (E11), and log once if Kafka's clock has stepped back (E9)."""
         self.tick_silence.on_tick()
         clock = self._registry.clock
         before_ms = clock.stepped_back_ms
@@ -267,7 +276,7 @@ class MicroBatches:
                       clock.stepped_back_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
 
     def _compare(self, evictions: Iterable[Eviction]) -> None:
-        """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
+        """Log each evicted address that still has a lease for no known reason: state or registry has lost a record."""
         for eviction in evictions:
             lease = self._registry.lease(eviction.broker_addr)
             if lease is None or self._is_kept_by_a_rule(lease, eviction.last_heard_ms):
@@ -282,9 +291,9 @@ class MicroBatches:
     def _is_kept_by_a_rule(self, lease: LiveRow, evicted_heard_ms: int) -> bool:
         """Return whether the lease of an evicted state goes on for a reason that the state does not know.
 
-        The guard holds it (D11), or a sign of life came after those that the state has seen. Or the lease's timeout has
-        passed by event time and not by the log's clock (D9). Or the state did not know that the timeout is longer than
-        the default.
+        The reasons: the guard holds the lease (D11); a sign of life came after those that the state has seen; the
+        timeout has passed by event time and not by the log's clock (D9); the state did not know that the timeout is
+        longer than the default.
         """
         if lease.suspect_since is not None or lease.last_update_timestamp > evicted_heard_ms:
             return True
@@ -306,7 +315,10 @@ class MicroBatches:
         self.metrics.value_bytes.inc(len(value or b""))
 
     def _is_due(self) -> bool:
-        """Return whether there is anything to publish now. A run's first batch is: it shows that the job runs."""
+        """Return whether to publish now.
+
+        A run's first batch is always published, because it shows that the job runs.
+        """
         waited_ms = self._progress.waited_ms
         refresh_ms = self._settings.live_refresh_millis
         return (
@@ -319,7 +331,7 @@ class MicroBatches:
         )
 
     def _publish(self, kind: SnapshotKind) -> None:
-        """Publish what has come, with the signs of life: the snapshot is exact as of its offset."""
+        """Publish all changes and signs of life so far, so that the snapshot is exact as of its offset."""
         came = self._registry.take_changes()
         changes = changes_to_write(came.changes)
         signs_of_life = self._registry.take_signs_of_life()
@@ -352,7 +364,7 @@ class MicroBatches:
         self._care_for_tables()
 
     def _show_progress(self) -> None:
-        """Let readers know that the newest snapshot still holds, and how far the log has been read."""
+        """Give a sign of progress: the newest snapshot still holds, and the log has been read up to here."""
         last = self._publisher.last
         now_ms, offsets = time.time_ns() // 1_000_000, {LOG_PARTITION: self._progress.next_offset}
         event_ms, late_ms = self._progress.event_time_ms, self._registry.late_at_ms
@@ -360,30 +372,30 @@ class MicroBatches:
         self._progress.note_shown()
 
     def _care_for_tables(self) -> None:
-        """Compact tables with many files: after the first publication, since many runs may be short, and regularly."""
+        """Compact tables with many files, regularly and after the first publication, since many runs may be short."""
         self._publications += 1
         if (self._publications - 1) % PUBLICATIONS_BETWEEN_CARE:
             return
         try:
             compacted = self._publisher.compact(publication.MAX_SMALL_FILES)
         except Exception as error:
-            log.warning("small files were not put together, which the next time mends: %s", error)
+            log.warning("small files were not merged, the next compaction includes them: %s", error)
             return
         if compacted:
             log.info("compacted %s", ", ".join(compacted))
 
 
 def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRegistry:
-    """The registry as the newest snapshot has it."""
+    """Return the registry as of the newest snapshot."""
     registry = RouteRegistry(settings)
     rows = {spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}
     registry.load(rows, LogClock.of(publisher.last))
-    if not publisher.last.last_tick:  # of an accepted log no tick has counted yet
+    if not publisher.last.last_tick:  # no tick of an accepted log has counted yet
         registry.ignored_before_ms = publisher.last.log_accepted_at or 0
     return registry
 
 
 def _with_signs_of_life(changes: RowChanges | None, signs_of_life: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the live rows to write, each once and as it is now: the changed, and those with a sign of life only."""
+    """Return the rows of `live` to write, each once and as it is now: changed, or with a new sign of life."""
     rows = {row[0]: row for row in changes.upserts} if changes is not None else {}
     return list({**rows, **{row[0]: row for row in signs_of_life}}.values())

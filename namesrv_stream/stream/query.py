@@ -1,4 +1,7 @@
-"""The streaming query: records and evictions -> foreachBatch; and what a new checkpoint begins with."""
+"""Build and start the streaming query, which gives records and evictions to foreachBatch.
+
+A new checkpoint begins with the last snapshot's offset and leases.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,14 @@ from namesrv_stream.tables.schemas import LIVE
 QUERY_NAME = "route-registry"
 
 _QUERY_OPTIONS = {
-    "spark.sql.streaming.numRecentProgressUpdates": "10",  # whoever watches the query reads all of them, each second
-    # Ticks come anyway: a batch without records, only because the watermark has moved, would double the work.
+    "spark.sql.streaming.numRecentProgressUpdates": "10",  # all of them are read each second
+    # Ticks come anyway, so a batch without records for a moved watermark would only double the work.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # Each task of each micro-batch would write Java again and look it up: more work than its few rows are.
+    # Each task of each micro-batch would generate Java code and look it up: more work than its few rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.streaming.stopTimeout": "60s",  # not for ever: a batch may wait for a Python that no longer answers
-    "spark.sql.adaptive.enabled": "false",  # a stateful query runs without it, and would log so at each start
+    "spark.sql.streaming.stopTimeout": "60s",  # not for ever: a batch may wait for a Python process that hangs
+    "spark.sql.adaptive.enabled": "false",  # a stateful query does not use it, and would log that at each start
 }
 
 
@@ -49,7 +52,7 @@ def start_query(
     beginning: Beginning,
     checkpoint: Checkpoint,
 ) -> StreamingQuery:
-    """Start the registry's query. Its first micro-batch waits for `batches`."""
+    """Start the registry's query. Its first micro-batch waits until `batches` has a result."""
 
     def handle(frame: DataFrame, batch_id: int) -> None:
         if batches.exception() is not None:  # the job reports that, and stops the query
@@ -72,7 +75,10 @@ def start_query(
 
 
 def check_query(spark: SparkSession, settings: NamesrvSettings) -> None:
-    """Set the session up for the query, and raise what would keep it from starting. Nothing is read or written."""
+    """Set the session up for the query, and raise the error that would keep it from starting.
+
+    Reads and writes nothing.
+    """
     set_up_checkpoint(spark, settings.checkpoint_location)
     for key, value in _QUERY_OPTIONS.items():
         spark.conf.set(key, value)
@@ -91,7 +97,7 @@ def show_workers_this_package(spark: SparkSession) -> None:
 
 
 def registry_rows(records: DataFrame, settings: NamesrvSettings, leases: DataFrame | None = None) -> DataFrame:
-    """The rows of a micro-batch: the records as they are, and those addresses whose state was evicted.
+    """The rows of a micro-batch: one a record, as it is, and one an address whose state was evicted.
 
     An eviction has no offset, its address as key, and its last sign of life as time. `leases`: the state to begin with.
     """

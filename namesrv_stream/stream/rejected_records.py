@@ -1,4 +1,4 @@
-"""Rejected records: what is kept of each, and their lines in the job's log."""
+"""Rejected records: the row that is kept of each, and their lines in the job's log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_REASON_CHARS = 200
 
 
 def rejected_row(stored: StoredRecord, event_time_ms: int, reason: str) -> RejectedRow:
-    """Return what is kept of a record, whose length has no bound."""
+    """Return the row that is kept of a record: the beginning of its value, because its length has no bound."""
     value = stored.value
     return RejectedRow(
         event_time_ms,

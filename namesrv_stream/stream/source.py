@@ -1,4 +1,4 @@
-"""The heartbeat topic as Spark reads it: its records, the signs of life by broker address, and both on the driver."""
+"""Read the heartbeat topic by Spark: all its records, and the signs of life among them that the keyed state needs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_
 from namesrv_stream.stream.liveness import LEFT
 
 MAX_CARRIED_BYTES = 4 * 1024
-"""Largest value that comes with its batch: 80 MB for the 20,000 records that a batch has at most.
+"""Largest value that Spark carries with its record: 80 MB for the 20,000 records that a batch has at most.
 
-The driver reads a larger one by its offset when its turn comes, so a backlog of large records needs no more memory.
+The driver reads a larger value from Kafka when the record's turn comes, so large records need no more memory.
 """
 
 MAX_KEY_BYTES = 4 * MAX_NAME_CHARS + 1
-"""Bytes of a key that come with its record: no broker address is so long."""
+"""Bytes of a key that come with its record. No valid broker address is so long."""
 
 _FETCH_WAIT_MS = 10
-"""A task's first poll waits behind the fetch that the last one left at the end of the log: Kafka's default of 500 ms
-would be added to each micro-batch, and a task fetches only what it knows to be there."""
+"""A task's first poll waits for the fetch that the last task left open at the end of the log. Kafka's default of 500 ms
+would delay each micro-batch. A task fetches only records that are known to exist, so it need not wait for more."""
 
 _KAFKA_LIMIT_MS = 15_000
-"""A Kafka that is away for longer ends the query, so that the job logs it and tries again; Spark's own retries would
-keep still for minutes. A shorter outage is only a late micro-batch."""
+"""An outage of Kafka for longer ends the query, so that the job logs it and tries again; Spark's own retries would log
+nothing for minutes. A shorter outage only delays a micro-batch."""
 
 
 def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: int | None) -> DataFrame:
@@ -59,7 +59,7 @@ def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: i
 
 
 def log_rows(kafka_records: DataFrame) -> DataFrame:
-    """One row a Kafka record: its offset, append time, key, and its value unless that is too long to be carried.
+    """One row a Kafka record: its offset, append time and key, and its value up to MAX_CARRIED_BYTES.
 
     `length` is that of the whole value in bytes, NULL for a record without a value.
     """
@@ -78,8 +78,9 @@ def signs_of_life(kafka_records: DataFrame) -> DataFrame:
 
     `broker_addr` is empty for a tick. `timeout_ms` is LEFT for an unregistration and NULL for a heartbeat. Only a tick
     has an `event_time`, by which the watermark moves. The other rows have none, so Spark drops none of them as late,
-    however far Kafka's clock steps back (E9). Of a value three fields are parsed here; a record whose fields cannot be
-    read, or whose key is not its address, is no sign of life. `records.decode_record` alone accepts and rejects.
+    however far Kafka's clock steps back (E9). Only three fields of a value are parsed here. A record whose fields
+    cannot be read, or whose key is not its address, is no sign of life. Only `records.decode_record` decides whether a
+    record is accepted.
     """
     schema = "type STRING, brokerAddr STRING, heartbeatTimeoutMillis LONG"
     records = kafka_records.withColumn("fields", F.from_json(F.col("value").cast("string"), schema))
@@ -100,9 +101,9 @@ def signs_of_life(kafka_records: DataFrame) -> DataFrame:
 
 
 class Eviction(NamedTuple):
-    """The state of an address was evicted: it has been silent since `last_heard_ms` for longer than its timeout.
+    """The eviction of an address's state: no sign of life since `last_heard_ms` for longer than the timeout.
 
-    That ends no lease.
+    It ends no lease.
     """
 
     broker_addr: str
@@ -130,7 +131,7 @@ def in_log_order(rows: pa.Table) -> tuple[list[LogRecord], list[Eviction]]:
 
 
 def with_values(records: Iterable[LogRecord], reader: RecordReader) -> Iterator[StoredRecord]:
-    """Yield the records with their values. Those that did not come with the batch are read when their turn comes."""
+    """Yield the records with their values. Values that did not come with the batch are read from Kafka in turn."""
     records = list(records)
     with closing(reader.at([each.stored.offset for each in records if not each.is_carried])) as values:
         for record in records:

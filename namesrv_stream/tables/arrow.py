@@ -1,4 +1,4 @@
-"""Conversion of the rules' rows to Arrow and back, column by column.
+"""Convert the rules' rows to Arrow and back, column by column.
 
 Rows carry times as epoch milliseconds; Arrow and Delta carry them as timestamps in UTC.
 """
@@ -34,7 +34,10 @@ def columns_to_arrow(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Tab
 
 
 def rows_from_arrow(spec: TableSpec, table: pa.Table) -> list[Any]:
-    """Return the table's rows as `spec.row`, in the table's order, without columns that are no field of the row."""
+    """Return the table's rows as `spec.row`, in the table's order.
+
+    Columns that are no field of the row are left out.
+    """
     columns = (_values(table.column(field.name), field.type) for field in spec.schema)
     return list(map(spec.row._make, zip(*columns, strict=True)))  # type: ignore[attr-defined]
 
@@ -42,10 +45,10 @@ def rows_from_arrow(spec: TableSpec, table: pa.Table) -> list[Any]:
 def parquet_rows(content: bytes) -> pa.Table:
     """Return the rows of a Parquet file, read in the caller's thread.
 
-    Arrow's I/O threads would free memory of Python's a moment after the read has returned. If Python is about to exit
-    then, the process aborts ("terminate called without an active exception").
+    Arrow's I/O threads would free Python's memory shortly after the read has returned. If Python exits at that moment,
+    the process aborts ("terminate called without an active exception").
     """
-    import pyarrow.parquet  # noqa: PLC0415 - who reads no file need not wait for it
+    import pyarrow.parquet  # noqa: PLC0415 - a process that reads no file need not wait for the import
 
     return pyarrow.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
 

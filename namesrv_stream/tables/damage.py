@@ -1,6 +1,6 @@
-"""Damaged files of a table, and errors that name them.
+"""Find a table's damaged files, and raise errors that name them.
 
-A file that is missing, cut short or changed is damage. A storage that does not answer is none.
+Damage is a file that is missing, cut short or changed. A storage that does not answer is not damage.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from namesrv_stream.tables.root import FILES_ARE_ALL, Root, select, with_later_c
 from namesrv_stream.tables.schemas import TableSpec
 
 UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
-"""Errors with which a damaged table meets its reader."""
+"""Errors that reading a damaged table may raise."""
 
 
 _MOST_COMMITS = 200
-"""Most commits that are read one by one. Beyond them delta-rs is quicker, which begins at a checkpoint."""
+"""Most commits that are read one by one. For more, delta-rs is quicker, because it begins at a checkpoint."""
 
 _COMMIT = msgspec.json.Decoder(dict[str, Any])
-"""Reads a line of a commit: an object with one action by its name."""
+"""Decoder of a line of a commit: an object that maps an action's name to the action."""
 
 
 class TableFiles:
-    """The files of one table in its storage: data files, and the log. Use it from one thread at a time."""
+    """The files of one table in its storage: data files and the log. Use it from one thread at a time."""
 
     def __init__(self, root: Root, spec: TableSpec) -> None:
         self._root = root
@@ -55,8 +55,8 @@ class TableFiles:
             return content
 
     def listed(self, folder: str) -> list[str]:
-        """Return the paths of all files in a folder of the table, in its folders too; none if it is not there."""
-        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 - only who looks for damage needs it
+        """Return the paths of all files below a folder of the table; none if the folder does not exist."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 - only a search for damage needs it
 
         found = self.storage.get_file_info_selector(FileSelector(folder, allow_not_found=True, recursive=True))
         return [info.path for info in found if info.type == FileType.File]
@@ -70,7 +70,10 @@ class TableFiles:
         return _COMMIT.decode_lines(self.content(path))
 
     def paths(self, version: int) -> frozenset[str]:
-        """Return the data files of a version. After a lower one only the commits in between are read."""
+        """Return the data files of a version.
+
+        If the last call was for a lower version, only the commits since are read.
+        """
         try:
             if not 0 <= version - self._version <= _MOST_COMMITS:
                 raise FileNotFoundError
@@ -89,7 +92,7 @@ class TableFiles:
             self._version, self._paths = number, (self._paths - removed) | added
 
     def problem(self, path: str) -> str | None:
-        """Return why a data file cannot be read, None if it can. An error of the storage itself is raised."""
+        """Return why a data file cannot be read, None if it can. Raises an error of the storage itself."""
         try:
             content = self.content(path)
         except FileNotFoundError:
@@ -101,7 +104,7 @@ class TableFiles:
         return None
 
     def log_problem(self, version: int) -> tuple[str, str] | None:
-        """Return the first file of the log that `version` needs and that cannot be read, and why. None if all can."""
+        """Return the first unreadable file of the log that `version` needs, and why it is; None if all can be read."""
         checkpoints = {path: _number(path) for path in self.listed("_delta_log") if path.endswith(".parquet")}
         first = max((at for at in checkpoints.values() if at <= version), default=-1)
         for path in (path for path, at in checkpoints.items() if at == first):
@@ -118,7 +121,7 @@ class TableFiles:
 
 
 def all_rows(root: Root, spec: TableSpec, table: DeltaTable) -> pa.Table:
-    """Return the rows of an open table, file by file: planning a query takes longer than reading a small file."""
+    """Return the rows of an open table, read file by file, because planning a query takes longer than a small file."""
     paths = sorted(_unquoted(table.get_add_actions()["path"].to_pylist()))
     if not paths or table.protocol().min_reader_version > FILES_ARE_ALL:
         return select(table, spec)
@@ -126,7 +129,7 @@ def all_rows(root: Root, spec: TableSpec, table: DeltaTable) -> pa.Table:
 
 
 def _unquoted(paths: Iterable[str]) -> frozenset[str]:
-    """Return paths below the table's folder, which the log has as in a URL."""
+    """Return paths below the table's folder. The log has them quoted as in a URL."""
     return frozenset(map(unquote, paths))
 
 
@@ -141,9 +144,10 @@ def _number(path: str) -> int:
 
 
 class Damage(NamedTuple):
-    """A file of a table that cannot be read, and why. `versions` of the table need it, which `epochs` name.
+    """A file of a table that cannot be read, and why.
 
-    `is_past`: neither the newest snapshot nor the next write needs it.
+    `versions`: the versions of the table that need it. `epochs`: the snapshots that name these versions. `is_past`:
+    neither the newest snapshot nor the next write needs it.
     """
 
     table: str
@@ -155,7 +159,7 @@ class Damage(NamedTuple):
 
 
 def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int]]) -> list[Damage]:
-    """Return what is hurt of the versions of one table. `epochs` are those that name each version, in its order."""
+    """Return the damaged files of versions of one table. `epochs`: version -> the epochs that name it, in order."""
     files = TableFiles(root, spec)
     seen: dict[str, str | None] = {}
     hurt: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -196,7 +200,7 @@ def naming_damage(root: Root, spec: TableSpec, version: int | None = None) -> It
 
 
 def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int, Damage | None]:
-    """Return the version looked at, and its first damaged file. A storage that does not answer shows none."""
+    """Return the version that was checked, and its first damaged file or None. A silent storage gives None."""
     try:
         asked = newest_version(root, spec) if version is None else version
         return asked, next(iter(table_damages(root, spec, {asked: ()})), None)
@@ -205,7 +209,7 @@ def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int
 
 
 def newest_version(root: Root, spec: TableSpec) -> int:
-    """Return the highest version of which the log has a file, readable or not; -1 if there is none."""
+    """Return the highest version that has a file in the log, readable or not; -1 if there is none."""
     try:
         return max(map(_number, TableFiles(root, spec).listed("_delta_log")), default=-1)
     except TableNotFoundError:

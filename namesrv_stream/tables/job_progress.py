@@ -1,11 +1,11 @@
 """The state of the job: whether it runs and how far behind the log it is, and its sign of progress between snapshots.
 
-The sign is one small file beside the tables, for the time in which the job publishes nothing. While nothing but signs
-of life comes, the newest snapshot is as true as on the day it was published, and the sign says up to where in the log
-that holds. It is written anew in one place, so it adds no file and no version of a table.
+The sign is one small file beside the tables, for times in which the job publishes nothing. While only signs of life
+come, the newest snapshot still holds, and the sign records up to which offset. It is overwritten in place, so it adds
+no file and no version of a table.
 
-`newest` is the newest snapshot row everywhere here, with the times of the sign if that is younger. A claim is no
-progress: a job that starts again and again would otherwise look alive. The state follows from the event time up to
+In this module `newest` is the newest snapshot row, with the times of the sign if that is younger. A claim is no
+progress; otherwise a job that starts again and again would look alive. The state follows from the event time up to
 which the tables are exact, and from the time of the last publication.
 """
 
@@ -29,9 +29,9 @@ _BUFFER_BYTES = 4096
 
 
 class ProgressSign(msgspec.Struct, frozen=True, rename="camel"):
-    """The job of `term` has read the log up to `offsets` at `written_at`, and epoch `epoch` still holds.
+    """The sign: the job of `term` has read the log up to `offsets` at `written_at`, and epoch `epoch` still holds.
 
-    `late_from`: the append time from which on a lease is late, if its broker stays silent; None without a lease.
+    `late_from`: the first append time at which a lease is late if its broker stays silent; None if there is no lease.
     """
 
     epoch: int
@@ -42,11 +42,11 @@ class ProgressSign(msgspec.Struct, frozen=True, rename="camel"):
     late_from: int | None = None
 
     def is_about(self, row: SnapshotRow) -> bool:
-        """Return whether the sign is about this snapshot, the newest one, and younger."""
+        """Return whether the sign belongs to this row, the newest one, and is younger."""
         return (self.epoch, self.term) == (row.epoch, row.term) and self.written_at >= row.published_at
 
     def brought_to(self, row: SnapshotRow) -> SnapshotRow:
-        """Return the newest snapshot row, with the sign's times and offsets if the sign is about that snapshot."""
+        """Return the newest snapshot row, with the sign's times and offsets if the sign belongs to it."""
         if not self.is_about(row):
             return row
         return row._replace(published_at=self.written_at, event_time=self.event_time, offsets=self.offsets)
@@ -59,7 +59,7 @@ class ProgressFile:
     root: Root
 
     def write(self, sign: ProgressSign) -> None:
-        """Replace the sign. Raises OSError if the storage does not take it."""
+        """Replace the sign. Raises OSError if the storage refuses the write."""
         with PyFileSystem(self._storage).open_output_stream(NAME, buffer_size=_BUFFER_BYTES) as file:
             file.write(msgspec.json.encode(sign))
 
@@ -75,7 +75,7 @@ class ProgressFile:
             return None
 
     def row_now(self, newest: SnapshotRow) -> SnapshotRow:
-        """Return the newest snapshot row as it holds now. Without a sign about it that is the row itself."""
+        """Return the newest snapshot row, brought up to date by the sign; the row itself if it has no sign."""
         sign = self.read()
         return newest if sign is None else sign.brought_to(newest)
 
@@ -85,7 +85,7 @@ class ProgressFile:
 
 
 SIGN_MS = 30_000
-"""Event time after which the job shows how far it has read the log, if it has published nothing."""
+"""Event time without a publication after which the job writes a sign of progress."""
 
 STALE_AFTER_MS = 3 * SIGN_MS
 CATCHING_UP_MS = 15_000
@@ -98,8 +98,8 @@ State = Literal["running", "catching up", "starting", "stopped in order", "dead"
 class JobProgress:
     """The state of the job and its lag.
 
-    `since_ms`: the beginning of this state, as far as the tables show it. `lag_ms`: event time between the newest
-    record in the tables and now, None before the first record.
+    `since_ms`: the beginning of this state, as far as the tables show it. `lag_ms`: time between the newest record in
+    the tables and now, None before the first record.
     """
 
     state: State
@@ -110,7 +110,7 @@ class JobProgress:
 def job_progress(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_AFTER_MS) -> JobProgress:
     """Return the job's state at `now_ms`, from the newest snapshot row.
 
-    A job publishes or gives a sign of progress at least every `stale_after_ms`. A job that has not is dead, or no
+    A job publishes or gives a sign of progress at least every `stale_after_ms`. If it has not, it is dead, or no
     records come from Kafka, not even ticks.
     """
     lag_ms = None if newest.event_time is None else max(0, now_ms - min(newest.event_time, newest.published_at))
@@ -118,9 +118,10 @@ def job_progress(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_A
 
 
 def is_stale(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_AFTER_MS) -> bool:
-    """Return whether the tables are so far behind that lookups may be wrong, by event time or, if earlier, publication.
+    """Return whether the tables are so far behind that lookups may be wrong.
 
-    A record that is stamped ahead moves the event time ahead too, and tables never have what came after they were made.
+    The earlier of event time and publication counts. A record that is stamped ahead moves the event time ahead too, but
+    tables never have records from after their publication.
     """
     return newest.event_time is not None and now_ms - min(newest.event_time, newest.published_at) > stale_after_ms
 

@@ -1,11 +1,11 @@
-"""Care for the tables, with the job running beside it or not: small files together, old rows and old files out.
+"""Maintain the tables, while the job runs or not: merge small files, and remove old rows and old files.
 
-The job does this in a thread of its own (stream/table_care.py), and so does the program maintain_tables. Publication
-takes a commit that only rearranges rows as the base of its next write, and whoever is second gives way: here a table
-that changes at that moment is left for the next time. So neither breaks the other.
+The job does this in a thread of its own (job/table_care.py), and the program jobs/maintain_tables.py does it too.
+Neither breaks a publication. Publication continues from a commit that only rearranges rows. If a publication changes a
+table first, maintenance leaves that table for the next time.
 
-maintain_tables lets Spark put the months of history in order; delta-rs does the rest, in milliseconds a table. On an
-object store delta-rs does all: Spark's commits could overwrite the job's there.
+In jobs/maintain_tables.py Spark sorts the months of history; delta-rs does the rest, in milliseconds a table. On an
+object store delta-rs does everything, because Spark's commits could overwrite the job's there.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError, Com
 DEFAULT_REJECTED_RETENTION_MS = 90 * DAY_MS
 
 FILES_BORNE = 4
-"""Small files that a table, or a month of history, may have before they are put together."""
+"""Small files that a table, or a month of history, may have before they are merged."""
 
 _ORDER = ("type", "broker_name")
 _PAGE_ROWS = 2000
 _CLUSTERING = {
     "spark.databricks.delta.optimize.maxFileSize": str(EVENT_FILE_BYTES),
-    # Sorted within its files and in small pages, a month lets a reader pass over all but the pages asked for.
+    # A month is sorted within its files and has small pages, so a reader can skip all pages that it does not need.
     "spark.databricks.io.skipping.mdc.sortWithinFiles": "true",
     "parquet.page.row.count.limit": str(_PAGE_ROWS),
-    # Z-order interleaves the bits of each column's rank among so many. There are some 16 types: with more ranks their
-    # bits would be the low ones, and each type be all over the month.
+    # Z-order interleaves the bits of each column's rank, a number below this. There are some 16 types: with more ranks
+    # the types would differ only in low bits, and each type would be spread over the whole month.
     "spark.databricks.io.skipping.mdc.rangeId.max": "16",
 }
 _SNAPSHOTS_KEPT_HOURS = 1
@@ -85,15 +85,16 @@ def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look
     on_table: Callable[[str], None] = lambda _name: None,
     but: Collection[str] = (),
 ) -> list[Care]:
-    """Compacts every table, drops rows past retention, and removes files that no retained snapshot needs.
+    """Compact every table, drop rows past retention, and remove files that no retained snapshot needs.
 
-    The rows are those of `snapshot`, of which `past_snapshot` keeps the epoch and its run, and of `rejected`, which go
-    `rejected_retention_ms` after their event time. History is never shortened. Files go twice `snapshot.retention`
-    after the commit that replaced them (the tables' own property), so what a retained snapshot names stays readable.
-    The newest snapshot is retained for ever: once a registry has published nothing for so long that Delta would let its
-    version go, a table is left alone. Without Spark the months of history are compacted and not sorted. `on_table` is
-    called with the name of each table before its turn, and may end the maintenance by an error. The tables named in
-    `but` are left out.
+    Two tables lose rows: `snapshot`, whose epochs and runs `past_snapshot` keeps, and `rejected`, whose rows are kept
+    for `rejected_retention_ms` after their event time. History is never shortened. A file is removed twice
+    `snapshot.retention` after the commit that replaced it (the tables' own property), so every retained snapshot stays
+    readable. The newest snapshot is retained for ever. If it is so old that Delta would drop a version that it names,
+    that table is left alone.
+
+    Without Spark the months of history are compacted and not sorted. `on_table` is called with the name of each table
+    before its turn, and may end the maintenance by an error. The tables named in `but` are left out.
     """
     snapshots = Snapshots(root)
     session = None if spark is None else _clustering_session(spark)
@@ -119,7 +120,7 @@ class _Caretaker:
     """Maintains one table after the other.
 
     `oldest` is the oldest readable snapshot; younger ones name the same versions or newer ones. Rejected records from
-    before `rejected_before_ms` go.
+    before `rejected_before_ms` are deleted.
     """
 
     session: SparkSession | None
@@ -138,7 +139,7 @@ class _Caretaker:
         except _FOREIGN_COMMITS:
             put_off = _JOB_WROTE_IT
         if vacuum:
-            # Only the newest version of the tables of the snapshots is read; readers may be a little behind.
+            # Readers need only the newest version of these two tables, or one a little older.
             hours = _SNAPSHOTS_KEPT_HOURS if spec in (SNAPSHOT, PAST_SNAPSHOT) else None
             self.root.open(spec).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         return Care(spec.name, before, self._file_count(spec), put_off)
@@ -146,8 +147,8 @@ class _Caretaker:
     def _is_kept(self, spec: TableSpec) -> bool:
         """Return whether Delta keeps the version that the oldest readable snapshot names.
 
-        It was committed no longer ago than log and removed files are kept, so neither VACUUM nor the checkpoint that a
-        commit of ours may bring takes anything of it.
+        Delta keeps it if it is younger than the time for which the log and removed files are kept. Then neither VACUUM
+        nor a checkpoint after our commit removes any of its files.
         """
         try:
             named = self.root.open(spec, self.oldest.versions[spec.name])
@@ -170,9 +171,9 @@ class _Caretaker:
             writer.compact(spec, head)
 
     def _cluster_months(self) -> None:
-        """A month that has gathered small files is written anew in order; the others are left alone.
+        """Rewrite each month that has gathered small files, in order; leave the other months alone.
 
-        The lines of a type stand together, within it those of neighbouring broker names, in order of time mostly.
+        Lines of one type lie together, within a type those of neighbouring broker names, mostly in order of time.
         """
         for month in self._months_out_of_order():
             if self.session is None:
@@ -191,7 +192,10 @@ class _Caretaker:
         )
 
     def _cluster_by_delta_rs(self, month: str) -> None:
-        """Less even than Spark's order: delta-rs interleaves the bytes of the texts rather than of their ranks."""
+        """Sort a month by delta-rs.
+
+        Lines lie less well together than by Spark: it interleaves bytes of texts, not of ranks.
+        """
         self.root.open(BROKER_EVENT).optimize.z_order(
             _ORDER,
             [(EVENT_MONTH, "=", month)],
@@ -207,9 +211,9 @@ class _Caretaker:
         return sorted(month for month, count in small.items() if count > FILES_BORNE)
 
     def _drop_unreadable_snapshots(self) -> None:
-        """Move the rows of snapshots past retention to `past_snapshot`: nobody can open what they name.
+        """Move the rows of snapshots past retention, which can no longer be opened, to `past_snapshot`.
 
-        A run that dies in between leaves rows in both tables; the next one adds none a second time.
+        A run that dies in between leaves rows in both tables; the next run adds none of them again.
         """
         gone = f"epoch < {self.oldest.epoch}"
         rows = select(self.root.open(SNAPSHOT), SNAPSHOT, gone, "ORDER BY epoch")
@@ -228,7 +232,7 @@ class _Caretaker:
     def _drop_old_rejected(self) -> None:
         table = self.root.open(REJECTED)
         before = datetime.fromtimestamp(self.rejected_before_ms / 1000, UTC)
-        old = f"event_time < '{before.isoformat()}'"  # text, for delta-rs compares it with no other kind of timestamp
+        old = f"event_time < '{before.isoformat()}'"  # a text, because delta-rs compares only that with a timestamp
         table.delete(old, commit_properties=CommitProperties(max_commit_retries=0, custom_metadata=RETENTION_METADATA))
 
     def _file_count(self, spec: TableSpec) -> int:

@@ -1,6 +1,6 @@
-"""Damaged tables of a registry: which ones, and how a table is laid anew beside its old log, of rows given or saved.
+"""Find the damaged tables of a registry, save their readable rows, and write a table anew above its old log.
 
-Versions before the damage stay as they are. Versions that need a damaged file stay unreadable.
+Versions that need no damaged file stay as they are. Versions that need one stay unreadable.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     BROKER_EVENT.name: ("epoch", "seq"),
     REJECTED.name: ("partition", "offset"),
 }
-"""Columns that tell the rows of an append-only table apart."""
+"""Columns that identify a row of an append-only table."""
 
 _ROOM = 10
-"""Versions left free below a table laid anew: a job that does not know yet that it was replaced commits there."""
+"""Versions left free below a table that is written anew. A job that has not noticed yet that it was replaced commits
+there."""
 
 _HINT = "_delta_log/_last_checkpoint"
-"""File that says at which checkpoint a reader may begin. Without it readers look for the newest."""
+"""File that names the checkpoint at which a reader may begin. Without it readers look for the newest."""
 
 
 def damages(root: Root) -> list[Damage]:
-    """Return what is hurt in the tables of all snapshots that retention keeps. Reads every file that they name.
+    """Return the damaged files of all snapshots that retention keeps. Reads every file that they need.
 
-    Without a readable table `snapshot` it is not known which versions these are: then the newest ones are looked at.
+    If the table `snapshot` cannot be read, these versions are not known, and only the newest ones are checked.
     """
     found = [*_damages_at_head(root, SNAPSHOT), *_damages_at_head(root, PAST_SNAPSHOT)]
     if any(damage.table == SNAPSHOT.name for damage in found):
@@ -52,7 +53,7 @@ def damages(root: Root) -> list[Damage]:
 
 
 def _damages_of(root: Root, spec: TableSpec, rows: Sequence[SnapshotRow]) -> list[Damage]:
-    """Return what is hurt of the versions that snapshots name, and of the newest one, on which the job writes."""
+    """Return the damaged files of the versions that snapshots name, and of the newest one, on which the job writes."""
     head = newest_version(root, spec)
     found = table_damages(root, spec, dict(sorted(({head: []} | naming(spec, rows)).items())))
     needed = {head, rows[0].versions[spec.name]}
@@ -60,7 +61,7 @@ def _damages_of(root: Root, spec: TableSpec, rows: Sequence[SnapshotRow]) -> lis
 
 
 def naming(spec: TableSpec, rows: Sequence[SnapshotRow]) -> dict[int, list[int]]:
-    """Return the versions of a table that snapshots name, with the epochs of these, both in order."""
+    """Return each version of a table that a snapshot names, with the epochs of these snapshots, both in order."""
     epochs = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.epoch):
         epochs[row.versions[spec.name]].append(row.epoch)
@@ -75,8 +76,8 @@ def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
 def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, retention_ms: int, above: int, tag: CommitTag) -> int:  # noqa: PLR0913, PLR0917
     """Write the rows as a version of the table that needs nothing of the versions before it, and return that version.
 
-    It is above version `above` and all that the log has. Its checkpoint has all of the table, so Delta reads nothing
-    of what is before it.
+    It is higher than `above` and than all versions in the log. Its checkpoint holds the whole table, so Delta reads
+    nothing older.
     """
     name = f"_mending-{uuid.uuid4().hex[:8]}"
     beside = Root(f"{root.url.rstrip('/')}/{name}", root.storage_options)
@@ -90,14 +91,17 @@ def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, retention_ms: int, abo
 
 
 def _move(root: Root, spec: TableSpec, name: str, made: int, version: int) -> None:
-    """Move the files of the table at folder `name`, whose newest version is `made`, to the registry's, as `version`."""
+    """Move the files of the table in folder `name` to the registry's table.
+
+    Its newest version `made` becomes `version`.
+    """
     store = DeltaStorageHandler(root.url, dict(root.storage_options or {}))
     files = TableFiles(Root(f"{root.url.rstrip('/')}/{name}", root.storage_options), spec)
     log = {
         f"_delta_log/{made:020}{kind}": f"_delta_log/{version:020}{kind}" for kind in (".checkpoint.parquet", ".json")
     }
     data = {path: path for path in files.listed("") if not path.startswith("_delta_log")}
-    for path, there in (data | log).items():  # the log last: then all is there that it names
+    for path, there in (data | log).items():  # the log last: then all files exist that it names
         store.move(f"{name}/{spec.name}/{path}", f"{spec.name}/{there}")
     if _HINT in TableFiles(root, spec).listed("_delta_log"):
         store.delete_file(f"{spec.name}/{_HINT}")
@@ -110,9 +114,9 @@ def _move(root: Root, spec: TableSpec, name: str, made: int, version: int) -> No
 def saved_rows(root: Root, spec: TableSpec, version: int | None = None) -> pa.Table:
     """Return the rows of an append-only table that can still be read, each once.
 
-    Those of a version's files, if the log says which these are. Otherwise those of all files that some commit added,
-    and of other files those of epochs that are not among them: a run that died may have left lines of an epoch that
-    another one has published.
+    If the log names a version's files, these are read. Otherwise all files are read that a commit added. Other files
+    then give only rows of epochs that these lack, because a run that died may have left lines of an epoch that another
+    run has published.
     """
     files = TableFiles(root, spec)
     try:

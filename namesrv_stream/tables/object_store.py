@@ -1,4 +1,4 @@
-"""Object stores: how Spark gets in, and whether the store holds back the second of two writers."""
+"""Object stores: give Spark access to one, and check that of two writers of one version only the first succeeds."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _CHECKED = "namesrv.conditionalPut"
 _CHECK_TABLE = "_conditional_put"
 _RIVALS = 4
 _ROUNDS = 3
-"""delta-rs looks before it commits, so only rivals that look at once can meet. On a busy machine they may miss it."""
+"""Number of trials. delta-rs looks before it commits, so rivals collide only if they look at the same moment. On a busy
+machine a trial may miss that."""
 
 
 def give_spark_access(spark: SparkSession, root: Root) -> None:
     """Let all sessions of this Spark read and write at `root`, with the credentials that delta-rs has.
 
-    Nothing happens for a folder or HDFS. Raises NamesrvError if Spark lacks the jars for such a URL.
+    It does nothing for a folder or HDFS. Raises NamesrvError if Spark lacks the jars for such a URL.
     """
     if not is_object_store(root.url):
         return
@@ -41,7 +42,7 @@ def give_spark_access(spark: SparkSession, root: Root) -> None:
 
 
 def _require_connector(jvm: Any, hadoop: Any, url: str) -> None:
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 -- who reads without Spark need not wait for it
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 -- readers without Spark need not wait for the import
 
     try:
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(url.partition("://")[0], hadoop)
@@ -55,9 +56,9 @@ def _require_connector(jvm: Any, hadoop: Any, url: str) -> None:
 
 
 def writer_of(root: Root) -> RustWriter:
-    """The writer of a registry's tables. On an object store it commits by a conditional put, which the store must know.
+    """Return the writer of a registry's tables. On an object store it commits by a conditional put.
 
-    Raises NamesrvError if it does not.
+    Raises NamesrvError if the store does not support that.
     """
     if is_object_store(root.url):
         require_conditional_put(root)
@@ -67,7 +68,7 @@ def writer_of(root: Root) -> RustWriter:
 def require_conditional_put(root: Root) -> None:
     """Raise NamesrvError if two writers can commit the same version of a table.
 
-    It is tried out once, on a table beside the registry's, whose newest commit then records the result.
+    The check runs once, on a table beside the registry's. The newest commit of that table records the result.
     """
     if _CHECKED in _check_table(root).history(1)[0]:
         return
@@ -81,7 +82,7 @@ def require_conditional_put(root: Root) -> None:
 
 
 def _commits_of_one_version(root: Root) -> int:
-    """Return how many of some rivals could commit the next version of the table."""
+    """Let rivals commit the next version of the table, and return how many succeeded."""
     rivals = [_check_table(root) for _ in range(_RIVALS)]
     together = Barrier(_RIVALS)
 

@@ -17,17 +17,17 @@ from namesrv_stream.tables.schemas import PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT
 from namesrv_stream.tables.snapshots import Snapshots
 
 PUBLICATION = "publication"
-"""Name under which `snapshot` and `past_snapshot` are together: one row for each epoch."""
+"""Name of the two tables `snapshot` and `past_snapshot` as one: one row an epoch."""
 
 _SPECS = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT, PAST_SNAPSHOT)}
 
 
 class PinnedTables(Mapping[str, pa.Table]):
-    """The tables of one snapshot: name -> Arrow table. Each is read from storage when it is first asked for.
+    """The tables of one snapshot: name -> Arrow table. Each is read from storage at its first use.
 
-    The table `snapshot` has the rows up to this one. `past_snapshot` is empty until maintenance makes it. `publication`
-    is no stored table: it has the columns of `past_snapshot` for each epoch up to this one, and `is_kept`, which is
-    False for the rows of `past_snapshot`. A column that a former release did not have is NULL.
+    The table `snapshot` has the rows up to this snapshot. `past_snapshot` is empty until maintenance makes it.
+    `publication` is no stored table: it has the columns of `past_snapshot` for each epoch up to this one, and
+    `is_kept`, which is False for the rows of `past_snapshot`. A column that a former release did not have is NULL.
     """
 
     def __init__(self, root: Root, snapshot: SnapshotRow) -> None:
@@ -63,14 +63,14 @@ class PinnedTables(Mapping[str, pa.Table]):
     def delta(self, name: str) -> DeltaTable:
         """Return a table at the snapshot's version, for readers of Delta such as polars' `scan_delta`.
 
-        Rows of `snapshot` after this one are among its rows, because that table is no part of a snapshot.
+        The table `snapshot` also has the rows of later snapshots, because it is no part of a snapshot.
         """
         return self._root.open(_SPECS[name], self.snapshot.versions.get(name))
 
     def _publications(self, condition: str) -> pa.Table:
         """Return one row for each epoch, in order.
 
-        Maintenance adds rows to `past_snapshot` before it deletes them from `snapshot`, so these are read first.
+        `snapshot` is read first, because maintenance adds rows to `past_snapshot` before it deletes them there.
         """
         kept, past = (self.where(spec.name, condition) for spec in (SNAPSHOT, PAST_SNAPSHOT))
         gone = past.filter(pc.invert(pc.is_in(past["epoch"], kept["epoch"])))
@@ -93,7 +93,8 @@ def open_tables(
     """Return the tables of the newest snapshot, of `epoch`, or of the one in force at the event time `at`.
 
     `at` is a datetime or epoch milliseconds. `storage_options` are the settings `delta.storage.*` for a root that is
-    given by its URL. Raises NoSuchSnapshotError if there is none, SnapshotGoneError if it is past retention.
+    given by its URL. Raises NoSuchSnapshotError if there is no such snapshot, SnapshotGoneError if it is past
+    retention.
     """
     place = Root.at(root, storage_options)
     return PinnedTables(place, Snapshots(place).find(epoch, event_time_ms(at)))

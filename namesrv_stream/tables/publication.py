@@ -66,7 +66,7 @@ POINTS = (
     # `live` is written whole each time, so it has one file.
     *(f"{point} {name}" for name in TABLES if name != LIVE.name for point in ("compacting", "compacted")),
 )
-"""The points of a run that others can see: before and after each commit, in order. A crash may come at any of them."""
+"""The points of a run before and after each commit, in order. Tests let a run die at each of them."""
 
 SnapshotKind = Literal["CLAIM", "PUBLICATION", "STOP"]
 """Reason for a snapshot row: a run claimed the registry, published a micro-batch, or stopped in order."""
@@ -77,8 +77,8 @@ class Batch:
     """Outcome of one micro-batch.
 
     `event_time_ms` is the highest event time applied, `last_append_ms` the append time of the last record applied,
-    `clock` the log's clock then; None: as before. `offsets` maps a partition to the next offset to read. `events` are
-    in the order of the log; publication fills in their epoch and seq.
+    `clock` the log's clock at that record; None: as in the snapshot before. `offsets` maps a partition to the next
+    offset to read. `events` are in the order of the log; publication fills in their epoch and seq.
     """
 
     query_id: str | None
@@ -145,12 +145,12 @@ class Publisher:
         on_point: OnPoint = lambda _point: None,
         log_of: Callable[[SnapshotRow | None], KafkaLog] = lambda _former: KafkaLog(),
     ) -> Publisher:
-        """Make missing tables, claim the next term, and restore tables that a dead run wrote without publishing them.
+        """Make missing tables, claim the next term, and restore tables that a dead run wrote and did not publish.
 
-        `log_of` receives the newest row, None if there is none, and returns the log to go on with, or refuses by an
-        error. If two runs claim at the same moment, one wins and the other gets TermLostError. A claim that meets an
-        ordinary publication is tried again on top of it. `on_point` is called with each of POINTS that is reached,
-        those of a table from the thread that writes it.
+        `log_of` receives the newest row, None if there is none. It returns the log to go on with, or raises an error.
+        If two runs claim at the same moment, one wins and the other gets TermLostError. A claim that meets an ordinary
+        publication is tried again on top of it. `on_point` is called with each of POINTS that is reached, those of a
+        table from the thread that writes it.
         """
         writer.ensure_tables(retention_ms)
         for _ in range(_FOREIGN_COMMITS_BORNE):
@@ -226,14 +226,14 @@ class Publisher:
         return [spec.name for spec in TABLES.values() if self._compacted(spec, max_files)]
 
     def _compact_claims(self) -> None:
-        """Compact `snapshot`, the one table to which a claim adds a file: the run may end before it publishes.
+        """Compact `snapshot`, the only table to which a claim adds a file, because the run may end before it publishes.
 
-        The claim holds if this fails.
+        The claim holds even if this fails.
         """
         try:
             self._compacted(SNAPSHOT, MAX_SMALL_FILES)
         except Exception as error:
-            log.warning("the small files of snapshot were not put together, which the next claim mends: %s", error)
+            log.warning("the small files of snapshot were not merged, the next claim includes them: %s", error)
 
     def _write_tables(
         self, work: Mapping[str, RowChanges | pa.Table], tag: CommitTag, published_at_ms: int
@@ -242,7 +242,7 @@ class Publisher:
         aged = [name for name, at_ms in self._committed_at_ms.items() if at_ms < aged_before_ms and name not in work]
         to_write = {**work, **dict.fromkeys(aged)}
         running = {name: self._pool.submit(self._write, TABLES[name], to_write[name], tag) for name in to_write}
-        wait(running.values())  # no write goes on beside what is done about the failure of another one
+        wait(running.values())  # before the failure of one write is handled, all others have ended
         return {name: future.result() for name, future in running.items()}
 
     def _write(self, spec: TableSpec, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
@@ -268,7 +268,7 @@ class Publisher:
     def _settled(self, spec: TableSpec, named: int) -> int:
         """Return a table version to write on: the head if it holds the rows of version `named`, else a restored one.
 
-        Restores only while no other run has claimed the registry; raises TermLostError otherwise.
+        Raises TermLostError instead of restoring if another run has claimed the registry.
         """
         while True:
             commits = self._writer.commits(spec, named)
@@ -346,14 +346,17 @@ def _numbered(events: pa.Table, epoch: int) -> pa.Table:
 
 
 def _accepted_at_ms(former: SnapshotRow) -> int | None:
-    """Return the event time from which a new log counts. A record that was stamped ahead does not put it off."""
+    """Return the append time from which records of a new log count.
+
+    A record of the old log that was stamped ahead does not delay it.
+    """
     return None if former.event_time is None else min(former.event_time, former.published_at)
 
 
 def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log: KafkaLog) -> SnapshotRow:
     """Return the row of a claim: the next epoch and term, and all else as in the former row.
 
-    So a reader finds everything in the newest row alone.
+    So the newest row alone has everything that a reader needs.
     """
     if former is None:
         versions = {spec.name: 0 for spec in PINNED_TABLES}

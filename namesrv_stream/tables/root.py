@@ -1,4 +1,4 @@
-"""The root folder of a registry's tables, which are opened with delta-rs."""
+"""The root folder of a registry's tables, and how a table there is opened, checked and queried with delta-rs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ CHECKPOINT_INTERVAL = 100
 _SHORT_LOG_MS = 3_600_000
 """Time for which Delta keeps the log of a table of which only the newest version is read.
 
-On a local disk each look for a newer version goes through all of a table's log: 0.1 s of CPU for that of two months.
+On a local disk each look for a newer version lists the table's whole log: 0.1 s of CPU for a log of two months.
 """
 
 FILES_ARE_ALL = 1
-"""Delta's reader version at which a table's rows are those of its files, without deletion vectors or mapped columns."""
+"""Delta's reader version at which a table's rows are exactly its files' rows: no deletion vectors, no mapped
+columns."""
 
 _WRITER_THAT_CHECKS = 3
 """Delta's writer version from which a writer must honour CHECK constraints."""
@@ -45,7 +46,7 @@ class Root:
 
     @classmethod
     def at(cls, place: str | Path | Root, storage_options: Mapping[str, str] | None = None) -> Root:
-        """Return `place`, or the root at the folder or URL that it names, with these options."""
+        """Return the root at a folder or URL, with these options; a Root is returned as it is."""
         return place if isinstance(place, Root) else cls(str(place), storage_options)
 
     def uri(self, spec: TableSpec) -> str:
@@ -53,25 +54,25 @@ class Root:
         return f"{self.url.rstrip('/')}/{spec.name}"
 
     def spark_path(self, spec: TableSpec) -> str:
-        """The same place in Hadoop's spelling, wherever Spark was started."""
+        """Return the URI of a table's folder in Hadoop's spelling, valid in any working directory."""
         return f"{self.hadoop_url}/{spec.name}"
 
     @property
     def hadoop_url(self) -> str:
-        """The root in Hadoop's spelling, whose name for S3 is s3a."""
+        """The root in Hadoop's spelling, which has s3a for S3."""
         url = self.url.rstrip("/")
         if "://" not in url:
             return str(Path(url).resolve())
         return f"s3a{url[2:]}" if url.startswith("s3://") else url
 
     def local_log(self, spec: TableSpec) -> Path | None:
-        """Return the folder of a table's log if it is one of this machine, else None."""
+        """Return the folder of a table's log if it is on this machine, else None."""
         return None if "://" in self.url else Path(self.uri(spec), "_delta_log")
 
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:
-        """The table at `version`, or at its head. Refuses what is no registry's table, and a newer format.
+        """Return the table at `version`, or at its head. Raises an error for a foreign table or a newer format.
 
-        A version that is gone is delta-rs's own error; a head that cannot be read is a StorageError.
+        A missing version raises delta-rs's own error, an unreadable head a StorageError.
         """
         options = dict(self.storage_options) if self.storage_options else None
         try:
@@ -87,17 +88,17 @@ class Root:
 
 
 class OpenTables:
-    """Tables that stay open, so that a further version costs a look at the log's end. Use each from one thread."""
+    """Tables that stay open, so that another version costs only a look at the log's end. Use each from one thread."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
         self._open: dict[str, DeltaTable] = {}
 
     def at(self, spec: TableSpec, version: int) -> DeltaTable:
-        """Return a table at a version. Raises RegistryTooNewError if that has a newer format."""
+        """Return a table at a version. Raises NamesrvError if the version has a newer format."""
         table = self._open.get(spec.name)
         if table is not None and table.version() < version:
-            with suppress(DeltaError):  # a commit in between is gone, or the folder has another table
+            with suppress(DeltaError):  # a commit in between is gone, or another table is in the folder
                 table.update_incremental()
             check_format(self._root, spec, table.metadata().configuration)
         if table is None or table.version() != version:
@@ -114,12 +115,12 @@ class OpenTables:
         return table
 
     def close(self, spec: TableSpec) -> None:
-        """Forget a table, whose state is unknown after an error: it is opened anew."""
+        """Forget a table, so that it is opened anew. Call this after an error, when its state is unknown."""
         self._open.pop(spec.name, None)
 
 
 def is_there(root: Root, spec: TableSpec) -> bool:
-    """Return whether the registry has a table that not every registry has."""
+    """Return whether the registry has this table. Some tables do not exist until maintenance makes them."""
     try:
         root.open(spec)
     except NotARegistryError:
@@ -128,11 +129,10 @@ def is_there(root: Root, spec: TableSpec) -> bool:
 
 
 def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: str = "") -> pa.Table:
-    """The rows that meet a SQL condition, with the row's columns; files that cannot hold any are not read.
+    """Return the rows that meet a SQL condition, with the row's columns. Files that cannot hold any are not read.
 
-    `then` is what may follow in SQL: ORDER BY, LIMIT.
-
-    By delta-rs's own SQL: pyarrow's datasets would do, but importing them imports pandas, a second for a command.
+    `then` is the rest of the SQL: ORDER BY, LIMIT. The query runs by delta-rs's own SQL. pyarrow's datasets would do
+    too, but importing them imports pandas, which costs a command a second.
     """
     missing = missing_columns(table, spec)
     stored = pa.schema([field for field in spec.schema if field.name not in missing])
@@ -149,13 +149,13 @@ def with_later_columns(spec: TableSpec, rows: pa.Table) -> pa.Table:
 
 
 def missing_columns(table: DeltaTable, spec: TableSpec) -> list[str]:
-    """Columns that this version of the table does not have yet: they were added later, and read as NULL."""
+    """Return the columns that this version of the table lacks. They were added later and read as NULL."""
     stored = {field.name for field in table.schema().fields}
     return [name for name in spec.schema.names if name not in stored]
 
 
 def batches(table: DeltaTable, spec: TableSpec) -> pa.RecordBatchReader:
-    """All rows with the row's columns, piece by piece, so that the whole table need not be in memory at once."""
+    """Return all rows with the row's columns, piece by piece, so that the table need not be in memory at once."""
     reader = _answer(table, f"SELECT {_columns(spec.schema)} FROM rows")
     return pa.RecordBatchReader.from_batches(spec.schema, (batch.cast(spec.schema) for batch in reader))
 
@@ -174,7 +174,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | None]) -> None:
-    """Refuses a table without `registry.format`, and one whose format this code does not know."""
+    """Raise an error for a table without `registry.format`, or with a newer format than this code knows."""
     found = properties.get(FORMAT_PROPERTY)
     if found is None:
         raise NotARegistryError(root.url, spec.name)
@@ -193,9 +193,9 @@ def kept_for_ms(retention_ms: int) -> int:
 def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
     """Return the properties with which a table is created.
 
-    Delta keeps versions and log twice as long as a snapshot is kept: it counts a version's age from its commit, and
-    a snapshot may name a version that is as old as `retention_ms` on the day it is published. Nobody names a version of
-    the tables of the snapshots themselves, so their log is short.
+    Delta keeps versions and log twice as long as a snapshot is kept. It counts a version's age from its commit, and a
+    snapshot may name a version that is as old as `retention_ms` when it is published. No snapshot names a version of
+    `snapshot` or `past_snapshot`, so their log is short.
     """
     kept = f"interval {kept_for_ms(retention_ms) // 1000} seconds"
     log_kept = f"interval {_SHORT_LOG_MS // 1000} seconds" if spec in (SNAPSHOT, PAST_SNAPSHOT) else kept

@@ -1,6 +1,6 @@
-"""Schemas of the Delta tables: key, constraints and partition column of each; its columns are the fields of its row.
+"""Schemas of the Delta tables: key, constraints and partition column of each. Its columns are the fields of its row.
 
-With rules/rows.py this is the one source of what the tables say about themselves: Delta stores the comments and
+This module and rules/rows.py are the only source of the tables' descriptions. Delta stores the comments and
 constraints, and `python -m namesrv_stream.tables.tables_docs` writes them into docs/tables.md.
 
 Timestamps are microseconds in UTC, the one kind that both engines (Spark and delta-rs) store as TIMESTAMP.
@@ -20,7 +20,7 @@ from namesrv_stream.rules import rows
 from namesrv_stream.rules.record_types import DataVersion
 
 FORMAT = 2
-"""Number of the tables' format. It rises with each change that older code would misread. 2: `topic` lies in buckets."""
+"""Number of the tables' format. It rises with each change that older code would misread. 2: `topic` is in buckets."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 DATA_VERSION = pa.struct({"state_version": pa.int64(), "timestamp": pa.int64(), "counter": pa.int64()})
@@ -28,7 +28,8 @@ LOG_POSITION = pa.struct({"event_time": TIMESTAMP, "partition": pa.int32(), "off
 TEXT, INT, LONG = pa.string(), pa.int32(), pa.int64()
 TEXTS = pa.list_(TEXT)
 CHANNELS = pa.list_(pa.struct({"channel_id": TEXT, "last_heard_millis": LONG}))
-"""Connections of a lease, in order of channel_id. It is no map, because Spark neither compares nor sorts maps."""
+"""Connections of a lease, in order of channel_id. The type is not a map, because Spark neither compares nor sorts
+maps."""
 
 EVENT_MONTH = "event_month"
 """Partition column of `broker_event`, 'YYYY-MM' of event_time in UTC.
@@ -122,7 +123,10 @@ class TableSpec:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The row's columns in memory: every one may be null, because a merge names deleted rows by their key alone."""
+        """The row's columns in memory.
+
+        Every column may be null, because a merge names deleted rows by their key alone.
+        """
         return pa.schema([(column.name, column.kind) for column in self.columns])
 
     @property
@@ -207,8 +211,7 @@ LIVE = TableSpec(
     rows.LiveRow,
     "a lease: a broker address that is alive",
     key=("broker_addr",),
-    # The feed would hold each refreshed row twice: more than half of a registry's bytes, and nothing that
-    # `broker_event` does not have.
+    # The feed would hold each refreshed row twice, more than half of a registry's bytes. `broker_event` has it all.
     change_feed=False,
     checks={
         "broker_id_is_not_negative": "broker_id >= 0",
@@ -263,7 +266,7 @@ PAST_SNAPSHOT = TableSpec(
     rows.PastSnapshotRow,
     "a snapshot that can no longer be read",
 )
-"""Written by maintenance alone, when it drops rows of `snapshot`; a registry that has dropped none lacks the table."""
+"""Only maintenance writes it, when it drops rows of `snapshot`. A registry that has dropped none lacks the table."""
 
 BACK_MONTH = "back_month"
 """Partition column of `past_session`: 'YYYY-MM' of back_at in UTC, or NOT_BACK."""
@@ -275,7 +278,7 @@ PAST_SESSION = TableSpec(
     "a session of a broker, as far as maintenance has read the history",
     partition=Column(BACK_MONTH, TEXT, "partition, YYYY-MM of back_at in UTC; none while the broker is not back"),
 )
-"""Written by maintenance alone, once a history is long; the views of the history give the same without it."""
+"""Only maintenance writes it, once a history is long. The views of the history give the same result without it."""
 
 ROUTE_TABLES = (TOPIC, BROKER, CLUSTER, FILTER, LIVE, KV_CONFIG, NAMESRV_CONFIG, TOPIC_MAPPING)
 """Tables that lookups read: keyed, and written by merges."""

@@ -1,4 +1,4 @@
-"""Reader of snapshots without Spark and without a JVM, which also follows new ones.
+"""Read snapshots without Spark and a JVM, and follow new ones.
 
 A view is one whole snapshot and never changes: two lookups in the same view get the same answer.
 """
@@ -39,7 +39,7 @@ class LoadedTable:
 
     @cached_property
     def index(self) -> Mapping[Any, Any]:
-        """The table as a field of `RouteTables`, in order of its key."""
+        """The table's rows indexed as a field of `RouteTables`, in order of key."""
         in_order = self.arrow.sort_by([(name, "ascending") for name in self.spec.key])
         return route_index(self.spec.name, rows_from_arrow(self.spec, in_order))
 
@@ -50,7 +50,7 @@ class LoadedTable:
 
 @dataclass(frozen=True)
 class LoadedTopics:
-    """The table `topic` at one version, in the form in which lookups read it."""
+    """The table `topic` at one version, in the packed form that lookups read."""
 
     version: int
     index: TopicQueues
@@ -64,8 +64,8 @@ class LoadedTopics:
 class RegistryView:
     """One snapshot: the row that names it, and its tables.
 
-    `changed_topics` are the topics that the change feed names since the view that was the base of this one. It is None
-    if the table `topic` was loaded whole: then any topic may have changed. `registry` is the identity of the registry.
+    `changed_topics`: the topics in the change feed since the view that was this one's base. None if the table `topic`
+    was loaded whole, so that any topic may have changed. `registry` is the identity of the registry.
     """
 
     snapshot: SnapshotRow
@@ -99,7 +99,7 @@ class RouteReader:
     def refresh(self) -> bool:
         """Look for newer snapshots, and return whether there are any.
 
-        A registry that was made anew in the same folder is read from scratch: its versions are of other tables.
+        A registry that was made anew in the same folder is read from scratch, because its tables are other ones.
         """
         former = self.snapshots.table_id
         has_changed = self.snapshots.refresh()
@@ -110,12 +110,12 @@ class RouteReader:
     def open(self, epoch: int | None = None, at_ms: int | None = None) -> RegistryView:
         """Return the newest snapshot, the snapshot of `epoch`, or the one in force at the event time `at_ms`.
 
-        Raises NoSuchSnapshotError if there is none, SnapshotGoneError if it is past retention.
+        Raises NoSuchSnapshotError if there is no such snapshot, SnapshotGoneError if it is past retention.
         """
         return self.view(self.snapshots.find(epoch, at_ms), self._latest)
 
     def view(self, snapshot: SnapshotRow, base: RegistryView | None) -> RegistryView:
-        """Return the view of a snapshot. What `base`, another view, has of it already is not read again.
+        """Return the view of a snapshot. Tables that another view, `base`, has at the same version are not read again.
 
         Raises SnapshotGoneError if the snapshot is past retention.
         """
@@ -131,7 +131,7 @@ class RouteReader:
     def follow(self) -> RegistryView:
         """Return a view of the newest snapshot, or the former view itself if no new snapshot is published.
 
-        Reads only tables whose version has changed, and of the table `topic` only the change feed if that is possible.
+        Reads only tables whose version has changed; for the table `topic` only the change feed if that is possible.
         """
         changed = self.refresh() or self._latest is None
         if self._latest is not None and not changed:
@@ -171,7 +171,7 @@ class RouteReader:
     def _naming_what_is_gone(self, snapshot: SnapshotRow, spec: TableSpec) -> Iterator[None]:
         """Raise SnapshotGoneError if a table cannot be read and the snapshot is past retention.
 
-        A damaged table of any other snapshot is a TableDamagedError.
+        If the snapshot is within retention, a damaged table raises TableDamagedError.
         """
         try:
             with naming_damage(self._root, spec, snapshot.versions[spec.name]):

@@ -1,6 +1,6 @@
 """Lookup of snapshot rows without Spark: the newest, by epoch, or by event time.
 
-A snapshot is readable while it is younger than `snapshot.retention`; the newest one always is.
+A snapshot is readable while it is younger than `snapshot.retention`. The newest one is always readable.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 
 _LOOK_THROUGH_EVERY_S = 10.0
-"""A process that slept for longer than the log is kept learns of newer snapshots after this time at the latest, and one
-that follows an object store learns that the folder has another registry."""
+"""Time after which the table is opened anew. A process may have slept for longer than the log is kept: only then it
+finds newer snapshots. A reader of an object store only then finds that another registry is in the folder."""
 
 
 def _now_ms() -> int:
@@ -48,10 +48,9 @@ class Snapshots:
         self._read_file = self._file()
 
     def refresh(self) -> bool:
-        """Load newer rows, and return whether there are any, or the table is another one: see `table_id`.
+        """Load newer rows. Return whether there are any or the table is another one (`table_id`).
 
-        The table is opened anew where it may be another one: if the file that was read last is gone or another one, and
-        after _LOOK_THROUGH_EVERY_S.
+        The table is opened anew if the file that was read last is missing or replaced, and after _LOOK_THROUGH_EVERY_S.
         """
         before = self.table_id, self._table.version()
         is_due = time.monotonic() - self._looked_at_s > _LOOK_THROUGH_EVERY_S
@@ -62,16 +61,16 @@ class Snapshots:
         return (self.table_id, self._table.version()) != before
 
     def _follow(self) -> None:
-        """Load the commits that follow. After an error the table is opened anew at the next look."""
+        """Load the commits that follow. After an error the next call opens the table anew."""
         opened_at_s, self._looked_at_s = self._looked_at_s, -math.inf
         self._table.update_incremental()
         self._looked_at_s = opened_at_s if self._log is None else time.monotonic()
         self._read_file = self._file()
 
     def _file(self) -> tuple[int, int] | None:
-        """Return what tells the file of the newest commit from another of its name; None if it is gone, or not local.
+        """Return the identity of the newest commit's file, to detect another file; None if it is missing or not local.
 
-        It is gone once the log is cut, an hour after the commit.
+        Delta removes it when it shortens the log, an hour after the commit.
         """
         if self._log is None:
             return None
@@ -83,7 +82,7 @@ class Snapshots:
 
     @property
     def retention_ms(self) -> int:
-        """Setting `snapshot.retention` in milliseconds, as the job last wrote it to the table."""
+        """The setting `snapshot.retention` in milliseconds, as the job last wrote it to the table."""
         return int(self._table.metadata().configuration[RETENTION_PROPERTY] or 0)
 
     @property
@@ -103,12 +102,12 @@ class Snapshots:
         return row
 
     def oldest_readable(self) -> SnapshotRow:
-        """Return the row with the lowest epoch that is within retention, the newest row if none is."""
+        """Return the row with the lowest epoch within retention; the newest row if none is within it."""
         kept = f"published_at >= {_timestamp(self._now_ms() - self.retention_ms)}"
         return next(iter(self._rows(kept, "ORDER BY epoch LIMIT 1")), None) or self.newest()
 
     def readable(self, limit: int | None = None, up_to: int | None = None) -> list[SnapshotRow]:
-        """Return the rows of snapshots that can be read, newest first; at most `limit` of them, none above `up_to`."""
+        """Return the rows of readable snapshots, newest first: at most `limit`, none of an epoch above `up_to`."""
         first = self.oldest_readable().epoch
         last = self.newest().epoch if up_to is None else up_to
         if limit is not None:
@@ -147,7 +146,10 @@ class Snapshots:
         return self._rows(f"epoch = {epoch}")[0]
 
     def _in_force_at(self, at_ms: int) -> SnapshotRow:
-        """Return the highest epoch whose event time is not after `at_ms`. Event time never falls between epochs."""
+        """Return the row of the highest epoch with an event time up to `at_ms`.
+
+        Event time never falls from epoch to epoch.
+        """
         asked = _event_time(at_ms)
         oldest = self.oldest_readable()
         earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"

@@ -1,4 +1,4 @@
-"""One snapshot as Spark views: what analysts query with Spark SQL."""
+"""Register the tables of one snapshot as Spark views, which analysts query with Spark SQL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from namesrv_stream.tables.schemas import PINNED_TABLES, TableSpec, type_name
 from namesrv_stream.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession  # the statements alone are for those without Spark in the process
+    from pyspark.sql import DataFrame, SparkSession  # callers that need only the SQL text have no Spark
 
 VIEWS = PINNED_TABLES
 
@@ -34,11 +34,11 @@ def open_snapshot(
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> SnapshotRow:
-    """Registers each table of VIEWS as a temporary view pinned to one snapshot, and returns the snapshot.
+    """Register each table of VIEWS as a temporary view pinned to one snapshot, and return the snapshot.
 
-    The newest one, that of `epoch`, or the one in force at the event time `at` (a datetime or epoch milliseconds).
-    Opening another snapshot in the same session moves these views to it. Views over them, which `register_views` makes,
-    stay at their snapshot.
+    The snapshot is the newest one, that of `epoch`, or the one in force at the event time `at` (a datetime or epoch
+    milliseconds). A later call in the same session moves these views to another snapshot. Views over them, which
+    `register_views` makes, stay at their snapshot.
 
     `storage_options` are the settings `delta.storage.*` for a root that is given by its URL; Spark gets them too.
     """
@@ -53,8 +53,8 @@ def open_snapshot(
 def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int | None = None) -> DataFrame:
     """Return a table at `version`, or as it is now.
 
-    Spark reads the files that this version names as Parquet. Delta's own reader finds them by several Spark jobs for
-    each table and condition, which take half of the time of a new session's first question.
+    Spark reads the files of this version as Parquet. Delta's own reader would run several Spark jobs for each table and
+    condition to find them: half the time of a new session's first question.
     """
     table = root.open(spec, version)
     files = pa.table(table.get_add_actions()).to_pylist()
@@ -65,21 +65,21 @@ def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int |
 
 
 def _names_its_partition(file: Mapping[str, Any]) -> bool:
-    """Return whether a file's folder says its partition, as Spark reads it there. A table of Delta need not do so."""
+    """Return whether a file's folder names its partition, where Spark reads it. Delta does not require such folders."""
     folders = "".join(f"{column}={value}/" for column, value in file.get("partition", {}).items())
     return bool(re.fullmatch(f"{re.escape(folders)}[^/]+", file["path"]))
 
 
 def _rows_of(spark: SparkSession, folder: str, files: list[str], schema_json: str) -> DataFrame:
     """Return the rows of a table's files. `schema_json` is Delta's text for a schema, which is Spark's too."""
-    from pyspark.sql.types import StructType  # noqa: PLC0415 -- the statements alone need no Spark
+    from pyspark.sql.types import StructType  # noqa: PLC0415 -- callers that need only the SQL text have no Spark
 
     schema = StructType.fromJson(json.loads(schema_json))
     if not files:
-        return spark.createDataFrame([], schema).where("false")  # by which Spark knows that there is no row
+        return spark.createDataFrame([], schema).where("false")  # the condition shows Spark that there is no row
     paths = [_GLOB_CHARACTERS.sub(r"\\\g<0>", f"{folder}/{file}") for file in files]
     rows = spark.read.schema(schema).option("basePath", folder).parquet(*paths)
-    return rows.select(*schema.names)  # Spark puts a column of the folders' names last
+    return rows.select(*schema.names)  # Spark puts a partition column last
 
 
 def table_sql(root: Root, spec: TableSpec, version: int | None = None) -> str:

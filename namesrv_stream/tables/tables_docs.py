@@ -38,7 +38,7 @@ def _key(spec: TableSpec) -> str:
 
 
 def with_columns(document: str) -> str:
-    """Return `document` with what stands between its marks replaced by the present list and columns."""
+    """Return `document` with the text between its marks replaced by the present list and columns."""
     document = _replaced(
         document, "<!-- tables: written by `python -m namesrv_stream.tables.tables_docs` -->\n", tables_list()
     )

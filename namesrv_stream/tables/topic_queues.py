@@ -36,13 +36,12 @@ _FEED = TOPIC.schema.append(pa.field("_change_type", pa.string())).append(pa.fie
 _BEFORE_A_CHANGE = "update_preimage"
 _PIECE_ROWS = 2_048
 MOST_CHANGES = 500_000
-"""Most rows of the change feed that are applied. Beyond them, loading the whole table takes no longer and needs less
-memory.
-"""
+"""Most rows of the change feed that are applied. For more, loading the whole table takes no longer and needs less
+memory."""
 
 
 def load_queues(table: DeltaTable) -> TopicQueues:
-    """Return all queues of the table `topic` at the version at which `table` is open."""
+    """Return all queues of the table `topic`, at the version of `table`."""
     queues = packed_queues(batches(table, TOPIC))
     pa.default_memory_pool().release_unused()  # the memory of the columns, which is more than that of the queues
     return queues
@@ -93,8 +92,8 @@ def _changes(piece: pa.RecordBatch) -> TopicChanges:
 def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
     """Return the changes of the table `topic` from version `since` to the one at which it is open.
 
-    The result is None, so that the whole table is loaded, if `since` is the higher one, if the log no longer has all
-    versions in between or their files, or if more than `MOST_CHANGES` rows changed.
+    Return None, so that the whole table is loaded, in three cases: `since` is the higher version; the log no longer has
+    all versions in between or their files; more than `MOST_CHANGES` rows changed.
     """
     if table.version() == since:
         return _FEED.empty_table()
@@ -152,7 +151,7 @@ def _in_high_bits(values: pa.Array) -> pa.Array:
 
 
 def _number(value: int) -> pa.Scalar:
-    """Return a number as an Arrow scalar. pa.scalar would import pandas, which takes most of a second."""
+    """Return a number as an Arrow scalar. pa.scalar would import pandas, which takes almost a second."""
     return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(_LONG.pack(value))])[0]
 
 

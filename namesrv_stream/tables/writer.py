@@ -1,4 +1,4 @@
-"""Writer of the Delta tables by delta-rs in this process: no JVM, 10 to 100 ms a commit."""
+"""Write the Delta tables by delta-rs in this process: no JVM, 10 to 100 ms a commit."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ _OPERATIONS_THAT_KEEP_ROWS = frozenset(
 
 _RETENTION_TAG = "retention"
 RETENTION_METADATA = {"userMetadata": _RETENTION_TAG}
-"""Metadata of a commit that only deletes rows past their retention. Publication goes on from it."""
+"""Metadata of a commit that only deletes rows past their retention. Publication continues from such a commit."""
 
 Rows: TypeAlias = pa.Table | Sequence[tuple[Any, ...]]
 
 
 class BaseMovedError(NamesrvError):
-    """Failure of a write to commit directly on the version asked for, because another writer committed first."""
+    """A write could not commit directly on its base version, because another writer committed first."""
 
     def __init__(self, table: str, base: int) -> None:
         super().__init__(
@@ -96,7 +96,10 @@ class RowChanges:
         return len(self.upserts) + len(self.deletes)
 
     def merge_source(self, spec: TableSpec) -> pa.Table:
-        """Return upserts and deletes as one table: the row's columns, null beside the key of a delete, and DELETED."""
+        """Return upserts and deletes as one table: the row's columns and DELETED.
+
+        A delete has null in all columns but its key.
+        """
         upserts = _arrow(spec.schema, self.upserts)
         deletes = _arrow(pa.schema([spec.schema.field(name) for name in spec.key]), self.deletes)
         parts = [upserts.append_column(DELETED, _flags(len(upserts), False))]
@@ -119,7 +122,7 @@ Changes = Mapping[str, RowChanges]
 
 
 def changes_to_write(changes: Iterable[RowChange]) -> dict[str, RowChanges]:
-    """Return the changes that the rules made, of which each row has one, as changes to write by table name."""
+    """Return the changes that the rules made, one for each row, as changes to write by table name."""
     found: dict[str, tuple[list[Any], list[Any]]] = {}
     for change in changes:
         upserts, deletes = found.setdefault(change.table, ([], []))
@@ -165,7 +168,7 @@ class Commit(NamedTuple):
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Commit:
-        """Make a commit from an entry of an engine's history, whose `timestamp` is in epoch milliseconds."""
+        """Return the commit of an entry of an engine's history, whose `timestamp` is in epoch milliseconds."""
         restored = (entry["operationParameters"] or {}).get("version") if entry["operation"] == "RESTORE" else None
         return cls(
             entry["version"],
@@ -227,7 +230,7 @@ class RustWriter:
         return [commit for entry in entries if (commit := Commit.of(entry)).version > after]
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
-        """Return all rows at `version`, with the row's columns."""
+        """Return all rows of a table at `version`, with the row's columns."""
         with naming_damage(self._root, spec, version):
             return select(self._tables.at(spec, version), spec)
 
@@ -259,7 +262,7 @@ class RustWriter:
     def _rewrite(self, spec: TableSpec, base: int, changes: RowChanges, tag: CommitTag) -> int:
         """Write a table without a change feed as one new file.
 
-        A merge would write the same rows after it has read and joined them, in three times as long.
+        A merge would read and join the rows before it writes the same, and take three times as long.
         """
         with self._on(spec, base) as table:
             version, rows = self._written.pop(spec.name, (-1, None))
@@ -278,20 +281,20 @@ class RustWriter:
             return table.version()
 
     def replace(self, spec: TableSpec, base: int, condition: str, rows: pa.Table, tag: CommitTag) -> int:
-        """Write these rows in place of all that meet an SQL condition, which each of these rows has to meet."""
+        """Write rows in place of all rows that meet an SQL condition. Each new row has to meet the condition too."""
         with self._on(spec, base) as table:
             stored = with_partition_column(spec, rows)
             write_deltalake(table, stored, mode="overwrite", predicate=condition, **_commit_once(base, tag))
             return table.version()
 
     def delete(self, spec: TableSpec, base: int, condition: str, tag: CommitTag) -> int:
-        """Delete the rows that meet an SQL condition; without one there is no commit."""
+        """Delete the rows that meet an SQL condition. If there is no such row, nothing is committed."""
         with self._on(spec, base) as table:
             table.delete(condition, **_commit_once(base, tag))
             return table.version()
 
     def touch(self, spec: TableSpec, base: int, tag: CommitTag) -> int:
-        """Commit without a change, so that the newest version is young: Delta counts its age from its commit."""
+        """Commit without a change, to renew the newest version's age, which Delta counts from its commit."""
         with self._on(spec, base) as table:
             table.create_write_transaction([], "append", table.schema(), **_commit_once(base, tag))
             return base + 1
@@ -342,7 +345,7 @@ class RustWriter:
             raise
 
     def _create(self, spec: TableSpec, retention_ms: int) -> None:
-        """Make a table. A store may refuse a commit without need, or lose the answer to one: then it is tried again."""
+        """Make a table. Try again if a store refuses the commit or loses its answer."""
         uri, options = self._root.uri(spec), dict(self._root.storage_options or {})
         properties = table_properties(spec, retention_ms) | constraint_properties(spec)
         for attempt in range(1, _CREATIONS_TRIED + 1):
@@ -373,14 +376,14 @@ class RustWriter:
         _describe(table, spec)
         properties, found = table_properties(spec, retention_ms), table.metadata().configuration
         if any(found.get(name) != properties[name] for name in (RETENTION_PROPERTY, LOG_RETENTION_PROPERTY)):
-            del properties[FORMAT_PROPERTY]  # the table keeps the format in which it was made
+            del properties[FORMAT_PROPERTY]  # the table keeps the format with which it was made
             table.alter.set_table_properties(properties, raise_if_not_exists=False)
 
 
 def _describe(table: DeltaTable, spec: TableSpec) -> None:
-    """Give the table the name, description and comments that it lacks: one commit each, so only the first start pays.
+    """Give the table the name, description and comments that it lacks. Each takes one commit, at the first start only.
 
-    A table with rows does not get NOT NULL or CHECK: Delta cannot add the one, and the other would read every row.
+    A table with rows does not get NOT NULL, which Delta cannot add, or CHECK, which would read every row.
     """
     said = table.metadata()
     if said.name != spec.name:
@@ -395,7 +398,7 @@ def _describe(table: DeltaTable, spec: TableSpec) -> None:
 
 
 def _is_in_buckets(spec: TableSpec, table: DeltaTable) -> bool:
-    """Return whether the table lies in buckets. A table `topic` of format 1 has none and is merged into without."""
+    """Return whether the table is in buckets. A table `topic` of format 1 has none, and merges do without them."""
     return spec.partition_column == TOPIC_BUCKET and table.metadata().partition_columns == [TOPIC_BUCKET]
 
 
@@ -413,7 +416,7 @@ def _merge_source(spec: TableSpec, table: DeltaTable, source: pa.Table) -> tuple
 
 
 def _newest_partition(spec: TableSpec, table: DeltaTable) -> list[tuple[str, str, Any]] | None:
-    """Return delta-rs's filter for the newest month; None, which means the whole table, for a table without months."""
+    """Return delta-rs's filter for the newest month; None, which selects all, for a table without months."""
     if spec.partition_column != EVENT_MONTH:
         return None
     return [(spec.partition_column, "=", max((each[spec.partition_column] for each in table.partitions()), default=""))]
@@ -425,10 +428,10 @@ class _CommitOptions(TypedDict):
 
 
 def _commit_once(base: int, tag: CommitTag) -> _CommitOptions:
-    """Return options for a compare-and-swap on `base`: no retries, with which delta-rs would rebase on other commits.
+    """Return options for a compare-and-swap on `base`, without retries, because these would rebase on other commits.
 
-    Expired log entries are removed only together with a checkpoint: a table that is written every 30 s keeps some
-    170,000 entries, and looking through these takes longer than the commit.
+    Expired log entries are removed only together with a checkpoint. A table that is written every 30 s keeps some
+    170,000 entries, and listing these takes longer than the commit.
     """
     return {
         "commit_properties": CommitProperties(max_commit_retries=0, custom_metadata={"userMetadata": tag.to_json()}),

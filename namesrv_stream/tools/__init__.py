@@ -1,1 +1,1 @@
-"""Programs beside the registry: simulated brokers, local servers, replays, first aid, comparison, backups."""
+"""Programs beside the registry: simulated brokers, local servers, replays, checks, comparison, backups, repair."""

@@ -1,4 +1,4 @@
-"""The rows of a registry at one epoch, and the file of a backup: a ZIP archive with Parquet files and a manifest."""
+"""Read a registry's rows at one epoch, and write and read backups: ZIP archives of Parquet files and a manifest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def content_of(reader: RouteReader, epoch: int | None = None, at_ms: int | None 
 
 
 class BackupFileError(NamesrvError):
-    """A file that cannot be written or read as a backup. Nothing was changed."""
+    """A backup file cannot be written or read. Nothing was changed."""
 
     def __init__(self, file: Path, problem: str) -> None:
         super().__init__(

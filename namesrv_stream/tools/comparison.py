@@ -1,6 +1,6 @@
-"""Comparison of a name server's answers with those of this registry, for the time of a migration.
+"""Compare a name server's answers with those of this registry, during a migration.
 
-A name server is asked over a socket, the registry's own tables by what a gateway answers from one snapshot.
+The name server's answers come over a socket. The registry's are those that a gateway gives from one snapshot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from namesrv_stream.wire.wire_errors import BadRequestError, FrameError
 _LIMIT_S = 10.0
 _CHUNK_BYTES = 1 << 18
 _MAX_FRAME_BYTES = 256 * 1024 * 1024
-"""Limit of one answer. It is more than a gateway accepts, as the cluster of a large installation is one answer."""
+"""Limit of one answer. It is more than a gateway accepts, because one answer has the whole cluster of an
+installation."""
 _any_decoder = msgspec.json.Decoder()
 _ABSENT = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND})
 _LISTS = {
@@ -35,14 +36,14 @@ _LISTS = {
     "topics with unit subscriptions, without the unit flag": RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
 }
 _ARBITRARY = frozenset({"brokerAddr"})
-"""Fields that a name server fills with any one of several right values."""
+"""Fields in which any one of several values is right. They are not compared."""
 _KEYS = {"queueDatas": "brokerName", "brokerDatas": "brokerName"}
 """Lists of objects whose order has no meaning -> the field by which an object is found in both."""
 _SETS = frozenset({"topicList"})
 
 
 class Answered(NamedTuple):
-    """An answer. `value`: its JSON body, None if there is nothing of that name. `refusal`: the reason of an error."""
+    """An answer. `value`: its JSON body, None if nothing has that name. `refusal`: the reason of an error."""
 
     value: Any
     refusal: str = ""
@@ -128,7 +129,7 @@ class Question(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One place at which two answers differ. `ours` or `theirs` is None if that side has nothing there."""
+    """One place at which two answers differ. `ours` or `theirs` is None if that side lacks it."""
 
     question: str
     place: str
@@ -151,8 +152,8 @@ def compare(ours: Side, theirs: Side, namespaces: Collection[str], topics: Colle
     """Ask both sides for every cluster and list, the KV namespaces of `namespaces`, and the route of every topic.
 
     The topics are those of `topics` and those that either side lists, so routes are compared even if both sides refuse
-    the lists of topics. A question that one side alone refuses is a difference. A name server cannot list its
-    namespaces, so a namespace that it alone has is not found.
+    the lists of topics. If only one side refuses a question, that is a difference. A name server cannot list its
+    namespaces, so a namespace that only it has is not found.
     """
     compared, found, refused = 0, list[Difference](), dict[str, str]()
     for question in _questions(ours, theirs, namespaces, topics):

@@ -1,8 +1,8 @@
 """Put the rows of a backup or of an earlier epoch into a registry, as one new epoch that the history explains.
 
-The registry is claimed as by a job, so a job that runs can publish nothing more: either all of its changes or all of
-ours come first. A repair does so over damaged tables, and the job then reads on in the log where the snapshot was
-taken, so what came since is applied again.
+This module claims the registry as a job does, so a running job can publish nothing more. Its changes are either before
+the new epoch or not in the tables. A repair also replaces damaged tables. After it the job reads the log from the place
+of the restored snapshot, so later records are applied again.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from namesrv_stream.tools.backup_file import Content, Rows, content_of
 
 Cause = Literal["IMPORT", "RESTORE"]
 _OPERATORS_TABLES = frozenset({"kv_config", "namesrv_config", "topic_mapping"})
-"""Tables whose changes belong to no broker address, and stand in the line of the command."""
+"""Tables whose changes belong to no broker address. The history has them in the line of the command."""
 
 
 def import_content(root: Root, settings: NamesrvSettings, content: Content, requested_by: str) -> SnapshotRow:
-    """Make a registry at an empty root. Its job goes on at the offset in the log at which the content was taken.
+    """Make a registry at an empty root. Its job reads the log from the offset of the content's snapshot.
 
-    Raises NamesrvError if there is a registry.
+    Raises NamesrvError if the root already holds a registry.
     """
     taken = content.snapshot
 
@@ -74,13 +74,13 @@ def import_content(root: Root, settings: NamesrvSettings, content: Content, requ
 def restore_content(
     root: Root, settings: NamesrvSettings, content: Content, requested_by: str, *, takes_over: bool = False
 ) -> SnapshotRow:
-    """Publish the content as the registry's next epoch. The log is read on where the newest snapshot stands.
+    """Publish the content as the registry's next epoch. The job reads the log from the newest snapshot's offset.
 
     Raises NamesrvError unless no job is active or `takes_over` is set.
     """
     newest = ProgressFile(root).row_now(RouteReader(root).snapshots.newest())
     _require_no_active_job(newest, takes_over=takes_over)
-    for spec in PINNED_TABLES:  # a table that is damaged ends this command and no job
+    for spec in PINNED_TABLES:  # a damaged table ends this command before it ends a job
         if damage := table_damages(root, spec, {newest.versions[spec.name]: ()}):
             raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
     publisher = _claimed(root, settings, _log_of_before)
@@ -89,7 +89,7 @@ def restore_content(
 
 
 def _require_no_active_job(newest: SnapshotRow, *, takes_over: bool) -> None:
-    """Raise NamesrvError if the newest snapshot is a running job's, unless `takes_over` is set."""
+    """Raise NamesrvError if a running job published the newest snapshot, unless `takes_over` is set."""
     age_s = time.time() - newest.published_at / 1000
     if newest.kind != "STOP" and age_s * 1000 < STALE_AFTER_MS and not takes_over:
         raise NamesrvError(
@@ -135,7 +135,7 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
 def _history(
     cause: Cause, event_time: int, epoch: int, changes: Iterable[RowChange], requested_by: str
 ) -> list[BrokerEventRow]:
-    """Return a line of the command, with the changes that no broker makes, and the lines of the brokers."""
+    """Return the line of the command, with the changes that belong to no broker, and the lines of the brokers."""
     changes = list(changes)
     of_operators = [change for change in changes if change.table in _OPERATORS_TABLES]
     of_brokers = [change for change in changes if change.table not in _OPERATORS_TABLES]
@@ -155,10 +155,10 @@ def _now_ms() -> int:
 
 
 def _changes_between(now: Mapping[str, Rows], then: Mapping[str, Rows], reading_ms: int) -> list[RowChange]:
-    """Return the changes that make the rows of `then` out of those of `now`.
+    """Return the changes that turn the rows of `now` into those of `then`.
 
-    A lease that is the same but for its signs of life stays as it is. One that comes back is heard at `reading_ms` of
-    the log's clock (D9). It has no connection: the gateways name those with the next sign of life.
+    A lease that differs only in signs of life stays as it is. A lease that comes back counts as heard at `reading_ms`
+    of the log's clock (D9). It has no connections until the next signs of life name them.
     """
     return [change for spec in ROUTE_TABLES for change in _changes(spec.name, spec.key, now, then, reading_ms)]
 
@@ -187,7 +187,7 @@ def _by_key(key: Sequence[str], rows: Rows) -> dict[tuple[Any, ...], tuple[Any, 
 
 
 class Repair(NamedTuple):
-    """Result of a repair: the snapshot it published, the epoch whose tables these are, and the tables laid anew."""
+    """Result of a repair: the published snapshot, the epoch whose tables it has, and the tables written anew."""
 
     published: SnapshotRow
     epoch: int
@@ -203,9 +203,9 @@ def repair(  # noqa: PLR0913  # each a fact of the new epoch
     *,
     takes_over: bool = False,
 ) -> Repair:
-    """Publish the content that `source` makes of the registry's snapshots, and mend the tables for it.
+    """Publish the content that `source` makes from the registry's snapshots, and mend the tables for it.
 
-    A source that is of no use is found out before a job that runs is ended. Raises NamesrvError.
+    `source` is called before a running job is ended, so an unusable source ends no job. Raises NamesrvError.
     """
     rows = rows_from_arrow(SNAPSHOT, saved_rows(root, SNAPSHOT))
     content = source(rows)
@@ -226,7 +226,7 @@ def repair(  # noqa: PLR0913  # each a fact of the new epoch
 
 
 def content_of_newest_whole(root: Root, found: Sequence[Damage], rows: Sequence[SnapshotRow]) -> Content:
-    """Return the content of the newest snapshot of which no route table is damaged. Raises NamesrvError."""
+    """Return the content of the newest snapshot without a damaged route table. Raises NamesrvError."""
     hurt = {(damage.table, version) for damage in found for version in damage.versions}
     names = [spec.name for spec in ROUTE_TABLES]
     whole = [row for row in rows if hurt.isdisjoint((name, row.versions[name]) for name in names)]
@@ -241,12 +241,12 @@ def content_of_newest_whole(root: Root, found: Sequence[Damage], rows: Sequence[
 
 
 def of_backup(content: Content) -> Content:
-    """Return the content of a backup without the versions of the tables that it was taken of, which may be gone."""
+    """Return the content of a backup without the table versions of its origin, which may be gone."""
     return content._replace(snapshot=content.snapshot._replace(versions={}))
 
 
 def nothing(rows: Sequence[SnapshotRow]) -> Content:
-    """Return empty tables, for which the job reads all that Kafka has. Raises NoSuchSnapshotError."""
+    """Return empty tables, after which the job reads all records that Kafka has. Raises NoSuchSnapshotError."""
     if not rows:
         raise NoSuchSnapshotError("any epoch", None)
     newest = max(rows, key=lambda row: row.epoch)
@@ -255,7 +255,7 @@ def nothing(rows: Sequence[SnapshotRow]) -> Content:
 
 
 class _Mending:
-    """Makes versions of the tables that can be read, which no snapshot names yet."""
+    """Makes readable versions of the tables, which no snapshot names yet."""
 
     def __init__(self, root: Root, kept_ms: int, found: Sequence[Damage], newest: SnapshotRow) -> None:
         self._root = root
@@ -266,7 +266,7 @@ class _Mending:
         self.laid_anew: list[str] = []
 
     def put_back(self, spec: TableSpec, content: Content) -> int:
-        """Return a version of a route table that has the rows of `content`."""
+        """Make a version of a route table that has the rows of `content`, and return it."""
         wanted = content.snapshot.versions.get(spec.name)
         if wanted is None or self._log_is_hurt(spec):
             return self._lay_anew(spec, rows_to_arrow(spec, content.rows[spec.name]))
@@ -276,7 +276,7 @@ class _Mending:
         return writer.restore(spec, writer.head(spec), wanted, self._tag)
 
     def save(self, spec: TableSpec) -> int:
-        """Return the newest version of an append-only table, without the rows that can no longer be read."""
+        """Return a version of an append-only table that has all rows that can still be read."""
         named = self._newest.versions.get(spec.name, newest_version(self._root, spec))
         hurt = any(damage.table == spec.name and named in damage.versions for damage in self._found)
         if not hurt and not self._log_is_hurt(spec):
@@ -297,13 +297,16 @@ def _is_of_same_log(newest: SnapshotRow, then: SnapshotRow) -> bool:
 
 
 def _heard_at(content: Content, reading_ms: int | None) -> Content:
-    """Return the content with all leases heard at a reading of the log's clock: theirs are of another log's (D9)."""
+    """Return the content with all leases heard at a reading of the log's clock.
+
+    Use it for leases of another log (D9).
+    """
     live = [lease._replace(clock_millis=reading_ms, channels={}) for lease in content.rows[LIVE.name]]  # type: ignore[attr-defined]
     return content._replace(rows={**content.rows, LIVE.name: live})
 
 
 def _log_position(newest: SnapshotRow, then: SnapshotRow) -> SnapshotRow:
-    """Return `newest` with the place in the log, and the log's clock, at which `then` was taken, if of the same log."""
+    """Return `newest` with the place in the log and the log's clock of `then`, if both are of the same log."""
     if not _is_of_same_log(newest, then):
         return newest
     return newest._replace(
@@ -317,7 +320,7 @@ def _log_position(newest: SnapshotRow, then: SnapshotRow) -> SnapshotRow:
 
 
 def _claim(root: Root, former: SnapshotRow, versions: dict[str, int]) -> None:
-    """Publish the versions under a new term, which ends a job that runs."""
+    """Publish the versions under a new term, which ends a running job."""
     writer = writer_of(root)
     while True:
         newest, version = writer.newest_snapshot()

@@ -1,1 +1,1 @@
-"""RocketMQ's remoting protocol, sans-IO: turns bytes into commands and back. No socket, no clock, no log."""
+"""RocketMQ's remoting protocol without I/O: turns bytes into commands and back. No socket, no clock, no log."""

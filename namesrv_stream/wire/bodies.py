@@ -1,4 +1,4 @@
-"""Bodies of answers and of the smaller requests, encoded and decoded. Registrations have a module of their own.
+"""Encode and decode the bodies of answers and of smaller requests. Registrations are in `registration_request.py`.
 
 Classes have the names and, in camelCase, the fields of RocketMQ's classes. A field that is None is left out of the
 JSON if its class omits defaults.
@@ -92,7 +92,8 @@ _queue_datas_decoder = msgspec.json.Decoder(_QueueDatas, strict=False)
 def encode_body(body: JsonBody, *, bare_integer_keys: bool = False) -> bytes:
     """Encode as standard JSON or, with `bare_integer_keys`, in the form that clients before 4.9.4 expect.
 
-    The Go client of those days reads every broker id in quotes as 0, and sends to a slave. Java clients read both.
+    The Go client of those releases reads every broker id in quotes as 0, and so sends to a slave. Java clients read
+    both.
     """
     return encode_json_with_bare_keys(body) if bare_integer_keys else encode_json(body)
 
@@ -154,11 +155,11 @@ def encode_properties(settings: Mapping[str, str]) -> bytes:
 
 
 MAX_PROPERTIES_BYTES = 16 * 1024
-"""Limit of settings in one text, which is read in the event loop, in up to 5 ms. All settings take 2 KB."""
+"""Limit of a text of settings. The event loop reads it in up to 5 ms. All settings take 2 KB."""
 
 _MAX_LINES = 256
 _MAX_CONTINUED_LINES = 16
-"""Limit of lines that end with a backslash: at each, javaproperties searches all that it has joined so far again."""
+"""Limit of lines that end with a backslash. At each of them javaproperties searches all joined lines again."""
 
 
 def decode_properties(text: bytes) -> dict[str, str]:
@@ -182,6 +183,6 @@ def _check_size(text: bytes) -> None:
             raise ValueError(f"{size} {what}, over the limit of {limit}")
 
 
-@lru_cache(maxsize=4)  # a request's settings are read to find out who may change them, and again to change them
+@lru_cache(maxsize=4)  # a request's settings are read to check the sender's right, and again to change them
 def _loaded(text: str) -> Mapping[str, str]:
     return javaproperties.loads(text)

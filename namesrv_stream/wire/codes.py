@@ -61,7 +61,7 @@ class SerializeType(IntEnum):
 
 
 class Version(IntEnum):
-    """Releases from which on the protocol is another, by their ordinal in a header's `version`.
+    """Releases with a change of the protocol, by their ordinal in a header's `version`.
 
     The last one is the version in the gateway's own answers.
     """
@@ -76,7 +76,7 @@ class Version(IntEnum):
 
 
 _FIRST_REGULAR = 212
-"""The ordinal of 4.0.0-SNAPSHOT. From there on each release has two, one of its snapshot and one of its own."""
+"""The ordinal of 4.0.0-SNAPSHOT. From there on each release has two: one for its snapshot, one for itself."""
 
 
 def release_name(version: int) -> str:

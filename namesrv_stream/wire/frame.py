@@ -1,4 +1,4 @@
-"""Cuts the bytes of a connection into frames, and decodes them into commands."""
+"""Cut the bytes of a connection into frames, and decode them into commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """RocketMQ's limit (`com.rocketmq.remoting.frameMaxLength`), the length word included."""
 
 MAX_HEADER_BYTES = 128 * 1024
-"""A header is read in the event loop: one of 16 MiB would stop all other peers for seconds."""
+"""Limit of a header. The event loop reads it, so a header of 16 MiB would stop all other peers for seconds."""
 
 LARGE_FRAME_BYTES = 64 * 1024
 """The size from which a frame's body is kept in pieces until it is whole, instead of growing a buffer."""
@@ -26,14 +26,14 @@ Registrations that are quick to decode may have more.
 """
 
 _PIECE_BYTES = 16 * 1024
-"""Pieces smaller than this are put together: an object for each would take many times their memory."""
+"""Pieces smaller than this are joined, because an object for each would take many times their memory."""
 
 _LENGTH_BYTES = 4
 _HEADER_WORD_BYTES = 4
 
 
 class _LargeFrame:
-    """A command whose body is received in pieces, which are put together once they are all there."""
+    """A command whose body is received in pieces. They are joined once all have come."""
 
     def __init__(self, head: RemotingCommand, head_bytes: int, body_bytes: int) -> None:
         self._head = head
@@ -82,8 +82,8 @@ class FrameDecoder:
     def feed(self, data: bytes) -> Iterator[RemotingCommand]:
         """Take the bytes at once, and yield the complete commands one by one.
 
-        Raises FrameError after the commands that precede the broken frame, and again at every later feed. Commands that
-        are not taken from the iterator are yielded by the next feed.
+        Raises FrameError after the commands before the broken frame, and again at every later feed. The next feed
+        yields the commands that are not taken from the iterator.
         """
         if self._broken is None:
             self._buffer += data if self._large is None else self._large.take(data)
@@ -131,7 +131,7 @@ class FrameDecoder:
             self._buffer.clear()
 
     def _check_header_length(self, end: int) -> None:
-        """Check the header's length once the header word is there, before the header itself is buffered."""
+        """Check the header's length once its length word has come, before the header itself is buffered."""
         words = _LENGTH_BYTES + _HEADER_WORD_BYTES
         if len(self._buffer) < words:
             return

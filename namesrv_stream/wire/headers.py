@@ -1,4 +1,4 @@
-"""Typed header fields of requests whose fields are more than texts. On the wire they have RocketMQ's camelCase names.
+"""Decode the header fields of requests into types. On the wire they have RocketMQ's camelCase names.
 
 A field is required if the request has no meaning without it. Any other missing field is null, as in RocketMQ.
 """
@@ -19,7 +19,7 @@ TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
 H = TypeVar("H", bound=msgspec.Struct)
 
 _FREE_TEXT = frozenset({"value", "topic"})
-"""Fields that are no names that have to be printable: a KV entry's value may have several lines, and see R1a."""
+"""Fields that may have unprintable characters: a KV value may have several lines, and for topics see R1a."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -82,7 +82,7 @@ class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):
 
 
 def read_header(command: RemotingCommand, header: type[H]) -> H:
-    """Return the command's fields as `header`. Raises BadRequestError, which names a field that is missing or bad."""
+    """Return the command's fields as `header`. Raises BadRequestError, which names a missing or bad field."""
     try:
         return msgspec.convert(command.ext_fields or {}, header, strict=False)
     except msgspec.ValidationError as error:
@@ -92,7 +92,7 @@ def read_header(command: RemotingCommand, header: type[H]) -> H:
 def read_names(command: RemotingCommand, header: type[H]) -> H:
     """Return the same as `read_header`, for a request whose names get into the registry.
 
-    Raises BadRequestError for a name that cannot be printed, too.
+    It also raises BadRequestError for a name that cannot be printed.
     """
     read = read_header(command, header)
     fields = zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True)

@@ -1,4 +1,4 @@
-"""JSON as RocketMQ's peers write it: standard, or with integer keys without quotes, as fastjson writes them."""
+"""Decode and encode JSON as RocketMQ's peers write it: standard, or with fastjson's integer keys without quotes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from namesrv_stream.wire.wire_errors import malformed_body
 T = TypeVar("T")
 
 MAX_VALUES = 1_000_000
-"""Limit of one text's values: a decoded value takes fifty bytes or more, so 16 MiB of `[],[],` would take 300 MB."""
+"""Limit of the values in one text. A decoded value takes fifty bytes or more, so 16 MiB of `[],[],` take 300 MB."""
 
 _MAX_ESCAPES = 65_536
 """Limit of one string's escapes in a text that is searched for keys without quotes."""
@@ -35,7 +35,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def count_values(text: bytes) -> int:
-    """Return at least the number of values: each begins with one of these bytes, which texts may have too."""
+    """Return an upper bound of the number of values: the count of bytes with which a value may begin."""
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
@@ -59,7 +59,7 @@ def with_quoted_keys(text: bytes) -> bytes:
 def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str, *, bare_keys: bool = True) -> T:
     """Decode `text`. Raises BadRequestError, which names `body`, a class of RocketMQ.
 
-    `bare_keys`: integer keys may lack their quotes. To search for them can take many times as long as decoding.
+    `bare_keys`: integer keys may lack their quotes. The search for them can take many times as long as decoding.
     """
     values = count_values(text) if len(text) > MAX_VALUES else 0
     if values > MAX_VALUES:

@@ -1,4 +1,4 @@
-"""Recognises a connection's protocol by its first bytes, and reads PROXY headers.
+"""Recognise a connection's protocol by its first bytes, and read PROXY headers.
 
 A remoting frame starts with a zero byte, because its length is under 16 MiB. So it cannot be mistaken for any other
 protocol.
@@ -80,7 +80,10 @@ def _proxy_v1(first: bytes) -> ProxyHeader | None:
 
 
 def _source(host: str, port: str) -> str:
-    """Return the address in a text header, checked: no other text of a peer may get into logs and tables."""
+    """Return the address in a text header.
+
+    It is checked, because no free text of a peer may get into logs and tables.
+    """
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Decodes the body of REGISTER_BROKER in all its forms.
+"""Decode the body of REGISTER_BROKER in all its forms.
 
-The form follows from the sender's version and the header's `compressed`, with one exception: 5.4.0 brokers with
-compressedRegister=true send a compressed body with `compressed=false`. It is recognised by zlib's first byte, 0x78,
-with which no JSON starts.
+The sender's version and the header's `compressed` decide the form, with one exception: 5.4.0 brokers with
+compressedRegister=true send a compressed body with `compressed=false`. Such a body is recognised by zlib's first byte,
+0x78, with which no JSON starts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from namesrv_stream.wire.json_text import decode_json
 from namesrv_stream.wire.wire_errors import BadRequestError, malformed_body
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
-"""The size of the largest frame, and of what Kafka takes: a body that inflates to more could not be written."""
+"""Limit of an inflated body: the size of the largest frame. Kafka would refuse the record of a larger one."""
 
 MAX_TOPICS = 50_000
 """Limit of topics in one registration. A broker with more topics registers in parts."""
 
 MAX_TOPIC_CHARS = 255
-"""Longest name for which a client asks."""
+"""Longest topic name that a client requests."""
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -51,7 +51,8 @@ class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
 class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
     """The content of a registration's body. `filter_server_list`: None keeps the registered list (R11).
 
-    Decoding keeps only the fields of a topic that the registry uses. `left_out`: the topics that cannot be taken (R1a).
+    Decoding keeps only the fields of a topic that the registry uses. `left_out`: the topics that are not accepted
+    (R1a).
     """
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper()
@@ -76,12 +77,12 @@ _filter_servers_decoder = msgspec.json.Decoder(list[str] | None)
 
 
 def body_crc32(body: bytes) -> int:
-    """Return the value of `bodyCrc32`: the CRC32 of the body as it is sent, without the top bit."""
+    """Return the value of `bodyCrc32`: the CRC32 of the body as sent, without the top bit."""
     return crc32(body) & 0x7FFFFFFF
 
 
 def check_crc32(body: bytes, expected: int) -> None:
-    """Raise BadRequestError unless `expected` is the body's checksum, or 0, which is not checked (R1)."""
+    """Raise BadRequestError if `expected` is not the body's checksum. A value of 0 is not checked (R1)."""
     if expected and expected != (actual := body_crc32(body)):
         raise BadRequestError(
             f"crc32 of the body is {actual}, the header has {expected}: damaged on its way, register again",
@@ -94,9 +95,9 @@ def decode_registration(
 ) -> RegisterBrokerBody:
     """Decode the body of a registration, whose header has `version` and `compressed`. Raises BadRequestError.
 
-    An empty body registers nothing but the address. A null is what an absent field is, and a topic that cannot be taken
-    is left out alone (R1a). `only_quick`: refuse what takes far longer to decode than topics do. This is JSON with
-    integer keys without quotes, and TopicQueueMappingInfo, in which any values may be.
+    An empty body registers only the address. A null counts as an absent field, and a topic that cannot be read is left
+    out alone (R1a). `only_quick`: refuse content that takes far longer to decode than topics: JSON with integer keys
+    without quotes, and TopicQueueMappingInfo, which may hold any values.
     """
     read, left_out = _decode(body, version, compressed, only_quick)
     wrapper = read.topic_config_serialize_wrapper
@@ -120,7 +121,7 @@ def has_control_characters(name: str) -> bool:
 
 
 def _are_usual(names: Mapping[str, object]) -> bool:
-    """Return whether all names are topic names for sure: this is quicker than a look at each."""
+    """Return whether all names are certainly topic names. One check of all is quicker than a check of each."""
     return "" not in names and "".join(names).isprintable() and max(map(len, names), default=0) <= MAX_TOPIC_CHARS
 
 
@@ -129,8 +130,8 @@ def _of_topic_names(values: dict[str, T]) -> dict[str, T]:
 
 
 def _decode(body: bytes, version: int, compressed: bool, only_quick: bool) -> tuple[RegisterBrokerBody, list[str]]:
-    """Return what a body says, and the topics that are left out for what they say, not for their names."""
-    if version < Version.V3_0_11:  # the wrapper alone, and without a list of filter servers, which keeps it
+    """Return the content of a body, and the topics that are left out for their settings, not for their names."""
+    if version < Version.V3_0_11:  # only the wrapper: without a list of filter servers the registered one stays
         return _decode_plain(b'{"%s":%s,"filterServerList":null}' % (_WRAPPER.encode(), body or b"{}"), only_quick)
     if not body:
         return RegisterBrokerBody(), []
@@ -149,7 +150,7 @@ def _decode_plain(text: bytes, only_quick: bool) -> tuple[RegisterBrokerBody, li
 
 
 def _decode_with_defaults(text: bytes) -> tuple[RegisterBrokerBody, list[str]]:
-    """Decode a body that has nulls, or topics that cannot be read: those are left out alone (R1a)."""
+    """Decode a body with nulls, or with topics that cannot be read. Only these topics are left out (R1a)."""
     try:
         said = decode_json(text, _any_decoder, _BODY)
         fields: dict[str, Any] = without_nulls(said)
@@ -174,9 +175,9 @@ def _check_topics(topics: int) -> None:
 
 
 def inflate(body: bytes) -> bytes:
-    """Return the content of one zlib stream, without inflating more than MAX_INFLATED_BYTES and one.
+    """Return the content of one zlib stream. At most MAX_INFLATED_BYTES and one byte are inflated.
 
-    Raises BadRequestError if there are more, or if it is no whole zlib stream.
+    Raises BadRequestError if the content is longer, or if the body is no complete zlib stream.
     """
     stream = zlib.decompressobj()
     try:
@@ -194,7 +195,7 @@ def inflate(body: bytes) -> bytes:
 
 
 class _Sections:
-    """Reads the inflated form: numbers, and blocks of bytes with their length in front."""
+    """Reader of the inflated form: numbers, and blocks of bytes after their length."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -237,7 +238,7 @@ def _decode_sections(text: bytes, *, has_mappings: bool) -> tuple[RegisterBroker
 
 
 _TOPIC = re.compile(r"(.*) (-?\d+) (-?\d+) (-?\d+) [A-Z_]+(?: \{.*)?", re.DOTALL | re.ASCII)
-"""The name may have blanks: the rightmost numbers that a filter type follows are those of the topic."""
+"""A topic's text. The name may have blanks, so the last three numbers before a filter type are the topic's."""
 
 
 def _decode_version(block: bytes) -> DataVersion:
@@ -251,7 +252,7 @@ def _decode_version(block: bytes) -> DataVersion:
 def _decode_topic(block: bytes) -> tuple[str, TopicConfig | None]:
     """Decode `NAME READ WRITE PERM FILTER`. From 5.0.0 on attributes follow; flag and order are not in this form.
 
-    A text without the numbers is no topic: it has None, and is its own name (R1a).
+    A text without the numbers is no topic: its settings are None, and the whole text is its name (R1a).
     """
     text = block.decode(errors="replace")  # as Java does
     found = _TOPIC.fullmatch(text)

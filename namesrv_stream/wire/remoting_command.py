@@ -61,14 +61,14 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
         ext_fields: dict[str, str] | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """Return an answer to this request. Its header is JSON in any case, as in RocketMQ's server."""
+        """Return an answer to this request. Its header is always JSON, as in RocketMQ's server."""
         return RemotingCommand(
             code=code, opaque=self.opaque, flag=Flag.RESPONSE, remark=remark, ext_fields=ext_fields, body=body
         )
 
 
 class PreparedAnswer:
-    """An answer that is encoded once and sent many times: only the opaque differs from frame to frame."""
+    """An answer that is encoded once and sent many times. Only the opaque differs from frame to frame."""
 
     def __init__(self, answer: RemotingCommand) -> None:
         header = _encode_json_header(msgspec.structs.replace(answer, opaque=0))
@@ -125,7 +125,7 @@ def header_beyond_frame(header_bytes: int, room_bytes: int) -> FrameError:
 
 
 class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """The header's fields in the order in which RocketMQ writes them: sorted by name. UNSET ones are left out."""
+    """The header's fields sorted by name, as RocketMQ writes them. UNSET fields are left out."""
 
     code: _Int32
     ext_fields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
@@ -138,7 +138,7 @@ class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _MixedJsonHeader(_JsonHeader, frozen=True, rename="camel"):
-    """A header whose extFields are not all text. Java reads such a one too."""
+    """A header with extFields that are not all text. Java accepts it too."""
 
     ext_fields: Mapping[str, str | int | float | bool | None] | msgspec.UnsetType | None = msgspec.UNSET  # type: ignore[assignment]
 
@@ -179,7 +179,7 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
 
 
 def _texts(fields: object) -> dict[str, str] | None:
-    """Return header fields as Java would hold them: as text, also if a peer sent a number or a boolean."""
+    """Return header fields as Java holds them: as text, even if a peer sent a number or a boolean."""
     if not isinstance(fields, dict):
         return None
     return {

@@ -1,9 +1,9 @@
 """RocketMQ's signature of a request, which proves its sender.
 
 Clients, mqadmin and brokers put the fields AccessKey and Signature into extFields. The signature is the base64 of an
-HMAC-SHA1 with the secret key that belongs to the AccessKey. It covers the values of all fields but Signature, in the
-order of their keys, and then the body. It covers neither the request code nor a time: only TLS prevents that a signed
-request is read and sent again.
+HMAC-SHA1 with the secret key that belongs to the AccessKey. It covers the values of all fields except Signature, in the
+order of their keys, and then the body. It covers neither the request code nor a time, so only TLS keeps others from
+reading a signed request and sending it again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from namesrv_stream.wire.remoting_command import RemotingCommand
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 ZONE_FIELDS = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
-"""Fields that clients and mqadmin add after they have signed, and brokers before. So both forms are tried."""
+"""Fields that clients and mqadmin add after signing, and brokers before it. So both forms are tried."""
 
 
 def access_key_of(command: RemotingCommand) -> str | None:

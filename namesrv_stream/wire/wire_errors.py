@@ -1,4 +1,4 @@
-"""Errors for bytes that cannot be understood: a FrameError ends the connection, a BadRequestError only one request."""
+"""Errors for bytes that cannot be decoded: a FrameError ends the connection, a BadRequestError only one request."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from namesrv_stream.errors import NamesrvError
 
 
 class FrameError(NamesrvError):
-    """The bytes of a connection cannot be understood from here on: close the connection without an answer."""
+    """The bytes of a connection cannot be decoded any more. Close the connection without an answer."""
 
 
 class BadRequestError(NamesrvError):
-    """A bad request in a good frame: answer it with SYSTEM_ERROR and `remark`."""
+    """A bad request in a good frame. Answer it with SYSTEM_ERROR and `remark`."""
 
     def __init__(self, message: str, remark: str | None = None) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ def bad_field(request: str, reason: str, remark: str | None = None) -> BadReques
 
 
 def unprintable_name(request: str, field: str, name: str) -> BadRequestError:
-    """Return the error for a name with control characters, which would get into logs, tables and terminals."""
+    """Return the error for a name with control characters, because names get into logs, tables and terminals."""
     return BadRequestError(
         f"{request}: {field} {name[:100]!a} has characters that cannot be printed; give it another name"
     )

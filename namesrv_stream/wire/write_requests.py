@@ -1,4 +1,4 @@
-"""Translates writing requests, which are remoting commands, into the content of records."""
+"""Translate writing requests, which are remoting commands, into the content of records."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_registration(
 ) -> tuple[RegisterBroker, tuple[str, ...]]:
     """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
 
-    Return also the names of the topics that cannot be taken (R1a). `only_quick`: see `decode_registration`. Raises
+    Return also the names of the topics that are left out (R1a). `only_quick`: see `decode_registration`. Raises
     BadRequestError.
     """
     header = read_names(command, RegisterBrokerHeader)
@@ -98,8 +98,8 @@ def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
 def operator_command(command: RemotingCommand, requested_by: str | None = None) -> Command:
     """Translate an operator's 100, 102, 205, 216, 217, 318 or 327. Raises BadRequestError.
 
-    `requested_by`: the name of a sender that the server does not know. This does not decide which settings 318 may
-    change (A5).
+    `requested_by`: the name of a sender whom the server does not know. Whether 318 may change a setting is not checked
+    here (A5).
     """
     reader = _OPERATOR_COMMANDS.get(command.code)
     if reader is None:
@@ -115,7 +115,7 @@ def _put_kv_config(command: RemotingCommand) -> PutKvConfig:
 
 
 def _of_fields(kind: type[C], command: RemotingCommand) -> C:
-    """Return a command whose fields are those of its request. No other fields count, such as `requestedBy`."""
+    """Return a command whose fields are those of its request. Other fields, such as `requestedBy`, are ignored."""
     said = {name: value for name, value in (command.ext_fields or {}).items() if name in _FIELDS}
     return read_names(msgspec.structs.replace(command, ext_fields=said), kind)
 
@@ -130,7 +130,7 @@ def _register_topic(command: RemotingCommand) -> RegisterTopic:
 
 
 def _topic_header(command: RemotingCommand) -> TopicHeader:
-    """Return the header of a command on a topic, whose name may be any that a registration may have (R1a)."""
+    """Return the header of a command on a topic. The topic may have any name that a registration may have (R1a)."""
     header = read_names(command, TopicHeader)
     if has_control_characters(header.topic):
         raise unprintable_name(request_name(command.code), "topic", header.topic)

@@ -1,4 +1,4 @@
-"""Checks of a machine and its settings, before or while a process of the registry runs there."""
+"""Check a machine and its settings, before or while a process of the registry runs there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ State = Literal["ok", "warning", "failed", "not checked"]
 
 
 class Finding(NamedTuple):
-    """One line of the report. `found` is a fact; `next_step` is what to do, empty if nothing is to do."""
+    """One line of the report. `found` is the fact; `next_step` is what to do, empty if nothing has to be done."""
 
     check: str
     state: State

@@ -1,4 +1,4 @@
-"""Checks of Kafka: reachable, settings of the topic, this client's rights, and the clocks."""
+"""Check Kafka: whether it answers, the topic's settings, this client's rights, and the clocks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CLOCK_TOLERANCE_MS = 1_000
 def check_kafka(
     settings: NamesrvSettings, rights: set[AclOperation], *, is_candidate: bool = False
 ) -> Iterator[Finding]:
-    """Ask Kafka for its cluster, the topic and this client's rights: those in `rights` on the topic.
+    """Check that Kafka answers, the topic, and that this client has `rights` on the topic.
 
     `is_candidate`: this client takes part in the election of the active job, by a consumer group.
     """
@@ -84,7 +84,7 @@ def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Fin
 
 
 def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
-    """Compare this client's rights on the consumer group that elects the active job with the one that it needs."""
+    """Check that this client has READ on the consumer group that elects the active job."""
     try:
         granted = _rights_on_group(AdminClient(kafka), group)
     except (KafkaException, TimeoutError) as error:
@@ -102,7 +102,7 @@ def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
 
 
 def _rights_on_group(admin: AdminClient, group: str) -> set[AclOperation]:
-    """Return this client's rights on a consumer group. Waits for a Kafka that is just reading its groups.
+    """Return this client's rights on a consumer group. Waits while Kafka still loads its groups.
 
     Raises KafkaException.
     """
@@ -123,7 +123,7 @@ def _rights_on_group(admin: AdminClient, group: str) -> set[AclOperation]:
 
 
 def _clock(kafka: dict[str, Any], topic: str) -> Finding:
-    """Compare this machine's clock with the time that Kafka gives to a record that comes meanwhile."""
+    """Compare this machine's clock with the append time of the next record."""
     deadline = time.monotonic() + _RECORD_LIMIT_S
     before_ms, first = _now_ms(), newest_timestamp_ms(kafka, topic)
     while True:
@@ -139,7 +139,7 @@ def _clock(kafka: dict[str, Any], topic: str) -> Finding:
 
 
 def clock_finding(appended_ms: int, earliest_ms: int, latest_ms: int) -> Finding:
-    """Compare the time of a record by Kafka with the times between which it came by this machine's clock."""
+    """Compare the append time of a record with the two times by this machine's clock between which it came."""
     ahead_ms, behind_ms = appended_ms - latest_ms, earliest_ms - appended_ms
     if max(ahead_ms, behind_ms) <= _CLOCK_TOLERANCE_MS:
         return Finding("clock", "ok", f"Kafka's clock is within {_CLOCK_TOLERANCE_MS} ms of this machine's")

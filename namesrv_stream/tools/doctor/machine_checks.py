@@ -1,4 +1,4 @@
-"""Checks of what the job needs on its machine (Java, jars, Python workers), and of certificate and users file."""
+"""Check what the job needs on its machine (Java, jars, pyspark, Python workers), the certificate and the users file."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _REPORT = (
 
 
 def check_java(_settings: NamesrvSettings) -> Iterator[Finding]:
-    """Look for a Java that Spark can use."""
+    """Check that there is a Java that Spark can use."""
     java = find_java()
     yield Finding("Java", "ok", f"{java} is Java {java_version(java)}, and {OLDEST_JAVA} or newer is needed")
 
 
 def check_jars(settings: NamesrvSettings) -> Iterator[Finding]:
-    """Look whether the jars of conf/ivy.xml were fetched."""
+    """Check that the jars of conf/ivy.xml were fetched."""
     needed = {"spark": "make install"}
     if "://" in settings.delta_root:
         needed["s3"] = "make install-s3, if Spark is to read these tables"
@@ -51,7 +51,7 @@ def check_jars(settings: NamesrvSettings) -> Iterator[Finding]:
 
 
 def check_spark(_settings: NamesrvSettings) -> Iterator[Finding]:
-    """Look whether the installed pyspark is a release that leaks sockets."""
+    """Check that the installed pyspark is no release that leaks sockets."""
     installed = version("pyspark")
     require_sound_spark(installed)
     yield Finding("pyspark", "ok", f"pyspark {installed} closes the sockets of its stateful step (SPARK-58932)")
@@ -80,7 +80,7 @@ def check_workers(_settings: NamesrvSettings) -> Iterator[Finding]:
 
 
 def check_certificate(settings: NamesrvSettings) -> Iterator[Finding]:
-    """Read the files of tls.server.*, and shake hands with the certificate in memory."""
+    """Read the files of tls.server.*, and do a TLS handshake with the certificate in memory."""
     certificates = Certificates(settings)
     if not certificates.is_set:
         yield Finding("certificate", "not checked", "tls.server.certPath is not set: the gateway speaks plain text")

@@ -1,4 +1,4 @@
-"""Checks of the storage of tables and checkpoint (rights, room, two writers at once), and of what the tables hold."""
+"""Check the storage of tables and checkpoint (rights, room, several writers), and the content of the tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from namesrv_stream.tools.doctor import Finding
 _LEAST_ROOM_BYTES = 1024**3
 _MOST_NAMED = 10
 _TRIAL = ".doctor-"
-"""Beginning of the names of files and folders that are made to find out whether that is allowed."""
+"""Beginning of the names of files and folders that are made only to check whether that is allowed."""
 
 
 def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
@@ -67,7 +67,7 @@ def _range(what: str, numbers: Sequence[int]) -> str:
 def check_writing(settings: NamesrvSettings) -> Iterator[Finding]:
     """Write beside the tables, as the job does, and let several writers commit the same version.
 
-    A folder is tried in a folder of its own, which is removed. On an object store the small table `_conditional_put`
+    In a folder the check uses a new subfolder and removes it. On an object store the small table `_conditional_put`
     stays, as after the job's first start.
     """
     if is_object_store(settings.delta_root):
@@ -150,7 +150,7 @@ def _room_in(folder: Path) -> Finding:
 
 
 def check_contents(settings: NamesrvSettings) -> Iterator[Finding]:
-    """Read the newest snapshot and judge its names and its order configurations."""
+    """Read the newest snapshot, and check its names and its order configurations."""
     try:
         tables = RouteReader(settings.delta_root, settings.storage_options or None).open().routes
     except (NotARegistryError, NoSuchSnapshotError):

@@ -1,7 +1,7 @@
-"""A long, plausible history of a fleet, made at once: the kind of month that an operations team remembers.
+"""Make the records of a long, plausible history of a fleet: the kind of month that an operations team remembers.
 
-Besides random events (crashes, restarts, new topics) it has rolling restarts with write permissions wiped around them,
-a broker that flaps, the outage of a zone, a broker that returns at another address, and one that joins another cluster.
+It has random events (crashes, restarts, new topics), rolling restarts with write permissions wiped around them, a
+broker that flaps, the outage of a zone, a broker that returns at another address, and one that joins another cluster.
 The time of each is a share of the whole time, so that a short history has them too.
 """
 
@@ -89,7 +89,7 @@ class Chronicle:
         return plan.brokers * HOUR_MS // MINUTE_MS + HOUR_MS // TICK_MS
 
     def records(self) -> Iterator[tuple[int, Request]]:
-        """Return (epoch milliseconds, request) in order of time. May be called once, for it consumes the model."""
+        """Return (epoch milliseconds, request) in order of time. Call it only once, because it consumes the model."""
         ticks = ((at_ms, Scan()) for at_ms in range(self.start_ms, self.end_ms + 1, TICK_MS))
         of_brokers: Iterator[tuple[int, Request]] = self._model.due(self.end_ms)
         return _with_ends_of_leases(heapq.merge(of_brokers, sorted(self._commands, key=_time), ticks, key=_time))
@@ -139,7 +139,7 @@ class Chronicle:
         self._model.schedule(at_ms, partial(self._model.move, self._rng.choice(groups)))
 
     def _delete_topic(self, at_ms: int) -> None:
-        """Delete a topic by an operator's mistake; its brokers restore it with their next full registration."""
+        """Delete a topic, as by an operator's mistake. Its brokers restore it with their next full registration."""
         topics = sorted({topic for group in self._model.groups for topic in group.topics if "_" in topic})
         self._command(at_ms, DeleteTopic(topic=self._rng.choice(topics), requested_by="bob@desk"))
 

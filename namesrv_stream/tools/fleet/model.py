@@ -1,4 +1,4 @@
-"""The records of a fleet and their times, without clock and Kafka: the same for the same plan and start.
+"""Decide which records a fleet sends and when, without clock and Kafka. Equal plans and starts give equal records.
 
 Times are epoch milliseconds that the caller passes in. A model can be played in real time, faster, or all at once.
 """
@@ -29,7 +29,7 @@ FLAP_LEASES = 1.2
 PROMOTION_MS = 5_000
 
 Action = Callable[[int], Iterable[BrokerRequest]]
-"""Let something happen at a time; return the records that brokers send because of it."""
+"""Function that lets something happen at a time, and returns the records that brokers send because of it."""
 
 
 class FleetModel:
@@ -50,7 +50,7 @@ class FleetModel:
             schedule_churn(self, kind, per_minute, start_ms + plan.startup_ms)
 
     def brokers(self) -> Iterator[Broker]:
-        """Return all brokers, down or up."""
+        """Yield all brokers, down or up."""
         return chain.from_iterable(group.brokers for group in self.groups)
 
     def broker(self, broker_name: str, broker_id: int) -> Broker:
@@ -129,7 +129,7 @@ class FleetModel:
     def move(self, group: BrokerGroup, at_ms: int) -> list[BrokerRequest]:
         """Restart the group's running brokers under the next cluster, or under a new name if there is one cluster (D1).
 
-        They do not unregister before.
+        They do not unregister first.
         """
         if self.plan.clusters > 1:
             names = [cluster_name(number) for number in range(self.plan.clusters)]
@@ -163,7 +163,7 @@ class FleetModel:
 
 
 Act = Callable[[FleetModel, random.Random, Broker, int], Iterable[BrokerRequest]]
-"""Let one event happen to a broker at a time; return the records that brokers send because of it."""
+"""Function that lets an event happen to a broker, and returns the records that brokers send because of it."""
 
 
 def schedule_churn(model: FleetModel, kind: Churn, per_minute: float, from_ms: int) -> None:

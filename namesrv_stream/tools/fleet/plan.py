@@ -11,7 +11,7 @@ from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS
 
 
 class Churn(StrEnum):
-    """The kinds of random events. `fleet.model` describes each beside its function."""
+    """The kinds of random events. model.py describes each beside its function."""
 
     CRASH = "crash"
     RESTART = "restart"

@@ -1,4 +1,4 @@
-"""Play a fleet into Kafka: in real time, where single brokers can be steered, or faster."""
+"""Play a fleet into Kafka: in real time, with control of single brokers, or faster."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Counts:
 class Fleet:
     """A fleet on a thread of its own, in real time. Its methods may be called from any thread.
 
-    A broker is named by broker name and id; an unknown one raises NamesrvError. Each request is carried out at
-    once, on the fleet's thread. As a context manager it unregisters all brokers at the end.
+    A broker is named by broker name and id; an unknown one raises NamesrvError. Each call is carried out at once, on
+    the fleet's thread. As a context manager it unregisters all brokers at the end.
     """
 
     def __init__(self, plan: FleetPlan, producer: HeartbeatProducer) -> None:
@@ -63,7 +63,7 @@ class Fleet:
         self._thread.start()
 
     def stop(self, *, unregister: bool = True, limit_s: float | None = 10.0) -> None:
-        """End the fleet, in order (B5) or, without `unregister`, as a power cut would.
+        """End the fleet in order (B5) or, without `unregister`, as a power cut does.
 
         Returns when each record is in the log or has failed. Raises KafkaUnreachableError after `limit_s`.
         """
@@ -89,7 +89,7 @@ class Fleet:
                 time.sleep(max(0.0, started_s + number / records_per_s - time.monotonic()))
 
     def wait(self, limit_s: float | None = None) -> None:
-        """Return when the limit has passed. Raises the error that ended the fleet's thread, as soon as it has ended."""
+        """Wait until the limit has passed. Raises the error that ends the fleet's thread as soon as it ends."""
         self._thread.join(limit_s)
         self.check()
 
@@ -138,7 +138,7 @@ class Fleet:
             with self._changed:
                 self._changed.wait_for(self._has_work, self._until_next_s())
                 due = [request for _, request in self._model.due(self._now_ms())]
-            self._send(due)  # not under the lock, for which the producer's thread may be waiting
+            self._send(due)  # without the lock, because the producer's thread may wait for it
 
     def _has_work(self) -> bool:
         return self._stopped or self._until_next_s() == 0
@@ -169,5 +169,8 @@ class Fleet:
             self._changed.notify()
 
     def _now_ms(self) -> int:
-        """Return the wall clock's time at the start plus the time since, without later corrections of the clock."""
+        """Return the present time: the wall clock at the start plus the time since.
+
+        Corrections of the clock do not count.
+        """
         return self._started_at_ms + round((time.monotonic() - self._started_at_s) * 1_000)

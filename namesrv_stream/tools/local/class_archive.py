@@ -1,4 +1,4 @@
-"""Records the archive of classes with which the job starts sooner (`namesrv_stream.tools.local.submission`)."""
+"""Record the archive of classes with which the job starts sooner (`namesrv_stream.tools.local.submission`)."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _SHORT_LIMIT_S = 10.0
 _LOOK_EVERY_S = 0.2
 _CHARS_OF_AN_ERROR = 2000
 _LEFT_OUT = re.compile(r"\[cds[^]]*\] (Skipping|Pre)")
-"""Lines in which Java names classes that it leaves out of the archive: some hundred, and nothing is wrong."""
+"""Lines in which Java names classes that it leaves out of the archive. There are some hundred, which is normal."""
 _PUBLICATIONS = 3
-"""The first one starts Python workers and state stores, the later ones have their state to read."""
+"""Publications to wait for. The first one starts Python workers and state stores, the later ones also read state."""
 
 
 def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
     """Run the job on a registry of its own until it has published a few times, and let Java write the archive.
 
-    `on_step` is called with what happens now. Raises NamesrvError; an archive that is there stays then. A new one takes
-    its place at once: running jobs have the old file in their memory.
+    `on_step` is called with the name of each step. Raises NamesrvError and then keeps the former archive. A new one
+    replaces the file by a rename, because running jobs have the old file mapped in memory.
     """
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def _not_made(what: str, output: str) -> NamesrvError:
 
 
 def _on_class_path() -> str:
-    """Return which variables of the environment put a folder on the class path, of which Java makes no archive."""
+    """Return a note about environment variables that put a folder on the class path: Java then makes no archive."""
     found = [name for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]
     return f" (Java makes none with {' and '.join(found)}, which put folders on the class path)" if found else ""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from namesrv_stream.errors import NamesrvError
 
 MARKER = ".made-anew-by-namesrv-stream"
-"""A file that marks a folder of this command: the folders that it makes anew at each start may be removed there."""
+"""A file that marks a folder of this command. Only there the command may remove the folders that it makes anew."""
 _LOCK = ".in-use"
 _SERVED = ".served"
 
@@ -21,8 +21,8 @@ def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[P
     """Own the folder within the `with`; it is created if it is missing.
 
     Raises NamesrvError if another process owns it. Folders in it with the names `made_anew` are removed first. That
-    needs a folder that was empty when it was first owned in this way; another one raises NamesrvError, and nothing in
-    it is touched.
+    needs a folder that was empty when it was first owned in this way. For any other folder it raises NamesrvError and
+    removes nothing.
     """
     if made_anew:
         _check_ours(folder)

@@ -1,4 +1,4 @@
-"""The Java that Spark and Kafka run on, and the jars that pip does not fetch.
+"""Find the Java that Spark and Kafka run on, and fetch the jars that pip does not fetch.
 
 `conf/ivy.xml` lists the jars, the Ivy inside pyspark fetches them. Each configuration of `conf/ivy.xml` has its folder
 `jars/<configuration>`: of the checkout, or of the user's cache if the package was installed from a wheel, which has
@@ -31,17 +31,20 @@ CONF = CHECKOUT / "conf" if _IS_CHECKOUT else Path(__file__).resolve().parents[2
 """The folder of the settings files: that of the checkout, else the copy that a wheel brings."""
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 HOME = CHECKOUT if _IS_CHECKOUT else _CACHE / "namesrv-stream"
-"""The folder for what is fetched and made: the checkout, else one of the user's cache."""
+"""The folder for fetched and generated files: the checkout, else one in the user's cache."""
 IVY_FILE = CONF / "ivy.xml"
 JARS = HOME / "jars"
 _DOWNLOAD = re.compile(r"downloading \S*/(\S+\.jar) ")
-"""A line of Ivy's about a jar that it fetches, and the jar's name."""
+"""Matches Ivy's line about a jar that it fetches; the group is the jar's name."""
 _LINES_OF_AN_ERROR = 40
 
 
 @functools.cache
 def find_java() -> Path:
-    """Return the `java` of JAVA_HOME, or else of PATH, as Spark does. Raises NamesrvError without a Java of 17 on."""
+    """Return the `java` of JAVA_HOME, or else of PATH, as Spark does.
+
+    Raises NamesrvError if it is none of 17 or newer.
+    """
     if home := os.environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
@@ -83,7 +86,10 @@ def _no_java(looked_at: str) -> NamesrvError:
 
 
 def retrieved_jars(configuration: str) -> Path:
-    """Return the folder with the jars of one configuration of `conf/ivy.xml`. Fetches them first if it has others."""
+    """Return the folder with the jars of one configuration of `conf/ivy.xml`.
+
+    Fetches them first if they are missing or old.
+    """
     folder = JARS / configuration
     folder.mkdir(parents=True, exist_ok=True)
     if not is_retrieved(configuration):
@@ -139,7 +145,7 @@ def pyspark_jar(name: str) -> Path:
 
 
 def pyspark_folder() -> Path:
-    """Return the folder of pyspark, which is not imported, for that takes a second."""
+    """Return the folder of pyspark without importing it, which would take a second."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise NamesrvError("pyspark, which brings Spark and Ivy, is not installed: run `make install`")

@@ -1,7 +1,7 @@
-"""One real Apache Kafka node on this machine: broker and KRaft controller in one JVM, started from its jars.
+"""Run a real Apache Kafka node on this machine: broker and KRaft controller in one JVM, started from its jars.
 
-The first node that ends in order leaves an archive of its classes (Java's class data sharing) beside the jars. The next
-ones start with it after 2.6 s of CPU in place of 4.6.
+The first node that ends in order leaves an archive of its classes (Java's class data sharing) beside the jars. With it
+a start takes 2.6 s of CPU instead of 4.6 s.
 """
 
 import base64
@@ -26,13 +26,13 @@ _ENDED_IN_ORDER = 128 + signal.SIGTERM
 """Java's exit code after SIGTERM. With another one the archive may be incomplete."""
 
 _SILENT = "-Xlog:cds*=off"
-"""Java names hundreds of classes that an archive leaves out, and an archive that does not fit."""
+"""Keeps Java from logging hundreds of classes that an archive leaves out, and an archive that does not fit."""
 
 
 class LocalKafka(OwnedServer):
     """A Kafka node whose data stays in `data` when it ends; as a context manager it runs within the `with`.
 
-    Ports are free ones unless `port` names the broker's, and stay the same over `kill` and `start`.
+    It takes free ports, unless `port` names the broker's. They stay the same over `kill` and `start`.
     """
 
     name = "Kafka"
@@ -66,7 +66,7 @@ class LocalKafka(OwnedServer):
             return self
         try:
             self._start_node([f"-XX:ArchiveClassesAtExit={self._recorded}"])
-        except ServerNotStartedError:  # such as a Java without the archive of its own classes: it can record none
+        except ServerNotStartedError:  # for example, a Java without the archive of its own classes can record none
             self._start_node([])
         return self
 
@@ -80,7 +80,7 @@ class LocalKafka(OwnedServer):
         super().stop()
         if self._recorded.exists():
             if process is not None and process.exit_code == _ENDED_IN_ORDER:
-                self._recorded.replace(ARCHIVE)  # at once: running nodes have the former file in their memory
+                self._recorded.replace(ARCHIVE)  # a rename, because running nodes have the former file mapped in memory
             self._recorded.unlink(missing_ok=True)
 
     def _server_properties(self) -> str:

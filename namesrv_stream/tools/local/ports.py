@@ -1,4 +1,4 @@
-"""Ports of this machine for servers that are started here."""
+"""Find free ports of this machine for servers that are started here."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from namesrv_stream.reporting.texts import who_listens
 
 HOST = "127.0.0.1"
 _FOR_SERVERS = range(20_000, 30_000)
-"""Below the ports that a kernel gives to outgoing connections by default: from 32,768 on Linux, 49,152 on macOS."""
+"""Ports below those that a kernel gives to outgoing connections by default: from 32,768 on Linux, 49,152 on macOS."""
 _in_turn = islice(cycle(_FOR_SERVERS), random.randrange(len(_FOR_SERVERS)), None)
-"""Each port is given out once before it comes again; another process begins elsewhere."""
+"""The ports in turn, so that none repeats soon. Each process begins at a random one."""
 
 
 def free_ports(count: int) -> int:
@@ -28,7 +28,7 @@ def free_ports(count: int) -> int:
 
 
 def check_free(port: int, server: str) -> None:
-    """Raise NamesrvError if a process listens at the port; `server` names who was to get it."""
+    """Raise NamesrvError if a process listens at the port; `server` names the server that needs it."""
     if not _is_free(port):
         raise NamesrvError(
             f"port {port} of {HOST} is in use, so {server} cannot have it: "

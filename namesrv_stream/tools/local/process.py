@@ -22,8 +22,8 @@ _WATCH = 'read -r _; kill -TERM "$1"; kill -CONT "$1"'
 class OwnedProcess:
     """A running child whose output goes to `log`; it is stopped when this process ends, even by SIGKILL.
 
-    It has a session of its own: a Ctrl-C at the terminal reaches this process alone, which then stops its children in
-    the right order.
+    The child has a session of its own, so a Ctrl-C at the terminal reaches only this process, which then stops its
+    children in the right order.
     """
 
     def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> None:
@@ -46,7 +46,7 @@ class OwnedProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id, also after the child has ended."""
+        """The child's process id, valid also after the child has ended."""
         return self._child.pid
 
     @property
@@ -69,7 +69,7 @@ class OwnedProcess:
         self._forget()
 
     def _forget(self) -> None:
-        self._watch.kill()  # before the child's pid is free for another process
+        self._watch.kill()  # before another process can get the child's pid
         self._child.wait()
         self._watch.wait()
         if self._watch.stdin is not None:
@@ -87,7 +87,7 @@ class ServerNotStartedError(NamesrvError):
 class OwnedServer:
     """A server that runs within the `with` as a context manager. It may be started again after `stop` and `kill`.
 
-    Each kind of server has a `start`, which starts it by `_run` and returns when it answers.
+    Each subclass has a `start` that starts the server by `_run` and returns when it answers.
     """
 
     name: str

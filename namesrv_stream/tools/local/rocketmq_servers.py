@@ -1,4 +1,4 @@
-"""A real RocketMQ on this machine, from its jars: NameServer, brokers and mqadmin.
+"""Run a real RocketMQ on this machine, from its jars: NameServer, brokers and mqadmin.
 
 For tests, measurements and demonstrations. All servers listen at 127.0.0.1 and keep their files in a given folder.
 """

@@ -26,8 +26,8 @@ def local_session(
     """Return a session on `local[cores]`, started as `driver_start` says with `options` over all but the master.
 
     `log` receives the output of the JVM, which otherwise goes to standard error. Python workers run this interpreter,
-    because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was, and acts once the
-    session is there.
+    because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was, and runs once the
+    session exists.
     """
     # No jars: conf/ names them relative to the checkout, and the class path has them.
     own = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(HOME / "data" / "warehouse"), "spark.jars": ""}
@@ -43,15 +43,15 @@ def local_session(
 
 def forget_session(spark: SparkSession) -> None:
     """Stop the session, whose JVM may have died, and let the next one start a JVM of its own."""
-    with suppress(Exception):  # whatever pyspark meets when it asks a JVM that is not there
+    with suppress(Exception):  # any error of pyspark's calls to a dead JVM
         spark.stop()
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-    SparkSession._instantiatedSession = None  # noqa: SLF001  # pyspark takes no leave of a JVM that has died
+    SparkSession._instantiatedSession = None  # noqa: SLF001  # pyspark does not forget a JVM that has died
 
 
 @contextmanager
 def _submitted_with(settings_file: Path) -> Iterator[None]:
-    """Let pyspark start its JVM with these settings within the `with`, and with no folder of them on the class path."""
+    """Let pyspark start its JVM with these settings within the `with`, without their folder on the class path."""
     names = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
     before = {name: os.environ[name] for name in names if name in os.environ}
     own = before.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell"
@@ -67,9 +67,9 @@ def _submitted_with(settings_file: Path) -> Iterator[None]:
 
 
 def set_up_spark_log(spark: SparkSession, log_format: str) -> None:
-    """Give the lines that Spark's driver logs from now on the form of the setting log.format.
+    """Apply the setting log.format to the lines that Spark's driver logs from now on.
 
-    NAMESRV_LOG_FORMAT in the environment acts from the first line on.
+    NAMESRV_LOG_FORMAT in the environment applies from the first line on.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None
@@ -80,8 +80,8 @@ def set_up_spark_log(spark: SparkSession, log_format: str) -> None:
 def halt_session(spark: SparkSession, last_line: str, exit_status: int) -> None:
     """Have the JVM print `last_line` on its standard error and end at once.
 
-    Its shutdown opens files and closes native stores: a JVM without descriptors crashed in it, before it had passed on
-    what this process had printed. Returns if the JVM does not answer.
+    An ordinary shutdown opens files and closes native stores. A JVM without descriptors crashed in it before it had
+    passed on the output of this process. Returns if the JVM does not answer.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None
@@ -95,9 +95,9 @@ def _interrupted_at_the_end() -> Iterator[None]:
     """Let Ctrl-C act at the end of the `with`, by the handler that is in force at its beginning.
 
     pyspark installs its own handler, which cancels all jobs and would end a streaming query in the middle of a batch.
-    And a JVM whose parent is gone before it has started would stay.
+    Besides, a JVM would stay if its parent ended before the JVM had started.
     """
-    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread gets signals
         yield
         return
     interrupts: list[int] = []
@@ -112,7 +112,7 @@ def _interrupted_at_the_end() -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(log: Path | None) -> Iterator[None]:
-    """Send standard error to `log` within the `with`: the JVM and its Python workers inherit it when they start."""
+    """Send standard error to `log` within the `with`. A JVM that starts meanwhile and its Python workers inherit it."""
     if log is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The whole registry on this machine: Kafka, the streaming job in local Spark, a gateway, and simulated brokers."""
+"""Run the whole registry on this machine: Kafka, the streaming job in local Spark, a gateway, and simulated brokers."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _PUBLISH_LIMIT_S = 30.0
 _JVM_LOST = (SessionLostError, Py4JError, ConnectionError)
 
 STARTS_AGAIN = 3
-"""Times that a part which has died is started again."""
+"""Number of times that a part is started again after it has died."""
 
 
 class LocalStack:
     """The registry that runs within a `with`, which ends it in order.
 
-    Brokers unregister, the job publishes all that is in the log, and Kafka stops. `made_anew` names folders in `data`
-    to remove before the start, as in `owned_folder`. `settings` are those in force, after the start with Kafka's real
-    address.
+    At the end brokers unregister, the job publishes all records in the log, and Kafka stops. `made_anew` names folders
+    in `data` to remove before the start, as in `owned_folder`. `settings` are those in force, after the start with
+    Kafka's real address.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LocalStack:
     gateway: BackgroundGateway
 
     def __enter__(self) -> Self:
-        if self.settings.listen_port:  # fails now rather than after half a minute
+        if self.settings.listen_port:  # so a taken port fails now and not after half a minute
             check_free(self.settings.listen_port, "the gateway (setting listenPort)")
         with ExitStack() as opening:
             opening.enter_context(owned_folder(self._data, made_anew=self._made_anew))
@@ -101,10 +101,10 @@ class LocalStack:
         self._job_things.close()
 
     def _publish_what_waits(self) -> None:
-        """Publish what the log has, so that brokers that have unregistered do not seem alive until the next start."""
+        """Wait until the log is published. Otherwise unregistered brokers would seem alive until the next start."""
         log.info("stopping the job: it publishes what waits")
         if not self.job.await_published(_PUBLISH_LIMIT_S):
-            log.warning("not all that Kafka has is in the tables; the next start goes on there")
+            log.warning("the tables lack some records that Kafka has; the next start reads them")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open_things.__exit__(kind, error, at)
@@ -115,8 +115,8 @@ class LocalStack:
     def check(self) -> None:
         """Raise the error that ended the job, the gateway or a fleet, if any.
 
-        A job that another one has replaced has ended in order: the rest serves the new one. Kafka, and the JVM of the
-        job, are started again if they have died, each `STARTS_AGAIN` times.
+        If another job has replaced this one, that is no error: the rest serves the new job. Kafka and the job's JVM are
+        started again if they have died, each `STARTS_AGAIN` times.
         """
         if self._kafka is not None and self._kafka.exit_code is not None:
             self._start_again("Kafka", f"exit code {self._kafka.exit_code}", partial(_started_again, self._kafka))
@@ -142,7 +142,7 @@ class LocalStack:
 
     @property
     def is_hurt(self) -> bool:
-        """True if Kafka or the job's JVM has died, so that nothing may answer who ends in order."""
+        """True if Kafka or the job's JVM has died, so that an end in order may wait for ever."""
         if self._is_starting_again or (self._kafka is not None and self._kafka.exit_code is not None):
             return True
         try:
@@ -175,7 +175,7 @@ class LocalStack:
     def start_fleet(self, plan: FleetPlan, *, unregister: bool = True) -> Fleet:
         """Start simulated brokers, which run until the stack ends.
 
-        They unregister then or, without `unregister`, stay in the tables as after a power cut.
+        At the end they unregister or, without `unregister`, stay in the tables as after a power cut.
         """
         fleet = Fleet(plan, self._producer)
         fleet.start()

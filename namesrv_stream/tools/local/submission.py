@@ -1,8 +1,8 @@
-"""The start of a Spark driver, by spark-submit or in this process: settings of `conf/`, jars, an archive of classes.
+"""Prepare the start of a Spark driver, by spark-submit or in this process: settings, jars, an archive of classes.
 
-An archive of Java (class data sharing) has the classes that the job loads, in the form in which Java keeps them in
-memory: Spark's are some 15,000, and loading them is a third of a start. Java uses none with a folder of files on the
-class path, which `SPARK_CONF_DIR` puts there; so the settings are passed by `--properties-file`.
+The archive (Java's class data sharing) has the classes that the job loads in their form in memory. Spark has some
+15,000, and loading them takes a third of a start. Java uses no archive if a folder is on the class path.
+`SPARK_CONF_DIR` would put one there, so the settings are passed by `--properties-file`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PROGRAMS = ("route_registry", "maintain_tables", "churn_report")
 """The programs of jobs/."""
 
 ARCHIVE = JARS / "job.jsa"
-"""The archive of classes. Java takes no notice of it after an update of Java, pyspark or the jars."""
+"""The archive of classes. Java ignores it after an update of Java, pyspark or the jars."""
 
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
-"""Options for Java that come before spark.driver.extraJavaOptions, which is left to the user."""
+"""Setting of Java options that come before spark.driver.extraJavaOptions, which is left to the user."""
 
 _WARNINGS_TO_STDERR = "-Xlog:disable -Xlog:all=warning:stderr"
-"""Java says on standard output, among a command's own lines, that an archive does not fit."""
+"""Keeps Java's warning that an archive does not fit out of standard output, which has the command's own lines."""
 _LINKED = ("bin", "jars")
 
 
@@ -73,7 +73,7 @@ def submission(
 
 
 def _environment(home: Path, *, is_local: bool) -> dict[str, str]:
-    """Return the environment. Executors of a cluster have a Python of their own, local workers have this one."""
+    """Return the environment. Local workers use this Python; executors of a cluster have their own."""
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
     environment["SPARK_HOME"] = str(home)
     environment.setdefault("SPARK_LOCAL_IP", HOST)  # as conf/spark-env.sh
@@ -107,7 +107,7 @@ def driver_start(spark_options: Mapping[str, str] | None = None, *, records_arch
 
 
 def _add_jars(options: dict[str, str], *, is_local: bool) -> None:
-    """Add the fetched jars to the class path, where an archive has their classes too, and send them to executors."""
+    """Add the fetched jars to the class path, so that the archive has their classes too, and send them to executors."""
     jars = [str(jar) for jar in jars_of_sessions()]
     own = options.get(_CLASS_PATH)
     options[_CLASS_PATH] = os.pathsep.join(([own] if own else []) + jars)
@@ -124,8 +124,8 @@ def spark_home(*, is_local: bool) -> Path:
     """Return the SPARK_HOME of the environment, else pyspark's folder, or for local workers links to parts of it.
 
     Spark puts `python/lib/pyspark.zip` of its home before the packages of Python, and Python would compile pyspark from
-    there anew in each process: 1.4 s a start. The links lead to the programs and the jars alone. A cluster's driver may
-    have to send `pyspark.zip`, so it gets the whole folder; so does who may not write beside the jars.
+    there anew in each process: 1.4 s a start. The links lead only to the programs and the jars. A cluster's driver may
+    have to send `pyspark.zip`, so it gets the whole folder. So does a user who may not write beside the jars.
     """
     if given := os.environ.get("SPARK_HOME"):
         return Path(given)

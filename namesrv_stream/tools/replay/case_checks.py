@@ -1,4 +1,4 @@
-"""The checks of a case: what they ask, and their tables and answers in the columns, names and times of the cases.
+"""Answer the checks of a case: tables and lookups in the columns, names and times of the cases.
 
 The gateway's own code answers the lookups; its frames are decoded into the cases' form.
 """
@@ -89,7 +89,7 @@ def _topics(_ask: Json, answer: RemotingCommand) -> Json:
 
 
 class _Question(NamedTuple):
-    """A lookup: its request, how its answer is shown, and the header's name of each field of `ask`."""
+    """A lookup: its request, the function that shows its answer, and the header's name of each field of `ask`."""
 
     code: RequestCode
     shown: Callable[[Json, RemotingCommand], Json]
@@ -113,7 +113,7 @@ _QUESTIONS: Mapping[str, _Question] = {
     "unit_sub_topics": _Question(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, _topics),
     "unit_sub_ununit_topics": _Question(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, _topics),
 }
-"""By `op`."""
+"""`op` of a check -> its lookup."""
 
 
 class Lookup(msgspec.Struct, frozen=True):

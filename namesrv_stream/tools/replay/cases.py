@@ -1,7 +1,7 @@
-"""Scenario cases: the content of their files.
+"""Read scenario cases from their files.
 
 A case lists operations with event times from 0, and the tables and answers that are expected after some of them. Each
-operation is a step, one class for each `op`, which makes requests.
+operation is a step. Each `op` has a class of steps, which makes the requests.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RestartStep(_Step, frozen=True, tag="restart"):
 
 
 class _Sign(_Step, frozen=True, kw_only=True):
-    """A sign of life. If `channel` is None, it is over a connection that the address has for itself."""
+    """A sign of life. If `channel` is None, it comes over a connection that only this address uses."""
 
     addr: BrokerAddress
     channel: str | None = None
@@ -255,9 +255,9 @@ class Expectation(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """One scenario.
 
-    `replay` is `arrival` if each step takes effect before the next one is delivered, with a tick of its time before it,
-    or `log` if the steps are the log, ticks included. `cuts`: after each of these steps all records so far are
-    published before the log goes on; without cuts all steps are in one micro-batch.
+    `replay` is `arrival` or `log`. With `arrival` each step takes effect before the next one is delivered, and a tick
+    of its time comes before it. With `log` the steps are the log, ticks included. `cuts`: after each of these steps all
+    records so far are published before the log goes on; without cuts all steps are in one micro-batch.
     """
 
     name: CaseName
@@ -279,7 +279,7 @@ class Case(msgspec.Struct, frozen=True):
             raise ValueError(f"`config.{first['loc'][0]}` is not accepted: {first['msg']}") from None
 
     def settings(self) -> NamesrvSettings:
-        """Return the case's settings, with exact values for those that trade exactness for less work or more safety."""
+        """Return the case's settings. Those that trade exactness for less work or more safety get exact values."""
         exact = {"reconcileIntervalMillis": 0, "liveRefreshMillis": 0}
         if self.replay == "arrival":
             exact["tickGapMillis"] = 0

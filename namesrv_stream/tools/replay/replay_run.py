@@ -19,7 +19,7 @@ from namesrv_stream.tools.replay.rules_engine import replay_by_rules
 Replay = Callable[[Case], dict[str, Any]]
 
 CASES_AT_ONCE = 3
-"""Number of queries that share the session: each waits for Kafka and Delta most of the time."""
+"""Number of queries that share the session, because each waits for Kafka and Delta most of the time."""
 
 
 @click.command()

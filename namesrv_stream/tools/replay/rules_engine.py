@@ -1,4 +1,4 @@
-"""Replay a case through the rules alone: one registry that handles one record after the other, no JVM."""
+"""Replay a case through the rules alone: one registry applies one record after the other, without a JVM."""
 
 from __future__ import annotations
 

@@ -146,9 +146,9 @@ def publish_history(
 ) -> None:
     """Publish (event time in ms, request) pairs, in order of time, as a registry at `root`.
 
-    Each micro-batch takes `records_a_batch` records: the changes within one are one epoch. A jump of time within the
-    records is a silence (D9 is off). `report` is called with what is done, `shown` gets the present activity. Raises
-    NamesrvError if `root` is not empty: records of the past must not follow those of another log.
+    Each micro-batch takes `records_a_batch` records and is one epoch. A gap of time in the records counts as silence
+    (D9 is off). `report` is called with each finished step, `shown` gets the present activity. Raises NamesrvError if
+    `root` is not empty: records of the past must not follow those of another log.
     """
     if root.exists() and any(root.iterdir()):
         raise NamesrvError(f"{root} is not empty. Name a new folder, or remove this one.")
