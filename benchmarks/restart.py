@@ -24,7 +24,7 @@ from rich.table import Table
 from benchmarks.large_registry import Plan, Registry, address_of
 from benchmarks.processes import cpu_seconds, gateway_process
 from benchmarks.registration_body import encode_registration
-from namesrv_stream.gateway.registrations import token_of
+from namesrv_stream.gateway.known_brokers import token_of
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import RequestCode

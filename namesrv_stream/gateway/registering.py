@@ -20,14 +20,14 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.connection_log import BrokerLog
 from namesrv_stream.gateway.heartbeats import Heartbeats
-from namesrv_stream.gateway.own_writes import OwnWrites
-from namesrv_stream.gateway.registrations import (
+from namesrv_stream.gateway.known_brokers import (
     MAX_BROKERS_OF_A_CONNECTION,
     MAX_BROKERS_OF_A_HOST,
-    Registrations,
+    KnownBrokers,
     Unread,
     token_of,
 )
+from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.sending import Answer, InLog, Sending, Sent
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import (
@@ -80,7 +80,7 @@ class Registering:
     def __init__(self, sending: Sending, reconcile_interval_ms: int, answers: Answers, own: OwnWrites) -> None:
         self._sending = sending
         self._own = own
-        self._registrations = Registrations(reconcile_interval_ms)
+        self._known = KnownBrokers(reconcile_interval_ms)
         self._answers = answers
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
@@ -121,7 +121,7 @@ class Registering:
         if decoded.left_out:
             connection.note_left_out(address, ", ".join(ascii(name[:100]) for name in decoded.left_out))
         place = self._sending.link.send(head, decoded.record, connection.host)
-        unread = self._registrations.sent_in_full(head, self._sending.now_ms)
+        unread = self._known.note_sent_in_full(head, self._sending.now_ms)
         topics = self._own.not_awaited(decoded.topics)
         shown = self._answers.tables.queues.settings_on(head.broker_name, topics)
         new_topics = [topic for topic, known in zip(topics, shown, strict=True) if known is None]
@@ -134,7 +134,7 @@ class Registering:
 
     def _on_full_acknowledged(self, unread: Unread, address: str, new_topics: list[str], done: InLog) -> None:
         if done.cancelled() or done.exception() is not None:
-            self._registrations.failed(address, self._answers)
+            self._known.note_failed(address, self._answers)
         else:
             unread.place = done.result()
             self._own.registered(new_topics, unread.place)
@@ -145,11 +145,11 @@ class Registering:
         If it had to be sent in full, the broker's next one has to be too.
         """
         if self._why_in_full(command) is not None:
-            self._registrations.failed(_broker_address(command), self._answers)
+            self._known.note_failed(_broker_address(command), self._answers)
 
     def _why_in_full(self, command: RemotingCommand) -> str | None:
         address, token = _broker_address(command), token_of(command)
-        return self._registrations.why_in_full(address, token, self._answers, self._sending.now_ms)
+        return self._known.why_in_full(address, token, self._answers, self._sending.now_ms)
 
     def _answer(self, command: RemotingCommand, head: RegisterBroker | None = None) -> Answer:
         """Answer a registration from the newest snapshot (R6, R12, R13). `head`: None if it was not decoded."""
@@ -166,7 +166,7 @@ class Registering:
 
         Return None if its lease has just ended.
         """
-        if (head := self._registrations.unread_head(address)) is not None:
+        if (head := self._known.unread_head(address)) is not None:
             return head
         lease = self._answers.live.get(address)
         if lease is None:
@@ -182,7 +182,7 @@ class Registering:
 
     def _check_room(self, address: str, connection: Connection) -> None:
         """Raise BadRequestError if the connection or host would have more addresses than its limit."""
-        if not self._registrations.has_room(address, self._sending.channel_id(connection), connection.host):
+        if not self._known.has_room(address, self._sending.channel_id(connection), connection.host):
             raise BadRequestError(
                 f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
                 f"{MAX_BROKERS_OF_A_HOST} from this host"
@@ -225,7 +225,7 @@ class Registering:
 
         Return None for an address that has no lease: nothing is sent for it (L2). Raises NamesrvError.
         """
-        if not self._registrations.is_known(address, self._answers):
+        if not self._known.is_known(address, self._answers):
             return None
         self._check_room(address, connection)
         channel_id = self._sending.channel_id(connection)
@@ -236,21 +236,21 @@ class Registering:
     def _note_sign_of_life(self, address: str, connection: Connection) -> None:
         channel_id = self._sending.channel_id(connection)
         self._speaking[channel_id] = connection
-        self._registrations.note_sign_of_life(address, channel_id, self._timeout_ms(address), connection.host)
+        self._known.note_sign_of_life(address, channel_id, self._timeout_ms(address), connection.host)
 
     def _is_first(self, address: str, connection: Connection) -> bool:
         """Return whether no sign of life of the address has come over this connection."""
-        return address not in self._registrations.timeouts_of(self._sending.channel_id(connection))
+        return address not in self._known.timeouts_of(self._sending.channel_id(connection))
 
     def _timeout_ms(self, address: str) -> int:
         """Return the timeout of a lease: the shorter one if a registration on its way has another timeout."""
-        head, lease = self._registrations.unread_head(address), self._answers.live.get(address)
+        head, lease = self._known.unread_head(address), self._answers.live.get(address)
         own_ms = head.timeout_ms if head is not None else MAX_HEARTBEAT_TIMEOUT_MS
         return min(own_ms, lease.heartbeat_timeout_millis) if lease is not None else own_ms
 
     def is_in_doubt(self, address: str) -> bool:
-        """See `Registrations.is_in_doubt`."""
-        return self._registrations.is_in_doubt(address, self._answers)
+        """See `KnownBrokers.is_in_doubt`."""
+        return self._known.is_in_doubt(address, self._answers)
 
     def unregister(self, request: UnregisterBroker, connection: Connection) -> InLog:
         """Send an unregistration, and forget the signs of life that wait. Raises NamesrvError."""
@@ -258,7 +258,7 @@ class Registering:
         self._heartbeats.forget(address)
         self._broker_log.unregisters(address, self._answers.live.get(address))
         place = self._sending.link.send(request, host=connection.host)
-        place.add_done_callback(partial(_note_place, self._registrations.sent_unregistration(address)))
+        place.add_done_callback(partial(_note_place, self._known.note_sent_unregistration(address)))
         return place
 
     def connection_lost(self, connection: Connection) -> None:
@@ -276,7 +276,7 @@ class Registering:
         async with connection.order:
             channel_id = self._sending.channel_id(connection)
             self._speaking.pop(channel_id, None)
-            for number, address in enumerate(self._registrations.closed(channel_id), 1):
+            for number, address in enumerate(self._known.forget_channel(channel_id), 1):
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
                 self._broker_log.lost(address, self._answers.live.get(address), connection)
@@ -290,7 +290,7 @@ class Registering:
         try:
             closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
             place = self._sending.link.send(closed, host=connection.host)
-            place.add_done_callback(partial(_note_place, self._registrations.sent_closed(address)))
+            place.add_done_callback(partial(_note_place, self._known.note_sent_closed(address)))
         except NamesrvError as error:
             log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
 
@@ -299,7 +299,7 @@ class Registering:
     def follow(self, answers: Answers) -> None:
         """Answer from a newer snapshot."""
         self._answers = answers
-        self._registrations.follow(answers)
+        self._known.follow(answers)
 
     def note_kafka(self, *, is_away: bool) -> None:
         """Note whether Kafka is away.
@@ -317,7 +317,7 @@ class Registering:
         The newest snapshot has no lease of them, and the silence is longer than their timeouts.
         """
         for channel_id, connection in list(self._speaking.items()):
-            timeouts = self._registrations.timeouts_of(channel_id)
+            timeouts = self._known.timeouts_of(channel_id)
             if timeouts and self._answers.live.keys().isdisjoint(timeouts):
                 timeout_ms = max(timeouts.values())
                 if connection.silent_s * 1_000 > timeout_ms:

@@ -1,7 +1,7 @@
 """The records of brokers and operators: one class for each `type` of the Kafka record contract.
 
 Field names are RocketMQ's own, in snake_case here and in camelCase on the wire. The classes decide nothing:
-`rules.lease` and `rules.registry` decide what a request changes.
+`rules.registry` decides what a record changes, with the modules that it calls.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 MAX_NAME_CHARS = 1_000
-"""Longest address, cluster name, broker name and connection id. Addresses and connection ids pass through the stateful
-step, which keeps addresses in its state, so they must be small. Those of real brokers have fewer than 100
-characters."""
+"""Longest address, cluster name, broker name and connection id. Spark keeps addresses in its state and `live`
+connection ids, so they must be small. Those of real brokers have fewer than 100 characters."""
 
 GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 ChannelId = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
@@ -126,7 +125,7 @@ class ChannelClosed(_TaggedRecord, frozen=True, kw_only=True, tag="CHANNEL_CLOSE
 
 
 class Scan(_TaggedRecord, frozen=True, kw_only=True, tag="SCAN"):
-    """A tick: it moves event time on while no broker sends anything (E7)."""
+    """A tick: it moves the log's clock and event time on while no broker sends anything (D9, E7)."""
 
 
 class _OperatorCommand(_TaggedRecord, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ TIME, INT = "timestamp", "int"
 
 
 class LogPosition(NamedTuple):
-    """The position of a record in the total order of the log: event time first, then the offset."""
+    """Event time and place of a record. The later one holds an id (D6). Records are applied by offset (E1)."""
 
     event_time: int
     partition: int

@@ -22,7 +22,7 @@ from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.examples import examples
-from tests.gateway.test_registrations import ADDRESS, command, live
+from tests.gateway.test_known_brokers import ADDRESS, command, live
 from tests.gateway.test_writes import LEAVE, QUARTER_S, Clock, Here, Log, Site, settle
 
 LEASE_MS = 10_000

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.registrations import token_of
+from namesrv_stream.gateway.known_brokers import token_of
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
@@ -17,7 +17,7 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.write_requests import register_broker
-from tests.gateway.test_registrations import ADDRESS, command
+from tests.gateway.test_known_brokers import ADDRESS, command
 from tests.gateway.test_writes import LEAVE, PARTS, QUARTER_S, Site
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat

@@ -13,7 +13,7 @@ from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, Re
 from namesrv_stream.wire.codes import Flag, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import encode_command
-from tests.gateway.test_registrations import command
+from tests.gateway.test_known_brokers import command
 from tests.gateway.test_writes import Site, run, settle
 from tests.gateway.transport import Transport, connected
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from chaos.oracle import contents
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.registrations import Registrations
+from namesrv_stream.gateway.known_brokers import KnownBrokers
 from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, UnregisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
@@ -33,7 +33,7 @@ class Gateway:
     """A gateway, the snapshot that it follows, and the places of records that Kafka has not acknowledged yet."""
 
     def __init__(self, snapshot):
-        self.known = Registrations(A_DAY_MS)
+        self.known = KnownBrokers(A_DAY_MS)
         self.snapshot = snapshot
         self.late = []
 
@@ -106,19 +106,19 @@ class Site:
             heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=request.channel_id)
             self.write(heartbeat, (gateway, address), in_full=request)
         elif fails:
-            gateway.known.failed(address, gateway.snapshot)
+            gateway.known.note_failed(address, gateway.snapshot)
         else:
             place = self.write(request, (gateway, address))
-            gateway.late.append((gateway.known.sent_in_full(request, 0), place))
+            gateway.late.append((gateway.known.note_sent_in_full(request, 0), place))
             if not is_late:
                 gateway.acknowledge()
 
     def end(self, number, address, *, is_closed):
         gateway, channel_id = self.gateways[number], f"g{number}/{address}"
         if not is_closed:
-            record, note = UnregisterBroker(broker_addr=address), gateway.known.sent_unregistration
-        elif gateway.known.closed(channel_id):
-            record, note = ChannelClosed(broker_addr=address, channel_id=channel_id), gateway.known.sent_closed
+            record, note = UnregisterBroker(broker_addr=address), gateway.known.note_sent_unregistration
+        elif gateway.known.forget_channel(channel_id):
+            record, note = ChannelClosed(broker_addr=address, channel_id=channel_id), gateway.known.note_sent_closed
         else:
             return
         place = self.write(record, (gateway, address))

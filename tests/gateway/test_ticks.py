@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_stream.gateway.ticks import Ticks
 from namesrv_stream.rules.lease import LogClock
-from tests.gateway.test_registrations import live
+from tests.gateway.test_known_brokers import live
 from tests.gateway.test_writes import Clock
 
 LEASE = live()

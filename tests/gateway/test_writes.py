@@ -10,8 +10,8 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
+from namesrv_stream.gateway import known_brokers
 from namesrv_stream.gateway import registering as registering_module
-from namesrv_stream.gateway import registrations
 from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.sending import ANSWER_LIMIT_S, Sending
@@ -23,7 +23,7 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from tests.gateway.test_registrations import ADDRESS, command, live
+from tests.gateway.test_known_brokers import ADDRESS, command, live
 from tests.gateway.transport import connected
 from tests.wire.golden import ANSWERS, REQUESTS
 
@@ -348,7 +348,7 @@ def test_a_small_registration_that_fails_is_answered_busy_and_then_sent_in_full(
 
 
 def test_signs_of_life_over_one_connection_are_for_as_many_addresses_as_may_register_over_it(run, monkeypatch):
-    monkeypatch.setattr(registrations, "MAX_BROKERS_OF_A_CONNECTION", 2)
+    monkeypatch.setattr(known_brokers, "MAX_BROKERS_OF_A_CONNECTION", 2)
 
     async def scenario(site):
         site.writes.follow(site.answers(**{f"10.0.0.{number}:1": live() for number in range(3)}))

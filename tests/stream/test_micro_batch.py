@@ -1,4 +1,4 @@
-"""One micro-batch on the driver: rows of the stateful step in, published tables out. Real Delta, no Spark job."""
+"""One micro-batch on the driver: rows of the query in, published tables out. Real Delta, no Spark job."""
 
 from pathlib import Path
 from typing import NamedTuple

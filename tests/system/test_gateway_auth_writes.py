@@ -8,7 +8,7 @@ from namesrv_stream.wire.codes import Flag, ResponseCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 from tests.gateway.peer import Peer
-from tests.gateway.test_registrations import ADDRESS, command
+from tests.gateway.test_known_brokers import ADDRESS, command
 from tests.system.gateway_stack import eventually
 from tests.system.test_gateway_writes import Site
 

@@ -26,9 +26,8 @@ MOST_UNREAD = 100_000
 """Limit of addresses with unread records. Beyond it the oldest record is forgotten, and one registration of its broker
 may be sent as a light heartbeat that should be sent in full."""
 
-_MEANING = "1"
-"""Part of each token. A release that makes another record of the same request changes it, so that requests are sent in
-full again."""
+MEANING = "2"
+"""A release that makes another record of the same request changes this, so that all is sent in full once more."""
 
 _CHANGE_BY_THEMSELVES = frozenset({"AccessKey", "Signature", "SecurityToken"})
 """Fields of a request that identify its sender and change from request to request. A token leaves them out."""
@@ -41,7 +40,7 @@ def token_of(command: RemotingCommand) -> str:
     """
     fields = (command.ext_fields or {}).items()
     said = sorted(each for each in fields if each[0] not in _CHANGE_BY_THEMSELVES)
-    identity = repr((_MEANING, command.version, len(command.body), crc32(command.body), said))
+    identity = repr((MEANING, command.version, len(command.body), crc32(command.body), said))
     return blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
@@ -70,7 +69,7 @@ class _Channel:
     addresses: dict[str, int] = field(default_factory=dict)
 
 
-class Registrations:
+class KnownBrokers:
     """The brokers that use one gateway's connections, and the records that it has sent of them.
 
     `reconcile_interval_ms`: time after which a registration is sent in full whatever the tables show; 0: always.
@@ -112,21 +111,21 @@ class Registrations:
             del of_address[next(iter(of_address))]
         return of_address.setdefault(token, now_ms)
 
-    def sent_in_full(self, head: RegisterBroker, now_ms: int) -> Unread:
+    def note_sent_in_full(self, head: RegisterBroker, now_ms: int) -> Unread:
         """Note a registration that was handed to Kafka. Return the object that gets its place. `head` has no topics."""
         token = head.token or ""
         self._note_time(head.broker_addr, token, now_ms)
         self._sent_in_full_ms[head.broker_addr][token] = now_ms
         return self._sent(head.broker_addr, Unread(head, is_it=True))
 
-    def sent_closed(self, address: str) -> Unread:
+    def note_sent_closed(self, address: str) -> Unread:
         """Note that a connection's end was handed to Kafka. Return the object that gets its place.
 
         Another connection may keep the lease.
         """
         return self._sent(address, Unread(self.unread_head(address)))
 
-    def sent_unregistration(self, address: str) -> Unread:
+    def note_sent_unregistration(self, address: str) -> Unread:
         """Note that an unregistration was handed to Kafka. Return the object that gets its place."""
         return self._sent(address, Unread())
 
@@ -137,7 +136,7 @@ class Registrations:
             del self._unread[next(iter(self._unread))]
         return unread
 
-    def failed(self, address: str, published: Answers) -> None:
+    def note_failed(self, address: str, published: Answers) -> None:
         """Note that a registration of a known broker was not sent, or was sent and failed.
 
         The log may still have it, so the broker's next one is sent in full.
@@ -201,7 +200,7 @@ class Registrations:
         is_within = len(known) < MAX_BROKERS_OF_A_CONNECTION and self._addresses_of_host[host] < MAX_BROKERS_OF_A_HOST
         return address in known or is_within
 
-    def closed(self, channel_id: str) -> list[str]:
+    def forget_channel(self, channel_id: str) -> list[str]:
         """Forget a lost connection. Return the addresses that have used it: each needs a CHANNEL_CLOSED record (L6)."""
         channel = self._channels.pop(channel_id, None)
         if channel is None:
