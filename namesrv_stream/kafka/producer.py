@@ -93,11 +93,10 @@ class RecordProducer:
             on_end(None, KafkaRefusedError(self._address, problem) if is_too_large else self._named(error.args[0]))
 
     def poll(self, limit_s: float = math.inf) -> bool:
-        """Call `on_end` for each record whose outcome is known, for `limit_s` or little longer. Return whether more
-        wait.
+        """Call `on_end` for each record whose outcome is known, for `limit_s` or little longer.
 
-        Raises KafkaRefusedError if librdkafka has failed for good and no new producer can be opened yet; a later call
-        tries again.
+        Return whether more wait. Raises KafkaRefusedError if librdkafka has failed for good and no new producer can be
+        opened yet; a later call tries again.
         """
         if self._retired is not None:
             self._take_outcomes(self._retired)
