@@ -259,7 +259,8 @@ class FairShares:
         try:
             connection.on_turn()
         finally:
-            share = min(HEAVY_SHARE, HEAVY_HOST_SHARE * len(self._in_line.keys() | {host}))
+            hosts = len(self._in_line) + (host not in self._in_line)
+            share = min(HEAVY_SHARE, HEAVY_HOST_SHARE * hosts)
             self._owed_s += (self._spent_s - before_s) * (1 / share - 1)
             self._is_turn_due = False
             if self._in_line:

@@ -192,7 +192,8 @@ class Registering:
         """Raise BadRequestError if another living broker has the registration's address (D14)."""
         fields = command.ext_fields or {}
         lease = self._answers.live.get(_broker_address(command))
-        if lease is None or lease[1:3] == (fields.get("clusterName"), fields.get("brokerName")):
+        announced = (fields.get("clusterName"), fields.get("brokerName"))
+        if lease is None or (lease.cluster_name, lease.broker_name) == announced:
             return
         other = self._speaker_of(lease, self._sending.channel_id(connection))
         if other is None:
