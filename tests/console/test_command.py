@@ -1,4 +1,4 @@
-"""The command: as a process of its own, from start to an orderly end, with 100 watches open."""
+"""The command: as a process of its own, from start to an orderly end, with watches open."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ import yaml
 PROGRAM = Path(sys.executable).with_name("namesrv-stream")
 CHART_VALUES = Path(__file__).parents[2] / "deploy" / "helm" / "namesrv-stream" / "values.yaml"
 GRACE_S = yaml.safe_load(CHART_VALUES.read_text())["console"]["terminationGracePeriodSeconds"]
-WATCHES = 100
+WATCHES = 20
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ def without(view, gone):
     )
 
 
-@pytest.fixture(scope="module", params=range(3))
+@pytest.fixture(scope="module", params=[0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2))])
 def registry(request, tmp_path_factory):
     """A root, and the times of its epochs."""
     root = Root(str(tmp_path_factory.mktemp("history") / "registry"))
