@@ -4,16 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError
 from namesrv_stream.history.row_changes import FEED_TABLES, changes_between
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.history import MAX_LISTED_TOPICS
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import TABLES, TOPIC
-from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
+from namesrv_stream.tables.schemas import TABLES
 from tests.history.seeded import HOUR_MS, SeededRegistry
-from tests.tables.rows import NOW, topic
+from tests.tables.rows import NOW
 from tests.tables.test_publication import Died, batch, claim, dies_at
 
 pytestmark = pytest.mark.spark
@@ -58,21 +56,6 @@ def test_commits_that_a_restore_has_undone_are_no_changes(spark, root):
         (heir.last.epoch, "update_postimage", "shared", 2),
         (heir.last.epoch, "update_preimage", "shared", 0),
     ]
-
-
-def test_a_commit_that_no_snapshot_names_yet_is_no_change(spark, root):
-    publisher = claim(root)
-    row = publisher.publish(batch(0), NOW)
-    RustWriter(root).merge(TOPIC, row.versions["topic"], RowChanges([topic("unseen")]), CommitTag(9, 9))
-    assert "unseen" not in {each[2] for each in topic_changes(spark, root, 1, row.epoch)}
-
-
-def test_epochs_in_the_wrong_order_and_unknown_ones_are_refused(spark, root):
-    claim(root)
-    with pytest.raises(NamesrvError, match="epoch 1 is before epoch 2"):
-        changes_between(spark, root, 2, 1)
-    with pytest.raises(NoSuchSnapshotError):
-        changes_between(spark, root, 1, 2)
 
 
 @pytest.fixture(scope="module")

@@ -72,13 +72,6 @@ def test_a_holder_that_steps_back_lets_another_candidate_have_the_lock_and_may_g
         has_lock(first, second)
 
 
-def test_registries_with_other_roots_elect_apart(kafka, root):
-    with lock(kafka, root, "one") as one, lock(kafka, f"{root}/other", "two") as two:
-        has_lock(one)
-        has_lock(two)
-        assert [each.run_id for each in candidates(kafka, TOPIC, root)] == ["one"]
-
-
 def test_nobody_is_a_candidate_of_a_registry_without_jobs(kafka, root):
     assert candidates(kafka, TOPIC, root) == []
     with lock(kafka, root, "only") as only:
