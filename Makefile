@@ -11,6 +11,7 @@
 #   make test-alerts  the alert rules by promtool, which Debian's package prometheus has
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
+#   make bench-guard  six ratios against their bounds, in under four minutes: before closing what touches gateway, stream or tables
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
 #   make bench-heartbeats  5,000 brokers with leases of 10 s and a heartbeat every second; ARGS='--minutes 10'
 #   make bench-scale  the whole stack beside RocketMQ's NameServer, with registries of 1,000,000 and 3,000,000 rows
@@ -40,7 +41,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos outdated lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint bench bench-guard bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos outdated lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -124,6 +125,9 @@ lint: .venv/.installed
 
 bench: java install
 	$(BIN)/python -m benchmarks.publication
+
+bench-guard: java install jars/.rocketmq
+	@$(BIN)/python -m benchmarks.guard
 
 bench-gateway: java install
 	$(BIN)/python -m benchmarks.gateway
