@@ -25,7 +25,7 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-HEARTBEAT_S = 30  # a quarter of a lease of 120 s
+LEASE_MS = 120_000  # of a broker whose registration has no heartbeatTimeoutMillis; a heartbeat is sent each quarter
 FULL_EVERY = 10  # heartbeats: one of so many is a registration, as light ones do not bring a lost lease back
 LIMITS = {
     "bootstrap_timeout_ms": 5_000,
@@ -89,6 +89,12 @@ def send(batch: list[dict[str, Any]], topic: str, **kafka: Any) -> None:
         producer.close(timeout=0)
 
 
+def heartbeat_s(wanted: Brokers) -> float:
+    """Return the time from one heartbeat to the next, by the shortest lease."""
+    leases_ms = [each.get("heartbeatTimeoutMillis") for each in wanted.values()]
+    return min([LEASE_MS, *(lease for lease in leases_ms if isinstance(lease, int))]) / 4_000
+
+
 def options() -> argparse.Namespace:
     """Return what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -105,13 +111,14 @@ def main() -> None:
         signal.signal(number, lambda *_: stop.set())
     wanted: Brokers = {}
     registered: Brokers = {}
-    beats, next_beat, problem = 0, 0.0, ""
+    beats, beat_at, problem = 0, 0.0, ""
     while True:
-        is_leaving, is_due, former, problem = stop.is_set(), time.monotonic() >= next_beat, problem, ""
+        is_leaving, former, problem = stop.is_set(), problem, ""
         try:
             wanted = {} if is_leaving else read_brokers(given.from_file)
         except (OSError, ValueError) as error:
             problem = f"{given.from_file}: {error}. Mend it; until then its brokers stay as they were."
+        is_due = time.monotonic() >= beat_at + heartbeat_s(wanted)
         batch = list(records(wanted, registered, is_due, is_full=beats % FULL_EVERY == 0))
         try:
             if batch:
@@ -119,7 +126,7 @@ def main() -> None:
                 log.info("sent %s", ", ".join(f"{each['type']} {each['brokerAddr']}" for each in batch))
             registered = wanted
             if is_due:
-                beats, next_beat = beats + 1, time.monotonic() + HEARTBEAT_S
+                beats, beat_at = beats + 1, time.monotonic()
         except (KafkaError, ValueError) as error:
             problem = f"Kafka at {given.kafka} did not take {len(batch)} records, which are sent again: {error!r}"
         if problem != former:

@@ -129,7 +129,11 @@ def test_a_route_comes_changes_and_goes_with_the_agent_and_ends_by_silence_witho
     def shows(*topics):
         assert sorted(reader.follow().routes.queues.topics_on({"broker-1"})) == sorted(topics)
 
-    short = BROKER | {"heartbeatTimeoutMillis": 5_000, "topicConfigTable": {"orders": QUEUES}}
+    short = BROKER | {
+        "brokerAddr": "10.0.9.9:10911",
+        "heartbeatTimeoutMillis": 5_000,
+        "topicConfigTable": {"orders": QUEUES},
+    }
     write(file, short)
     with agent(up_kafka, "broker-heartbeats", file) as process:
         shows("orders")
@@ -138,6 +142,6 @@ def test_a_route_comes_changes_and_goes_with_the_agent_and_ends_by_silence_witho
         process.send_signal(signal.SIGTERM)
         shows()
     with agent(up_kafka, "broker-heartbeats", file) as process:
-        shows("orders")
+        shows("orders", "bills")
         process.kill()
         shows()
