@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from namesrv_stream import __version__
 from namesrv_stream.errors import NamesrvError, NotARegistryError
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.registry_tables import RowChange
@@ -24,11 +25,13 @@ from namesrv_stream.tables.root import (
     CHECKPOINT_INTERVAL,
     FORMAT_PROPERTY,
     LOG_RETENTION_PROPERTY,
+    RELEASE_PROPERTY,
     RETENTION_PROPERTY,
     OpenTables,
     Root,
     constraint_properties,
     missing_columns,
+    require_known_columns,
     select,
     table_properties,
 )
@@ -370,13 +373,15 @@ class RustWriter:
     def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:
         """Add the columns and comments that a former release did not have, and set the retentions if they differ."""
         table = self._root.open(spec)
+        require_known_columns(self._root, spec, table)
         if missing := missing_columns(table, spec):
             added = [stored_field(column) for column in spec.columns if column.name in missing]
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
+            table.alter.set_table_properties({RELEASE_PROPERTY: __version__}, raise_if_not_exists=False)
         _describe(table, spec)
         properties, found = table_properties(spec, retention_ms), table.metadata().configuration
         if any(found.get(name) != properties[name] for name in (RETENTION_PROPERTY, LOG_RETENTION_PROPERTY)):
-            del properties[FORMAT_PROPERTY]  # the table keeps the format with which it was made
+            del properties[FORMAT_PROPERTY], properties[RELEASE_PROPERTY]  # the table keeps what it was made with
             table.alter.set_table_properties(properties, raise_if_not_exists=False)
 
 

@@ -5,9 +5,10 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
-from namesrv_stream.errors import NamesrvError, NotARegistryError
+from namesrv_stream.errors import NotARegistryError, TablesTooNewError
 from namesrv_stream.rules.rows import FilterRow, KvConfigRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
 from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, query, table_properties
@@ -297,8 +298,16 @@ def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root,
 
 
 def test_a_newer_registry_format_is_refused(writer, root):
-    root.open(TOPIC).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
-    with pytest.raises(NamesrvError, match=rf"format {FORMAT + 1}.*up to {FORMAT}"):
+    newer = {"registry.format": str(FORMAT + 1), "registry.release": "9.8.7"}
+    root.open(TOPIC).alter.set_table_properties(newer, raise_if_not_exists=False)
+    with pytest.raises(TablesTooNewError, match=rf"format {FORMAT + 1}.*up to {FORMAT}.*start 9\.8\.7 or later"):
+        RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
+
+
+def test_a_release_that_added_a_column_is_named_to_one_that_would_leave_it_empty(writer, root):
+    root.open(BROKER).alter.add_columns([Field("later", PrimitiveType("string"))])
+    root.open(BROKER).alter.set_table_properties({"registry.release": "0.9.0"}, raise_if_not_exists=False)
+    with pytest.raises(TablesTooNewError, match=r"table broker .*\(later\).*start 0\.9\.0 or later"):
         RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
 
 
