@@ -67,7 +67,7 @@ class Watched:
         return "ID_LOST" not in types and not {*UNPLANNED}.isdisjoint(types)
 
     def lost_unplanned(self, subject, at_ms):
-        """Whether producers lost a topic, or one broker name of it, with an unplanned end of a master."""
+        """Return whether producers lost a topic, or one broker name of it, with an unplanned end of a master."""
         topic, of_name = subject
         before = max((moment for moment in self.moments if moment[0] < at_ms), key=itemgetter(0))[2]
         names = {name for each, name in before if each == topic and name and of_name in (None, name)}
