@@ -137,7 +137,7 @@ class TableFiles:
     def row_count(self, version: int) -> int | None:
         """Return how many rows the log says that a version has, None if the log cannot be read."""
         try:
-            return sum(self._root.open(self._spec, version).get_add_actions()["num_records"].to_pylist())
+            return int(self._root.open(self._spec, version).count())
         except UNREADABLE:
             return None
 
@@ -178,6 +178,11 @@ class Damage(NamedTuple):
     versions: tuple[int, ...]
     epochs: tuple[int, ...]
     is_past: bool = False
+
+    @property
+    def is_of_checkpoint(self) -> bool:
+        """True if the file only shortens the reading of a log, so that it may be removed."""
+        return self.file == LAST_CHECKPOINT or self.file.endswith(".checkpoint.parquet")
 
 
 def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int]]) -> list[Damage]:
