@@ -2,7 +2,7 @@
 
 import { sessionsChart } from "./chart.js";
 import { card, choice, dot, h, link } from "./dom.js";
-import { pages, stamp, story } from "./lists.js";
+import { pages, stamp, story, wantedOf } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -21,7 +21,7 @@ function listPath({ filters }) {
 
 export const brokerList = {
   title: () => "Brokers",
-  ask: (state) => [`${listPath(state)}&limit=100`, "v1/overview"],
+  ask: (state) => [`${listPath(state)}&limit=${wantedOf(state.filters.state === "gone" ? "gone" : "brokers")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => [
     card(counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"), filterForm(all, state, go),
       state.filters.state === "gone" ? goneTable(found, moment, state) : brokerTable(found, moment, state, go)),
@@ -62,7 +62,7 @@ function goneTable(found, moment, { filters, epoch, newest }) {
 
 export const broker = {
   title: ({ name }) => name,
-  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=100`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
+  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=${wantedOf(`topics-of-${name}`)}`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
   show: ([found, churned, why], moment, { state, actions }) => [
     card("Addresses", addresses(found?.brokers ?? [])),
     card("The week before this moment", churned ? sessionsChart(churned, (text) => text) : null,
