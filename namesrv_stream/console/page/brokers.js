@@ -2,7 +2,7 @@
 
 import { sessionsChart } from "./chart.js";
 import { card, choice, dot, h, link } from "./dom.js";
-import { pages, stamp, story } from "./lists.js";
+import { pages, stamp, story, wantedOf } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -17,7 +17,7 @@ function listPath({ filters }) {
 
 export const brokerList = {
   title: () => "Brokers",
-  ask: (state) => [`${listPath(state)}&limit=100`, "v1/overview"],
+  ask: (state) => [`${listPath(state)}&limit=${wantedOf(state.filters.state === "gone" ? "gone" : "brokers")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => [
     card(counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"), filterForm(all, state, go),
       brokerTable(found, moment, state, go)),
@@ -55,7 +55,7 @@ const heard = (each) => (each.down ? stamp(each.down.lastHeardAt) : `${duration(
 
 export const broker = {
   title: ({ name }) => name,
-  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=100`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
+  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=${wantedOf(`topics-of-${name}`)}`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
   show: ([found, churned, why], moment, { state, actions }) => [
     found && h("p", { class: "verdict" }, h("strong", {}, found.text)),
     card("Addresses", addresses(found?.brokers ?? [])),

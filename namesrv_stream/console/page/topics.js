@@ -1,7 +1,7 @@
 // The list of topics, and the route of one.
 
 import { card, dot, h, link } from "./dom.js";
-import { pages, story, table } from "./lists.js";
+import { pages, story, table, wantedOf } from "./lists.js";
 import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -12,7 +12,7 @@ function listPath({ name, filters }) {
 
 export const topicList = {
   title: () => "Topics",
-  ask: (state) => [`${listPath(state)}&limit=100`],
+  ask: (state) => [`${listPath(state)}&limit=${wantedOf("topics")}`],
   show: ([found], moment, { state, go }) => {
     const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, each.brokerNamesUp === each.brokerNames ? each.brokerNames : `${each.brokerNamesUp} of ${each.brokerNames}`, each.state.replace("_", " ")];
     const isShown = state.filters.system === "1";
@@ -50,6 +50,6 @@ function routeTable(found, moment) {
 }
 
 function routeText(route) {
-  const text = h("pre", { tabindex: 0 });
-  return h("details", { ontoggle: () => { text.textContent ||= JSON.stringify(route, null, 2); } }, h("summary", {}, "TopicRouteData"), text);
+  const fill = (event) => { event.currentTarget.querySelector("pre").textContent = JSON.stringify(route, null, 2); };
+  return h("details", { ontoggle: fill }, h("summary", {}, "TopicRouteData"), h("pre", { tabindex: 0 }));
 }
