@@ -87,7 +87,7 @@ class TopicCounts(Fields):
 
 
 class Verdict(Fields):
-    """What is wrong, in one sentence: `ok`, `warning` or `critical`. `causes`: the largest first."""
+    """The sentence that tells what is wrong, with numbers. `level`: how bad it is. `causes`: the largest first."""
 
     level: Literal["ok", "warning", "critical"]
     text: str
