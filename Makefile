@@ -10,7 +10,9 @@
 #   make install-s3   the jars with which Spark reads tables on S3
 #   make test-alerts  the alert rules by promtool, which Debian's package prometheus has
 #   make lint         ruff and mypy
+#   make lint-workflows  the workflows in .github/ (needs Go)
 #   make bench        the figures of the docs, measured here
+#   make bench-guard  six ratios against their bounds, in under four minutes: before closing what touches gateway, stream or tables
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
 #   make bench-heartbeats  5,000 brokers with leases of 10 s and a heartbeat every second; ARGS='--minutes 10'
 #   make bench-scale  the whole stack beside RocketMQ's NameServer, with registries of 1,000,000 and 3,000,000 rows
@@ -41,7 +43,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos mutants outdated lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint lint-workflows bench bench-guard bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos mutants outdated lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -123,8 +125,20 @@ lint: .venv/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py league/*.py chaos/*.py)))
 
+# The linter of the forge's workflows; it comes as a Go module at a pinned version.
+ACTIONLINT := .cache/lint/actionlint
+$(ACTIONLINT):
+	@echo 'Building actionlint (once, a minute) ...'
+	@GOBIN=$(CURDIR)/$(dir $@) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+lint-workflows: $(ACTIONLINT)
+	$(ACTIONLINT) -color .github/workflows/*.yml
+
 bench: java install
 	$(BIN)/python -m benchmarks.publication
+
+bench-guard: java install jars/.rocketmq
+	@$(BIN)/python -m benchmarks.guard
 
 bench-gateway: java install
 	$(BIN)/python -m benchmarks.gateway

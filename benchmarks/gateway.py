@@ -12,7 +12,7 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -63,17 +63,22 @@ def registrations(broker: int, topics: int, *, changed: bool) -> Iterator[Reques
     return itertools.cycle([Request(registration(broker, topics, counter, cluster)) for counter in counters])
 
 
-def measure(port: int, seconds: float) -> dict[str, Figures]:
-    """Return all figures of one server."""
-    figures = {}
+def loads() -> dict[str, tuple[list[Iterator[Request]], int]]:
+    """Return each load by name: a series of requests for each connection, and how many of them are in flight."""
+    found = {}
     for connections, in_flight in ((1, 1), (8, 16)):
         series = [lookups(number * TOPICS // connections) for number in range(connections)]
-        figures[f"lookups, {connections} x {in_flight} in flight"] = run(port, series, in_flight, seconds)
+        found[f"lookups, {connections} x {in_flight} in flight"] = (series, in_flight)
     for (topics, brokers), changed in itertools.product(BROKERS_BY_TOPICS.items(), (False, True)):
         what = f"registrations of {topics:,} topics, {'changed' if changed else 'unchanged'}, {brokers} brokers"
-        series = [registrations(number, topics, changed=changed) for number in range(brokers)]
-        figures[what] = run(port, series, 1, seconds)
-    return figures
+        found[what] = ([registrations(number, topics, changed=changed) for number in range(brokers)], 1)
+    return found
+
+
+def measure(port: int, seconds: float, names: Collection[str]) -> dict[str, Figures]:
+    """Return the figures of one server under the named loads, all of them if none is named."""
+    chosen = {name: load for name, load in loads().items() if not names or name in names}
+    return {name: run(port, series, in_flight, seconds) for name, (series, in_flight) in chosen.items()}
 
 
 def run(port: int, series: list[Iterator[Request]], in_flight: int, seconds: float) -> Figures:
@@ -96,24 +101,24 @@ def publish_cluster(root: Path) -> None:
     publisher.publish(Batch("query", 0, NOW_MS, {0: 0}, changes_to_write(taken.changes), taken.events), NOW_MS)
 
 
-def of_name_server(folder: Path, seconds: float) -> dict[str, Figures]:
+def of_name_server(folder: Path, seconds: float, names: Collection[str] = ()) -> dict[str, Figures]:
     """Measure RocketMQ's NameServer, with the cluster registered over connections that stay open."""
     with name_server(folder, serverChannelMaxIdleTimeSeconds="3600") as server, ExitStack() as brokers:
         for broker in range(MASTERS):
             load = Load(server.port, [itertools.repeat(Request(registration(broker, TOPICS)))], 1)
             brokers.callback(load.close)
             load.run(0)
-        return measure(server.port, seconds)
+        return measure(server.port, seconds, names)
 
 
-def of_gateway(folder: Path, seconds: float) -> dict[str, Figures]:
+def of_gateway(folder: Path, seconds: float, names: Collection[str] = ()) -> dict[str, Figures]:
     """Measure the gateway, in a process of its own."""
     publish_cluster(folder / "registry")
     with (
         LocalKafka(folder / "kafka") as kafka,
         gateway_process(folder, {"kafka.bootstrap.servers": kafka.bootstrap_servers}) as (port, _),
     ):
-        return measure(port, seconds)
+        return measure(port, seconds, names)
 
 
 @click.command()

@@ -139,7 +139,7 @@ def wait_for_route(port: int, topic: str) -> None:
     raise TimeoutError("the gateway does not answer")
 
 
-def measure(plan: Plan, folder: Path, changes: int) -> Found:
+def measure(plan: Plan, folder: Path, changes: int, *, with_bulk: bool = True) -> Found:
     """Return all figures of one registry."""
     found, registry = Found(), Registry(folder / "registry", plan)
     began_s = time.perf_counter()
@@ -156,7 +156,8 @@ def measure(plan: Plan, folder: Path, changes: int) -> Found:
         with Stalls(port, looked_up) as stalls:
             _measure_changes(plan, registry, client, stalls, pid, changes, found)
             found.memory_mb["after changes"] = _memory_mb(pid)
-            _measure_bulk(plan, registry, client, stalls, found)
+            if with_bulk:
+                _measure_bulk(plan, registry, client, stalls, found)
         found.memory_mb["after bulk"] = _memory_mb(pid)
         found.memory_mb["highest"] = _memory_mb(pid, "VmHWM")
         client.close()

@@ -35,6 +35,28 @@ def encode_record(request: Request) -> bytes:
     return _encoder.encode(request)
 
 
+def record_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a record's value, for programs that do not use this module.
+
+    It has a condition for each type instead of a choice of all types, so that a validator names the field at fault.
+    """
+    (choice,), parts = msgspec.json.schema_components(
+        [Request], schema_hook=lambda _any: {"description": "any value"}, ref_template="#/$defs/{name}"
+    )
+    parts_by_type = choice["discriminator"]["mapping"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"enum": list(parts_by_type)}},
+        "allOf": [
+            {"if": {"required": ["type"], "properties": {"type": {"const": name}}}, "then": {"$ref": part}}
+            for name, part in parts_by_type.items()
+        ],
+        "$defs": parts,
+    }
+
+
 def record_key(request: Request) -> bytes:
     """Return the broker address as UTF-8, or the empty key for a request that belongs to no broker."""
     address: str = getattr(request, "broker_addr", "")

@@ -1,8 +1,9 @@
+import jsonschema
 import msgspec
 import pytest
 
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.records import decode_readable, decode_record, encode_record, record_key
+from namesrv_stream.records import decode_readable, decode_record, encode_record, record_key, record_schema
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
@@ -23,6 +24,7 @@ REGISTRATION = {
 }
 
 
+SCHEMA = jsonschema.Draft202012Validator(record_schema())
 TOPIC = {"readQueueNums": 1, "writeQueueNums": 2, "perm": 4}
 
 
@@ -126,6 +128,28 @@ def test_reason_names_what_is_wrong(said, reason):
     assert reason in error.value.reason
 
 
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"type": "HELLO"}, "type"),
+        ({"brokerId": -1}, "brokerId"),
+        ({"brokerId": "0"}, "brokerId"),
+        ({"brokerAddr": "10.0.0.1"}, "brokerAddr"),
+        ({"clusterName": ""}, "clusterName"),
+        ({"brokerName": "b" * 1_001}, "brokerName"),
+        ({"heartbeatTimeoutMillis": 0}, "heartbeatTimeoutMillis"),
+        ({"dataVersion": {"counter": 2**63}}, "dataVersion.counter"),
+        ({"filterServerList": "f:1"}, "filterServerList"),
+        ({"type": "CHANNEL_CLOSED"}, "channelId"),
+    ],
+)
+def test_what_the_published_schema_refuses_is_refused_with_the_field_that_it_names(wrong, field):
+    [mistake] = SCHEMA.iter_errors(REGISTRATION | wrong)
+    assert field in f"{mistake.json_path} {mistake.message}"
+    with pytest.raises(MalformedRecordError, match=f"[.`]{field}`"):
+        decode_record(value(**wrong))
+
+
 def test_a_record_without_a_value_has_none():
     with pytest.raises(MalformedRecordError, match=r"^no value$"):
         decode_record(None, ADDRESS.encode())
@@ -171,4 +195,5 @@ def test_unknown_fields_are_ignored_and_absent_ones_have_their_meaning():
 )
 def test_a_record_decodes_to_what_was_encoded_under_the_key_of_its_address(request_, key):
     assert decode_record(encode_record(request_)) == request_
+    assert SCHEMA.is_valid(msgspec.json.decode(encode_record(request_)))
     assert record_key(request_) == key

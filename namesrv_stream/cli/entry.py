@@ -77,6 +77,7 @@ COMMANDS = {
     ),
     "console": LazyCommand("console.serving:console", _RUN, "Serve a page and an HTTP API."),
     "submit": LazyCommand("cli.submit:submit", _RUN, "Run the job by spark-submit."),
+    "records": LazyCommand("cli.records:records", _RUN, "Print the JSON Schema of the heartbeat topic's records."),
     "archive": LazyCommand("cli.submit:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."),
     "jars": LazyCommand("cli.submit:jars", _RUN, "Fetch the jars of Spark, once."),
 }

@@ -2,6 +2,9 @@
 
 import pytest
 
+from namesrv_stream.config import as_options
+from namesrv_stream.tools.local.ports import free_ports
+from tests.interruption import running
 from tests.system.gateway_stack import running_stack
 from tests.system.heartbeats import Heartbeats
 
@@ -19,3 +22,23 @@ def stack(kafka, spark, tmp_path_factory):
     (folder / "kvConfig.json").write_text('{"configTable":{"TAKEN_OVER":{"key":"value"}}}')
     with running_stack(kafka, spark, folder) as running:
         yield running
+
+
+@pytest.fixture
+def up_kafka():
+    """host:port of the Kafka of `up`."""
+    return f"127.0.0.1:{free_ports(1)}"
+
+
+@pytest.fixture
+def up(tmp_path, up_kafka):
+    """Starts `up` with two brokers on a Kafka port of its own, and ends it whatever happens."""
+    settings = {
+        "kafka.bootstrap.servers": up_kafka,
+        "listenPort": "0",
+        "kvConfigPath": "",
+        "delta.root": tmp_path / "r",
+    }
+    settings |= {"jobTicker": "true", "tickMillis": "20"}  # somebody writes while all ends
+    with running(*as_options(settings), "up", "--data", str(tmp_path), "--brokers", "2", "--topics", "1") as process:
+        yield process

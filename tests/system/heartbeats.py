@@ -110,6 +110,14 @@ class Heartbeats:
 
     def records(self):
         """(request, its place) of each record of partition 0, in order."""
+        found = self._consumed()
+        return [(decode_record(each.value), LogPosition(each.timestamp, 0, each.offset)) for each in found]
+
+    def values(self):
+        """The values of all records of partition 0, in order."""
+        return [each.value for each in self._consumed()]
+
+    def _consumed(self):
         partition, end = TopicPartition(self.topic, 0), self.end_offset()
         consumer = KafkaConsumer(
             bootstrap_servers=self.kafka["bootstrap.servers"], auto_offset_reset="earliest", enable_auto_commit=False
@@ -119,7 +127,7 @@ class Heartbeats:
         while consumer.position(partition) < end:
             found += [record for batch in consumer.poll(500).values() for record in batch]
         consumer.close()
-        return [(decode_record(each.value), LogPosition(each.timestamp, 0, each.offset)) for each in found]
+        return found
 
     def states(self):
         """Return the tables that must show after each record: entry n once all records before offset n are applied."""

@@ -10,24 +10,12 @@ import psutil
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from namesrv_stream.config import as_options
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.local.ports import free_ports, listens
-from tests.interruption import running
+from namesrv_stream.tools.local.ports import listens
 
 pytestmark = pytest.mark.system
 LIMIT_S = 120
 NAMESRV_STREAM = Path(sys.executable).with_name("namesrv-stream")
-
-
-@pytest.fixture
-def up(tmp_path):
-    """Starts `up` with two brokers on a Kafka port of its own, and ends it whatever happens."""
-    kafka = f"127.0.0.1:{free_ports(1)}"
-    settings = {"kafka.bootstrap.servers": kafka, "listenPort": "0", "kvConfigPath": "", "delta.root": tmp_path / "r"}
-    settings |= {"jobTicker": "true", "tickMillis": "20"}  # somebody writes while all ends
-    with running(*as_options(settings), "up", "--data", str(tmp_path), "--brokers", "2", "--topics", "1") as process:
-        yield process
 
 
 def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):

@@ -1,0 +1,145 @@
+"""Register the brokers of a file, by kafka-python alone: to copy for a sidecar, a health checker, or a bridge.
+
+    python jobs/heartbeat_agent.py --from-file brokers.json --kafka 127.0.0.1:9092
+
+The file is a JSON list of registrations as docs/records.md has them, without `type` and `dataVersion`. The agent reads
+it every second: it registers what was added or changed, and unregisters what was removed; what cannot be read changes
+nothing. SIGTERM and Ctrl-C unregister all. If the agent is killed, the leases end by silence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import re
+import signal
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+LEASE_MS = 120_000  # of a broker whose registration has no heartbeatTimeoutMillis; a heartbeat is sent each quarter
+FULL_EVERY = 10  # heartbeats: one of so many is a registration, as light ones do not bring a lost lease back
+LIMITS = {
+    "bootstrap_timeout_ms": 5_000,
+    "max_block_ms": 5_000,
+    "request_timeout_ms": 4_000,
+    "delivery_timeout_ms": 5_000,
+}
+ADDRESS = re.compile(r"(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}")
+Brokers = dict[str, dict[str, Any]]
+log = logging.getLogger("heartbeat_agent")
+
+
+def read_brokers(file: Path) -> Brokers:
+    """Return the brokers of the file by address. Raises OSError or ValueError, which name what to mend."""
+    listed = json.loads(file.read_text("utf-8"))
+    if not isinstance(listed, list):
+        raise ValueError("it is no JSON list of brokers")
+    brokers = {each["brokerAddr"]: each for each in listed if is_broker(each)}
+    if len(brokers) < len(listed):
+        wrong = next((each for each in listed if not is_broker(each)), "an address is there twice")
+        raise ValueError(
+            "a broker needs the texts clusterName, brokerName and brokerAddr (host:port, each once) and the number "
+            f"brokerId: {json.dumps(wrong)[:200]}"
+        )
+    return brokers
+
+
+def is_broker(each: Any) -> bool:
+    """Return whether this is a broker. The job checks the other fields, and shows what it refused in `rejected`."""
+    return (
+        isinstance(each, dict)
+        and all(isinstance(each.get(name), str) and each[name] for name in ("clusterName", "brokerName", "brokerAddr"))
+        and ADDRESS.fullmatch(each["brokerAddr"]) is not None
+        and 0 < int(each["brokerAddr"].rpartition(":")[2]) < 1 << 16
+        and type(each.get("brokerId")) is int
+    )
+
+
+def records(wanted: Brokers, registered: Brokers, is_due: bool, is_full: bool) -> Iterator[dict[str, Any]]:
+    """Yield the records after which the registry has the wanted brokers instead of those registered before."""
+    for address in registered.keys() - wanted.keys():
+        yield {"type": "UNREGISTER_BROKER", "brokerAddr": address}
+    for address, broker in wanted.items():
+        if registered.get(address) != broker or (is_due and is_full):
+            version = {"counter": zlib.crc32(json.dumps(broker).encode())}  # another one if anything is changed
+            yield broker | {"type": "REGISTER_BROKER", "dataVersion": version}
+        elif is_due:
+            yield {"type": "BROKER_HEARTBEAT", "brokerAddr": address}
+
+
+def send(batch: list[dict[str, Any]], topic: str, **kafka: Any) -> None:
+    """Send the records and wait until Kafka has all of them. Raises KafkaError.
+
+    Each batch has a new producer: one that saw a long outage of Kafka may stay silent after it.
+    """
+    producer = KafkaProducer(**LIMITS, enable_idempotence=False, allow_auto_create_topics=False, **kafka)
+    try:
+        for sent in [producer.send(topic, json.dumps(each).encode(), each["brokerAddr"].encode()) for each in batch]:
+            sent.get(LIMITS["delivery_timeout_ms"] / 1000)
+    finally:
+        producer.close(timeout=0)
+
+
+def heartbeat_s(wanted: Brokers) -> float:
+    """Return the time from one heartbeat to the next, by the shortest lease."""
+    leases_ms = [each.get("heartbeatTimeoutMillis") for each in wanted.values()]
+    return min([LEASE_MS, *(lease for lease in leases_ms if isinstance(lease, int))]) / 4_000
+
+
+def options() -> argparse.Namespace:
+    """Return what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--from-file", type=Path, required=True)
+    parser.add_argument("--kafka", default="127.0.0.1:9092", metavar="HOST:PORT,...")
+    parser.add_argument("--topic", default="broker-heartbeats", metavar="NAME")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Follow the file until SIGTERM or Ctrl-C. A problem is logged once, and what was not sent is sent again."""
+    given, stop = options(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    wanted: Brokers = {}
+    registered: Brokers = {}
+    beats, beat_at, problem = 0, 0.0, ""
+    while True:
+        is_leaving, former, problem = stop.is_set(), problem, ""
+        try:
+            wanted = {} if is_leaving else read_brokers(given.from_file)
+        except (OSError, ValueError) as error:
+            problem = f"{given.from_file}: {error}. Mend it; until then its brokers stay as they were."
+        is_due = time.monotonic() >= beat_at + heartbeat_s(wanted)
+        batch = list(records(wanted, registered, is_due, is_full=beats % FULL_EVERY == 0))
+        try:
+            if batch:
+                send(batch, given.topic, bootstrap_servers=given.kafka.split(","))
+                log.info("sent %s", ", ".join(f"{each['type']} {each['brokerAddr']}" for each in batch))
+            registered = wanted
+            if is_due:
+                beats, beat_at = beats + 1, time.monotonic()
+        except (KafkaError, ValueError) as error:
+            problem = f"Kafka at {given.kafka} did not take {len(batch)} records, which are sent again: {error!r}"
+        if problem != former:
+            log.info("%s", problem or "the problem is over")
+        if is_leaving:
+            sys.exit(
+                f"{len(registered)} brokers are not unregistered; their leases end by silence" if registered else 0
+            )
+        stop.wait(1)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    log.setLevel(logging.INFO)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # an outage is one line of this program's instead
+    main()

@@ -1,0 +1,47 @@
+"""The dependencies in pyproject.toml beside the imports of the package."""
+
+import ast
+import re
+import tomllib
+from importlib.metadata import packages_distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+USED_BY_A_LIBRARY = {
+    "protobuf": "pyspark.sql.streaming.proto.StateMessage_pb2",
+    "pandas": "pyspark.sql.pandas.conversion",
+    "httptools": "uvicorn.protocols.http.httptools_impl",
+}
+"""Dependency that the package does not import -> the module of another dependency that does."""
+
+
+def names(requirements):
+    return {re.match(r"[\w.-]+", each)[0].lower().replace("_", "-") for each in requirements}
+
+
+def imports(files):
+    """Distributions that the files import, also within functions."""
+    modules = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                modules |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules.add(node.module)
+    of_module = packages_distributions()
+    tops = {module.partition(".")[0] for module in modules}
+    return {name.lower().replace("_", "-") for top in tops for name in of_module.get(top, ())}
+
+
+def test_the_package_asks_for_nothing_that_neither_it_nor_a_library_of_it_imports():
+    package = imports((CHECKOUT / "namesrv_stream").rglob("*.py"))
+    assert names(PROJECT["dependencies"]) - package == set(USED_BY_A_LIBRARY)
+    for name, module in USED_BY_A_LIBRARY.items():
+        assert name in imports([Path(find_spec(module).origin)])
+
+
+def test_the_heartbeat_agent_needs_its_extra_alone():
+    agent = imports([CHECKOUT / "jobs" / "heartbeat_agent.py"])
+    assert agent == names(PROJECT["optional-dependencies"]["agent"]) == {"kafka-python"}
