@@ -21,7 +21,10 @@ from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from tests.cli.registry import PublishedRegistry
+from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
+from tests.gateway.process import await_snapshot, gateway_process
 from tests.wire.golden import REQUESTS
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
@@ -184,10 +187,21 @@ def test_ten_thousand_idle_connections_cost_others_nothing(registry, settings):
             assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
 
 
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory, nobody):
+    """Yield the port of a gateway in another process."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    registry = PublishedRegistry(str(folder / "registry"), T0)
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA",))
+    with gateway_process(folder, registry.root, nobody) as (_, port):
+        await_snapshot(port, "TopicA")
+        yield port
+
+
 @pytest.mark.parametrize("name", sorted(REQUESTS))
-def test_every_captured_request_gets_an_answer_or_none_as_it_wants(fuzzed, name):
+def test_every_captured_request_gets_an_answer_or_none_as_it_wants(apart, name):
     golden = REQUESTS[name]
-    with Peer(fuzzed) as captured:
+    with Peer(apart) as captured:
         captured.socket.sendall(golden.raw + LOOKUP)
         answers = [captured.receive()]
         if not golden.command.is_oneway:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import league.scenarios
+from league.errors import NotRightError
 from league.scenario import SCENARIOS, Needs, Scenario
 from league.sides import Gateways, NameServers
 from tests.league.published_side import PublishedSide
@@ -71,6 +73,11 @@ def test_each_scenario_names_its_reports_what_happens_and_what_is_right():
     assert {int(thread.partition("#")[2]) for each in SCENARIOS for thread in each.threads} >= AMONG_THEM
 
 
+def test_all_modules_of_scenarios_are_played():
+    modules = {path.stem for path in Path(league.scenarios.__file__).parent.glob("[!_]*.py")}
+    assert modules == set(league.scenarios.__all__)
+
+
 def test_the_page_has_these_scenarios():
     shown = re.findall(r"^\| \d+ \| ([^|]+) \| ([^|]+) \|", PAGE.read_text(), re.MULTILINE)
     assert [rule for rule, _ in shown] == [each.rule for each in SCENARIOS]
@@ -89,3 +96,7 @@ def test_a_scenario_is_judged_by_what_it_finds_and_an_error_is_no_verdict(publis
     assert wrong.judge(published) == "a thing: seen instead of right"
     with pytest.raises(ConnectionError):
         broken.judge(published)
+
+
+def test_what_is_long_is_short_in_a_table():
+    assert len(str(NotRightError("topics", ["t"] * 1000, None))) < 150
