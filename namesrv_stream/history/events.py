@@ -147,6 +147,20 @@ def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
     return {name for name in _answer(root, snapshot, columns).column(0).to_pylist() if name is not None}
 
 
+def addresses_that_left(root: Root, snapshot: SnapshotRow, after_epoch: int) -> set[str] | None:
+    """Return the addresses that lost a lease or an id in later epochs than `after_epoch`, up to a snapshot.
+
+    Return None if a person then made, restored or repaired the registry: whoever left did so by that command.
+    """
+    ends = f"(type IN {LEASE_ENDS} AND lease_millis IS NOT NULL) OR type = 'ID_LOST'"
+    by_person = "type IN ('IMPORT', 'RESTORE', 'REPAIR') AND requested_by IS NOT NULL"
+    asked = f"SELECT type, broker_addr FROM rows WHERE epoch > {after_epoch} AND ({ends} OR ({by_person}))"
+    found = _answer(root, snapshot, asked)
+    if not {"IMPORT", "RESTORE", "REPAIR"}.isdisjoint(found.column("type").to_pylist()):
+        return None
+    return set(found.column("broker_addr").to_pylist())
+
+
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
     """Return the events after one moment, up to another one and up to a snapshot, in order of the log."""
     return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
