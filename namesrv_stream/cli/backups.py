@@ -12,9 +12,9 @@ from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import as_of_option, open_reader, root_of
 from namesrv_stream.config import Invocation
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.mending import damages
 from namesrv_stream.tools.backup_file import (
     BackupFileError,

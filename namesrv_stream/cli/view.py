@@ -19,7 +19,7 @@ from rich.text import Text
 from namesrv_stream.cli.output import console, heading, print_answer, say, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.history.events import AsOf, Span, members_at
+from namesrv_stream.history.events import Span, members_at
 from namesrv_stream.questions.job_status import Health, health
 from namesrv_stream.questions.subject import (
     ACCEPTED,
@@ -32,6 +32,7 @@ from namesrv_stream.questions.subject import (
     parsed_time,
 )
 from namesrv_stream.reporting.texts import counted, duration_text
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.json_text import encode_json

@@ -28,12 +28,12 @@ from namesrv_stream.cli.view import (
 )
 from namesrv_stream.config import Invocation
 from namesrv_stream.history import palette
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
 from namesrv_stream.questions.subject import ACCEPTED
 from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshots import Snapshots

@@ -23,7 +23,7 @@ from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.history.events import AsOf, Span
+from namesrv_stream.history.events import Span
 from namesrv_stream.questions import accounts, job_status, lists, overview, periods
 from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
 from namesrv_stream.questions.lists import Chosen
@@ -41,6 +41,7 @@ from namesrv_stream.questions.subject import (
 )
 from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.wire.json_text import encode_json
 
 MAX_BODY_BYTES = 64 * 1024

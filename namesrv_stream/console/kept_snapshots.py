@@ -12,10 +12,10 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError, StorageError
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.questions.accounts import Comparison, comparison
 from namesrv_stream.questions.subject import Lacking, Seen, between
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
 

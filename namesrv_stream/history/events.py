@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -14,7 +13,6 @@ import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from namesrv_stream.reporting.texts import iso_text, moment_text
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DataVersion
@@ -29,6 +27,7 @@ from namesrv_stream.rules.rows import (
     SnapshotRow,
 )
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.as_of import AsOf, month_of, timestamp_sql
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
@@ -46,34 +45,6 @@ Rows = dict[str, list[dict[str, Any]]]
 """Table -> rows as JSON objects, as in `before` and `after` of a line."""
 
 
-class AsOf(NamedTuple):
-    """A moment: an epoch, or an event time in epoch milliseconds. Events at exactly that moment are included."""
-
-    epoch: int | None = None
-    at_ms: int | None = None
-
-    def __str__(self) -> str:
-        if self.at_ms is None:
-            return f"epoch {self.epoch}"
-        return moment_text(self.at_ms)
-
-    @property
-    def as_json(self) -> str | None:
-        """The moment as JSON has it."""
-        return str(self) if self.at_ms is None else iso_text(self.at_ms)
-
-    @property
-    def up_to_here(self) -> str:
-        """SQL condition that selects the lines up to this moment."""
-        if self.at_ms is None:
-            return f"epoch <= {self.epoch}"
-        return f"event_time <= {_timestamp(self.at_ms)} AND event_month <= '{_month(self.at_ms)}'"
-
-    def includes(self, line: BrokerEventRow) -> bool:
-        """Return whether `up_to_here` selects the line."""
-        return line.epoch <= (self.epoch or 0) if self.at_ms is None else line.event_time <= self.at_ms
-
-
 class Span(NamedTuple):
     """A stretch of history: from an event time in epoch milliseconds to the earliest of the moments in `until`."""
 
@@ -84,7 +55,7 @@ class Span(NamedTuple):
     def covers(self) -> str:
         """SQL condition that selects the lines within this stretch."""
         since_ms = self.since_ms or 0
-        since = f"event_time >= {_timestamp(since_ms)} AND event_month >= '{_month(since_ms)}'"
+        since = f"event_time >= {timestamp_sql(since_ms)} AND event_month >= '{month_of(since_ms)}'"
         return " AND ".join([since, *(end.up_to_here for end in self.until)])
 
     def holds(self, line: BrokerEventRow) -> bool:
@@ -301,14 +272,6 @@ def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
     version = snapshot.versions[BROKER_EVENT.name]
     with naming_damage(root, BROKER_EVENT, version):
         yield root.open(BROKER_EVENT, version)
-
-
-def _timestamp(at_ms: int) -> str:
-    return f"to_timestamp_millis({at_ms})"
-
-
-def _month(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m")
 
 
 def quoted(text: str) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.diff import Diff as RowDiff
 from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
-from namesrv_stream.history.events import EVERYTHING, AsOf, Span, events_between, newest_events, recorded_names
+from namesrv_stream.history.events import EVERYTHING, Span, events_between, newest_events, recorded_names
 from namesrv_stream.history.story import story_of, story_of_broker, topic_story
 from namesrv_stream.history.topics import topic_history
 from namesrv_stream.questions.lists import check_known
@@ -23,6 +23,7 @@ from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, S
 from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
@@ -41,6 +42,8 @@ _MANY = {
     "TOPICS_CHANGED": "topics of {} brokers changed",
 }
 _SHOWN_VALUE_BYTES = 300
+MOST_ROWS_OF_A_LINE = 200
+"""Most rows of one table that an answer lists for a line of the history."""
 Place = tuple[int, int]
 """Place of a line in the history: its epoch and its number there."""
 
@@ -158,10 +161,12 @@ def _rows(side: str | None) -> dict[str, Any] | None:
     if side is None:
         return None
     tables: dict[str, Any] = msgspec.json.decode(side)
-    return {
-        name: list(map(row_fields, rows)) if isinstance(rows, list) else row_fields(rows)
-        for name, rows in tables.items()
-    }
+    return {name: _row_list(rows) if isinstance(rows, list) else row_fields(rows) for name, rows in tables.items()}
+
+
+def _row_list(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | dict[str, int]:
+    """Return the rows of a line, or only their number if they are many: `diff` lists them."""
+    return {"count": len(rows)} if len(rows) > MOST_ROWS_OF_A_LINE else list(map(row_fields, rows))
 
 
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:

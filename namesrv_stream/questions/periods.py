@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from namesrv_stream.history.events import AsOf, EpochEvents, Span, events_between, events_by_epoch, members_at
+from namesrv_stream.history.events import EpochEvents, Span, events_between, events_by_epoch, members_at
 from namesrv_stream.history.sessions import (
     UNPLANNED,
     BrokerKey,
@@ -23,6 +23,7 @@ from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 
 MOST_MARKS = 2_000
 _MOST_REJECTED = 50

@@ -22,11 +22,12 @@ from msgspec import UNSET, Struct, UnsetType
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, did_you_mean
-from namesrv_stream.history.events import AsOf, Span, count_after
+from namesrv_stream.history.events import Span, count_after
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.rules.topic_names import is_system_topic
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView
 from namesrv_stream.tables.snapshots import Snapshots

@@ -16,8 +16,8 @@ from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchR
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.console.watch_client import watch
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.questions.accounts import comparison
 from namesrv_stream.questions.subject import between
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.cli.registry import PublishedRegistry

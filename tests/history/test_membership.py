@@ -2,8 +2,9 @@
 
 import pytest
 
-from namesrv_stream.history.events import AsOf, Membership, events_between, members_at, newest_events
+from namesrv_stream.history.events import Membership, events_between, members_at, newest_events
 from namesrv_stream.rules.rows import FilterRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.history.fleet import RandomHistory, assert_members_are

@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.events import AsOf, Membership, events_between
+from namesrv_stream.history.events import Membership, events_between
 from namesrv_stream.history.sessions import availability, flapping, outages, sessions
 from namesrv_stream.history.views import create_views, register_views
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.spark_views import open_snapshot
 from tests.history.fleet import RandomHistory
