@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
-from namesrv_stream.cli.view import BROKERS_ALONE, Answer, Looked, View, reads, root_of, show, view_options
+from namesrv_stream.cli.view import Answer, Looked, View, reads, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings, to_properties_text
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.questions import lists
@@ -75,20 +75,19 @@ def _topic_rows(looked: Looked, cluster: str | None, topics: list[lists.Topic]) 
         yield [each.topic, each.read_queue_nums, each.write_queue_nums, shown]
 
 
-@reads("clusterList", remembers=BROKERS_ALONE)
+@reads("clusterList")
 def cluster_list(looked: Looked) -> Answer:
     """List clusters, their broker names, and the holder of each id. --json prints RocketMQ's ClusterInfo."""
     info = bodies.cluster_info(lookup.cluster_info(looked.seen.tables))
     clusters = lists.clusters(looked.seen).clusters
     names = {name.broker_name for cluster in clusters for name in cluster.brokers}
     title = looked.heading(f"{counted(len(clusters), 'cluster')}, {counted(len(names), 'broker name')}")
-    is_known = looked.seen.remembered is None
-    columns = ["cluster:", "broker:", "#topics:" if is_known else "#topics:?", "#id", "address", "heard?"]
+    columns = ["cluster:", "broker:", "#topics:", "#id", "address", "heard?"]
     rows = (
         [
             cluster.name,
             name.broker_name,
-            name.topics if is_known else None,
+            name.topics,
             holder.broker_id,
             holder.broker_addr,
             _heard(holder.silent_millis, holder.state),
@@ -106,7 +105,7 @@ def _heard(silent_millis: int | UnsetType | None, state: lists.State | UnsetType
     return f"{duration_text(silent_millis)} ago{', suspect' if state == 'suspect' else ''}"
 
 
-@reads("brokerList", remembers=BROKERS_ALONE)
+@reads("brokerList")
 def broker_list(looked: Looked) -> Answer:
     """List every broker address with a lease. An id in parentheses is held by another address."""
     found = lists.brokers(looked.seen).brokers

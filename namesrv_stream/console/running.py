@@ -137,7 +137,7 @@ class Running:
 
         May wait for the storage. Raises NamesrvError if there is no snapshot.
         """
-        seen = self.kept.seen(self.kept.find(AsOf()))
+        seen = self.kept.seen(self.kept.past(AsOf()))
         return status(seen, health(seen, time.time_ns() // 1_000_000), problem=self._feed.problem)
 
     async def await_snapshot(self) -> None:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from namesrv_stream.history.definitions import UNPLANNED
 from namesrv_stream.history.events import Span, newest_events, recorded_rows
-from namesrv_stream.history.sessions import UNPLANNED
 from namesrv_stream.questions.accounts import Told, sentence, told_together
 from namesrv_stream.questions.lists import EVERY_BROKER, Chosen, Cluster, clusters, state_of, system_topics
 from namesrv_stream.questions.subject import Fields, Moment, Page, Seen, now_of, paged

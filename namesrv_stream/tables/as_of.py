@@ -35,6 +35,7 @@ from namesrv_stream.tables.schemas import (
     LIVE,
     LOG_POSITION,
     PAST_SNAPSHOT,
+    REJECTED,
     SNAPSHOT,
     TABLES,
     TEXTS,
@@ -86,6 +87,20 @@ def timestamp_sql(at_ms: int) -> str:
 def month_of(at_ms: int) -> str:
     """Return the month of an event time, as the partitions of the history have it."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m")
+
+
+def rows_until(spec: TableSpec, snapshot: SnapshotRow) -> str:
+    """Return the SQL condition of the rows up to a moment, for `broker_event` and `rejected`.
+
+    A row of a moment that is made from the history may name later versions of these tables. Other tables have no
+    later rows.
+    """
+    at_ms = snapshot.event_time
+    if spec is REJECTED:
+        return "true" if at_ms is None else f"event_time <= {timestamp_sql(at_ms)}"
+    if spec is not BROKER_EVENT:
+        return "true"
+    return AsOf(snapshot.epoch).up_to_here + ("" if at_ms is None else f" AND {AsOf(at_ms=at_ms).up_to_here}")
 
 
 @dataclass(frozen=True)
@@ -153,7 +168,7 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
     row = history.row(earlier, later)
     if row is None:
         first = history.first_event_ms()
-        raise NoSuchSnapshotError(str(moment), newest.epoch, "" if first is None else moment_text(first))
+        raise NoSuchSnapshotError(f"event time {moment}", newest.epoch, "" if first is None else moment_text(first))
     if row == earlier:
         return Past(row, row, {}, {})
     bases = sorted(filter(None, (earlier, later)), key=lambda base: _distance(base, moment))
@@ -204,7 +219,8 @@ class _History:
     def __init__(self, root: Root, newest: SnapshotRow, moment: AsOf) -> None:
         self._root = root
         self._moment = moment
-        self._version = newest.versions[BROKER_EVENT.name]
+        self._versions = {spec.name: newest.versions[spec.name] for spec in (BROKER_EVENT, REJECTED)}
+        self._version = self._versions[BROKER_EVENT.name]
         with naming_damage(root, BROKER_EVENT, self._version):
             self._table = root.open(BROKER_EVENT, self._version)
 
@@ -230,7 +246,7 @@ class _History:
 
     def _published(self, row: SnapshotRow) -> SnapshotRow:
         """Return a row with the time and the run of its epoch, and with the history of the newest snapshot."""
-        versions = {**row.versions, BROKER_EVENT.name: self._version}
+        versions = row.versions | self._versions
         for spec in (SNAPSHOT, PAST_SNAPSHOT):
             if spec is SNAPSHOT or is_there(self._root, spec):
                 found = rows_from_arrow(spec, select(self._root.open(spec), spec, f"epoch = {row.epoch}"))

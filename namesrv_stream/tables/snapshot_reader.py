@@ -20,7 +20,7 @@ from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
 from namesrv_stream.rules.queues import QueueSettings, TopicQueues
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.as_of import AsOf, Past, as_of
+from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import all_rows, naming_damage
 from namesrv_stream.tables.root import OpenTables, Root, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
@@ -90,6 +90,16 @@ class RegistryView:
         return self.tables[name].rows()
 
 
+def view_as_of(past: Past, view: RegistryView) -> RegistryView:
+    """Return the view of a moment from that of its kept snapshot."""
+    if not past.is_made:
+        return view
+    tables = {name: _as_of(past, table) for name, table in view.tables.items()}
+    return replace(
+        view, snapshot=past.snapshot, tables=tables, changed_topics=None, is_made=True, unlisted=past.unlisted
+    )
+
+
 def _as_of(past: Past, table: LoadedTable | LoadedTopics) -> LoadedTable | LoadedTopics:
     """Return a table of a moment from that of its kept snapshot. A table that differs has no version."""
     if isinstance(table, LoadedTable):
@@ -140,13 +150,7 @@ class RouteReader:
 
     def past_view(self, past: Past, base: RegistryView | None) -> RegistryView:
         """Return the tables of a moment. Tables at a version that another view, `base`, has are not read again."""
-        view = self.view(past.base, base)
-        if not past.is_made:
-            return view
-        tables = {name: _as_of(past, table) for name, table in view.tables.items()}
-        return replace(
-            view, snapshot=past.snapshot, tables=tables, changed_topics=None, is_made=True, unlisted=past.unlisted
-        )
+        return view_as_of(past, self.view(past.base, base))
 
     def view(self, snapshot: SnapshotRow, base: RegistryView | None) -> RegistryView:
         """Return the view of a snapshot. Tables that another view, `base`, has at the same version are not read again.
@@ -221,5 +225,5 @@ def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[Rejec
     """Return the newest `limit` rejected records that a snapshot has, newest first."""
     table = root.open(REJECTED, snapshot.versions[REJECTED.name])
     order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'
-    rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, "true", order))
+    rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, rows_until(REJECTED, snapshot), order))
     return rows

@@ -16,15 +16,15 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
+from namesrv_stream.kafka.election import candidates
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.registry_tables import RowChange
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.damage import Damage, newest_version, table_damages
-from namesrv_stream.tables.job_progress import STALE_AFTER_MS, ProgressFile
 from namesrv_stream.tables.mending import lay_anew, saved_rows
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
@@ -43,6 +43,8 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RustWriter, changes_to_write
 from namesrv_stream.tools.backup_file import Content, Rows, content_of
+
+_KAFKA_LIMIT_MS = 5_000
 
 Cause = Literal["IMPORT", "RESTORE"]
 _OPERATORS_TABLES = frozenset({"kv_config", "namesrv_config", "topic_mapping"})
@@ -78,8 +80,9 @@ def restore_content(
 
     Raises NamesrvError unless no job is active or `takes_over` is set.
     """
-    newest = ProgressFile(root).row_now(RouteReader(root).snapshots.newest())
-    _require_no_active_job(newest, takes_over=takes_over)
+    newest = RouteReader(root).snapshots.newest()
+    if not takes_over and newest.kind != "STOP":
+        require_no_active_job(root, settings)
     for spec in PINNED_TABLES:  # a damaged table ends this command before it ends a job
         if damage := table_damages(root, spec, {newest.versions[spec.name]: ()}):
             raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
@@ -88,14 +91,22 @@ def restore_content(
     return _published(publisher, "RESTORE", now.rows, content, publisher.last, requested_by)
 
 
-def _require_no_active_job(newest: SnapshotRow, *, takes_over: bool) -> None:
-    """Raise NamesrvError if a running job published the newest snapshot, unless `takes_over` is set."""
-    age_s = time.time() - newest.published_at / 1000
-    if newest.kind != "STOP" and age_s * 1000 < STALE_AFTER_MS and not takes_over:
+def require_no_active_job(root: Root, settings: NamesrvSettings) -> None:
+    """Raise NamesrvError if a job holds the registry's lock in Kafka, or if Kafka does not answer."""
+    kafka = {"socket.timeout.ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
+    try:
+        jobs = candidates(kafka, settings.kafka_topic, root.hadoop_url)
+    except NamesrvError as error:
         raise NamesrvError(
-            f"run {newest.run_id} published epoch {newest.epoch} {age_s:.0f} s ago, so a job is active. Stop it first, "
-            "or give --take-over: then that job ends in order, and has to be started again unless it has standby=true."
-        )
+            f"Kafka does not say whether a job is active: {error} If you know that none runs, or want it to end, give "
+            "--take-over: a job that runs after all ends in order."
+        ) from error
+    for job in jobs:
+        if job.is_active:
+            raise NamesrvError(
+                f"run {job.run_id} on {job.host} is active. Stop it first, or give --take-over: then that job ends in "
+                "order, and has to be started again unless it has standby=true."
+            )
 
 
 def _claimed(root: Root, settings: NamesrvSettings, log_of: Callable[[SnapshotRow | None], KafkaLog]) -> Publisher:
@@ -212,7 +223,8 @@ def repair(  # noqa: PLR0913  # each a fact of the new epoch
     newest = max(rows, key=lambda row: row.epoch, default=content.snapshot)
     if not _is_of_same_log(newest, content.snapshot):
         content = _heard_at(content, newest.clock_millis)
-    _require_no_active_job(ProgressFile(root).row_now(newest), takes_over=takes_over)
+    if not takes_over and newest.kind != "STOP":
+        require_no_active_job(root, settings)
     mending = _Mending(root, _retention_ms(settings), found, newest)
     mending.save(SNAPSHOT)
     if is_there(root, PAST_SNAPSHOT):

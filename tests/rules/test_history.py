@@ -5,7 +5,6 @@ import json
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.events import Membership
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     DataVersion,
@@ -17,7 +16,6 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from tests.history.fleet import RandomLife, assert_members_are
 
 ROW = TopicConfig(4, 4, 6)
 T0 = 1_700_000_000_000
@@ -263,13 +261,3 @@ def test_a_command_on_a_static_topic_has_the_mapping_that_went_with_it(registry)
     registry.apply(DeleteTopic(topic="T"), log.at())
     [line] = log.take_events()
     assert sorted(json.loads(line.before)) == ["topic", "topic_mapping"]
-
-
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
-def test_replaying_the_lines_from_nothing_gives_the_tables(seed):
-    life = RandomLife(seed, T0)
-    lines = []
-    for _ in range(200):
-        life.step(gap_ms=life.rng.choice([0, 1, 60_000]), late_ms=300_000)
-        lines += life.rules.take_changes().events
-        assert_members_are(Membership.after(lines), life.rules.view())

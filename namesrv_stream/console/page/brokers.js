@@ -2,7 +2,7 @@
 
 import { sessionsChart } from "./chart.js";
 import { card, choice, dot, h, link } from "./dom.js";
-import { pages, stamp, story } from "./lists.js";
+import { pages, stamp, story, wantedOf } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -21,7 +21,7 @@ function listPath({ filters }) {
 
 export const brokerList = {
   title: () => "Brokers",
-  ask: (state) => [`${listPath(state)}&limit=100`, "v1/overview"],
+  ask: (state) => [`${listPath(state)}&limit=${wantedOf(state.filters.state === "gone" ? "gone" : "brokers")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => [
     card(counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"), filterForm(all, state, go),
       state.filters.state === "gone" ? goneTable(found, moment, state) : brokerTable(found, moment, state, go)),
@@ -41,7 +41,7 @@ function filterForm(all, { filters }, go) {
     h("button", {}, "Filter"));
 }
 
-function brokerTable(found, moment, { filters, epoch, newest }, go) {
+function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
   const sort = filters.sort ?? "name";
   const columns = ["broker", "#id", "address", "cluster", "zone", "state", "heard", "alive since", "#topics"];
   const heads = columns.map((column) => {
@@ -52,17 +52,17 @@ function brokerTable(found, moment, { filters, epoch, newest }, go) {
   });
   const row = (each) => [link("broker", each.brokerName, moment), each.holdsId ? each.brokerId : `(${each.brokerId})`, each.brokerAddr, visible(each.clusterName), each.zoneName,
     h("span", { class: "holder" }, dot(each.state), each.state), `${duration(each.silentMillis)} before`, stamp(each.leaseBeganAt), each.topics];
-  return pages(columns, found, { path: listPath({ filters }), epoch: epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
+  return pages(columns, found, { path: listPath({ filters }), epoch: time ?? epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
 }
 
-function goneTable(found, moment, { filters, epoch, newest }) {
+function goneTable(found, moment, { filters, at: time, epoch, newest }) {
   const row = (each) => [link("broker", each.brokerName, moment), each.brokerId, each.brokerAddr, visible(each.clusterName), each.zoneName, each.endedBy, stamp(each.goneAt)];
-  return pages(["broker", "#id", "address", "cluster", "zone", "ended by", "when"], found, { path: listPath({ filters }), epoch: epoch ?? newest, key: "gone", row, name: "gone", empty: "No such broker left in the hour before this moment." });
+  return pages(["broker", "#id", "address", "cluster", "zone", "ended by", "when"], found, { path: listPath({ filters }), epoch: time ?? epoch ?? newest, key: "gone", row, name: "gone", empty: "No such broker left in the hour before this moment." });
 }
 
 export const broker = {
   title: ({ name }) => name,
-  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=100`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
+  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=${wantedOf(`topics-of-${name}`)}`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
   show: ([found, churned, why], moment, { state, actions }) => [
     card("Addresses", addresses(found?.brokers ?? [])),
     card("The week before this moment", churned ? sessionsChart(churned, (text) => text) : null,
@@ -79,9 +79,9 @@ function addresses(leases) {
   return pages(["address", "#id", "state", "cluster", "zone", "heard", "lease", "alive since", "release"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive." });
 }
 
-function topicsOf(found, moment, { epoch, newest }) {
+function topicsOf(found, moment, { at: time, epoch, newest }) {
   const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, perm(each.perm)];
-  return pages(["topic", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
+  return pages(["topic", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: time ?? epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
 }
 
 const changes = (name) => [

@@ -1,7 +1,7 @@
 // The list of topics, and the route of one.
 
 import { card, dot, h, link } from "./dom.js";
-import { pages, story, table } from "./lists.js";
+import { pages, story, table, wantedOf } from "./lists.js";
 import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -12,7 +12,7 @@ function listPath({ name, filters }) {
 
 export const topicList = {
   title: () => "Topics",
-  ask: (state) => [`${listPath(state)}&limit=100`],
+  ask: (state) => [`${listPath(state)}&limit=${wantedOf("topics")}`],
   show: ([found], moment, { state, go }) => {
     const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, each.brokerNames];
     const isShown = state.filters.system === "1";
@@ -22,7 +22,7 @@ export const topicList = {
       h("form", { class: "filters", onsubmit: onSubmit },
         h("input", { name: "q", type: "search", placeholder: "name", "aria-label": "Name contains", value: state.name }), h("button", {}, "Filter"),
         h("label", {}, h("input", { type: "checkbox", name: "system", checked: isShown, onchange: onChange }), ` with system topics${found.hidden ? ` (${found.hidden.toLocaleString()})` : ""}`)),
-      pages(["topic", "#read", "#write", "#broker names"], found, { path: listPath(state), epoch: state.epoch ?? state.newest, key: "topics", row, name: "topics", empty: "No such topic at this moment." }))];
+      pages(["topic", "#read", "#write", "#broker names"], found, { path: listPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, name: "topics", empty: "No such topic at this moment." }))];
   },
 };
 
@@ -49,6 +49,6 @@ function routeTable(found, moment) {
 }
 
 function routeText(route) {
-  const text = h("pre", { tabindex: 0 });
-  return h("details", { ontoggle: () => { text.textContent ||= JSON.stringify(route, null, 2); } }, h("summary", {}, "TopicRouteData"), text);
+  const fill = (event) => { event.currentTarget.querySelector("pre").textContent = JSON.stringify(route, null, 2); };
+  return h("details", { ontoggle: fill }, h("summary", {}, "TopicRouteData"), h("pre", { tabindex: 0 }));
 }
