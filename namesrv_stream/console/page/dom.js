@@ -70,7 +70,7 @@ export const card = (title, ...children) => h("section", { class: "card", "data-
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
-const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", gone: "gone" };
+const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", down: "down: expected, and not up", gone: "gone" };
 
 export const dot = (state) => h("i", { class: `dot ${state}`, title: STATES[state], role: "img", "aria-label": state });
 

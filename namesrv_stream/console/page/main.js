@@ -32,7 +32,7 @@ function expanded(mark) {
 }
 
 function go(change, isFinal) {
-  if ("epoch" in change) change = { at: null, between: null, ...change };
+  if ("epoch" in change) change = { at: null, ...change };
   if ("view" in change) change = { filters: {}, ...change };
   if ("view" in change || "filters" in change) forgetWanted();
   if (isFinal) disarm();
