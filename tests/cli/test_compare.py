@@ -292,7 +292,7 @@ def test_tables_of_a_newer_release_are_left_to_it(run, story, line):
     result = run(line)
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
-    assert "Update namesrv-stream here" in result.stderr
+    assert f"has registry format {FORMAT + 1}" in result.stderr
 
 
 @pytest.fixture(scope="module")
