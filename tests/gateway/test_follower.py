@@ -1,4 +1,4 @@
-"""When a gateway serves a snapshot without brokers in place of one with brokers."""
+"""Snapshots without brokers: which of them a gateway serves in place of one with brokers."""
 
 import shutil
 import time
