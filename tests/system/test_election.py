@@ -3,15 +3,14 @@
 from contextlib import ExitStack
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.kafka.election import Candidate, JobLock, candidates
 from namesrv_stream.kafka.topic import ensure_topic
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.system
 TOPIC = "election"
 LIMIT_S = 60
-eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
 
 
 @pytest.fixture(scope="module")
