@@ -20,7 +20,7 @@ from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import RowChanges, RustWriter
-from tests.tables.rows import NOW, T0, broker, event, live, topic
+from tests.tables.rows import NOW, T0, broker, live, topic
 from tests.tables.test_publication import claim
 
 PROJECT = Path(__file__).parents[2]
@@ -135,9 +135,7 @@ def test_a_time_means_the_snapshot_in_force_at_that_event_time(root):
 
 def test_a_time_before_the_first_record_has_no_snapshot(root):
     publish(claim(root), 0, topic=[topic("t")])
-    with pytest.raises(
-        NoSuchSnapshotError, match=r"the oldest is epoch 2 of event time 2023-11-14 22:13:20 UTC, the newest epoch"
-    ):
+    with pytest.raises(NoSuchSnapshotError, match=r"of 2023-11-14 22:13:19 UTC.*newest epoch is 2"):
         RouteReader(root).open(at_ms=T0 - 1)
 
 
@@ -155,21 +153,8 @@ def test_a_snapshot_past_retention_is_gone_and_the_oldest_is_named(root):
     reader = RouteReader(root)
     assert [row.epoch for row in reader.snapshots.readable()] == [4, 3]
     assert [row.epoch for row in reader.snapshots.readable(limit=1)] == [4]
-    for asked in ({"epoch": 2}, {"at_ms": T0}):
-        with pytest.raises(SnapshotGoneError, match="oldest readable epoch is 3"):
-            reader.open(**asked)
-
-
-def test_a_time_past_retention_is_gone_from_the_first_event_on_and_never_was_before_it(root):
-    publisher = claim(root, at_ms=NOW - 40 * DAY_MS)
-    old = Batch("query", 0, T0, {0: 0}, {"topic": RowChanges([topic("t")])}, events=[event("a", T0)])
-    publisher.publish(old, NOW - 39 * DAY_MS)
-    publish(publisher, 1, NOW)
-    reader = RouteReader(root)
-    with pytest.raises(SnapshotGoneError):
-        reader.open(at_ms=T0)
-    with pytest.raises(NoSuchSnapshotError):
-        reader.open(at_ms=T0 - 1)
+    with pytest.raises(SnapshotGoneError, match="oldest readable epoch is 3"):
+        reader.snapshots.find(2)
 
 
 def test_the_newest_snapshot_is_readable_however_old(root):
