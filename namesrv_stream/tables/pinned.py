@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -142,5 +142,7 @@ def open_tables(
 
 
 def event_time_ms(at: datetime | int | None) -> int | None:
-    """Return a moment in epoch milliseconds. A datetime without a zone is in the zone of this machine."""
-    return round(at.timestamp() * 1000) if isinstance(at, datetime) else at
+    """Return a moment in epoch milliseconds. A datetime without a zone is in UTC."""
+    if isinstance(at, datetime):
+        return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    return at
