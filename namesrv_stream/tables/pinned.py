@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import naming_damage
-from namesrv_stream.tables.root import Root, is_there, select
+from namesrv_stream.tables.root import Root, is_there, rows_up_to, select
 from namesrv_stream.tables.schemas import PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
@@ -58,14 +58,16 @@ class PinnedTables(Mapping[str, pa.Table]):
         if spec is PAST_SNAPSHOT and not is_there(self._root, spec):
             return spec.schema.empty_table()
         with naming_damage(self._root, spec, self.snapshot.versions.get(name)):
-            return select(self.delta(name), spec, f"({condition}){self._up_to(spec)}")
+            return select(self.delta(name), spec, f"({condition}) AND {self._up_to(spec)}")
 
     def delta(self, name: str) -> DeltaTable:
         """Return a table at the snapshot's version, for readers of Delta such as polars' `scan_delta`.
 
-        The table `snapshot` also has the rows of later snapshots, because it is no part of a snapshot.
+        The table `snapshot` also has the rows of later snapshots, because it is no part of a snapshot. So have
+        `broker_event` and `rejected` of a snapshot that is older than `snapshot.exact`.
         """
-        return self._root.open(_SPECS[name], self.snapshot.versions.get(name))
+        version = self.snapshot.versions.get(name)
+        return self._root.open(_SPECS[name]) if version is None else self._root.open_past(_SPECS[name], version)[1]
 
     def _publications(self, condition: str) -> pa.Table:
         """Return one row for each epoch, in order.
@@ -81,7 +83,7 @@ class PinnedTables(Mapping[str, pa.Table]):
         ).sort_by("epoch")
 
     def _up_to(self, spec: TableSpec) -> str:
-        return "" if spec in PINNED_TABLES else f" AND epoch <= {self.snapshot.epoch}"
+        return rows_up_to(spec, self.snapshot) if spec in PINNED_TABLES else f"epoch <= {self.snapshot.epoch}"
 
 
 def open_tables(

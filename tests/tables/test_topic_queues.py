@@ -18,6 +18,7 @@ from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, live, topic
 from tests.tables.test_publication import claim
 from tests.tables.test_reader import publish
+from tests.tables.test_rust_writer import commit_nothing
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 ROWS = st.lists(
@@ -86,7 +87,8 @@ def test_a_snapshot_without_topics_changes_none(followed):
 
 def test_a_commit_without_rows_changes_no_topic(followed):
     publisher = followed.publisher
-    publisher.versions["topic"] = followed.writer.touch(TOPIC, publisher.versions["topic"], CommitTag(3, 1))
+    commit_nothing(followed.root, TOPIC)
+    publisher.versions["topic"] += 1
     publish(publisher, 1, live=[live("a")])
     followed.assert_follows(frozenset())
 
