@@ -18,8 +18,8 @@ from namesrv_stream.reporting.texts import moment_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import TableFiles, naming_damage
-from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
-from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
+from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, is_there, query, select
+from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, SNAPSHOT
 
 _LOOK_THROUGH_EVERY_S = 10.0
 """Time after which the table is opened anew. A process may have slept for longer than the log is kept: only then it
@@ -104,6 +104,21 @@ class Snapshots:
         """Return the rows of readable snapshots, newest first: at most `limit`, none of an epoch above `up_to`."""
         limited = "" if limit is None else f" LIMIT {limit}"
         return self._rows("true" if up_to is None else f"epoch <= {up_to}", f"ORDER BY epoch DESC{limited}")
+
+    def published(self, limit: int, up_to: int | None = None) -> list[SnapshotRow]:
+        """Return rows of snapshots, newest first, also of those that are not kept: their `versions` are empty."""
+        kept = self.readable(limit, up_to)
+        epochs = {row.epoch for row in kept}
+        past = [row for row in self._past(limit, up_to) if row.epoch not in epochs]
+        return sorted([*kept, *past], key=lambda row: row.epoch, reverse=True)[:limit]
+
+    def _past(self, limit: int, up_to: int | None) -> list[SnapshotRow]:
+        if not is_there(self._root, PAST_SNAPSHOT):
+            return []
+        condition = "true" if up_to is None else f"epoch <= {up_to}"
+        table = select(self._root.open(PAST_SNAPSHOT), PAST_SNAPSHOT, condition, f"ORDER BY epoch DESC LIMIT {limit}")
+        rows = rows_from_arrow(PAST_SNAPSHOT, table)
+        return [SnapshotRow(**row._asdict(), offsets={}, versions={}, changes={}) for row in rows]
 
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs, lowest first."""
