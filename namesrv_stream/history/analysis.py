@@ -1,15 +1,16 @@
 """The views of the history without Spark and Java: in DuckDB, and from there in Arrow, polars and pandas.
 
-They are those of history/views.sql, in which this module replaces the few names that DuckDB does not have. DuckDB comes
-with the extra `analysis`.
+They are those of history/views.sql, in which this module replaces the few names that DuckDB does not have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -21,6 +22,9 @@ from namesrv_stream.tables.pinned import PUBLICATION, open_tables
 from namesrv_stream.tables.root import Root, query
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 from namesrv_stream.tables.spark_views import VIEWS
+
+_THREADS = 2
+"""Threads of one question: a console answers several at once, and each thread has memory of its own."""
 
 _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
 """Matches a URL, and a path that DuckDB would take for a pattern."""
@@ -111,11 +115,40 @@ def ask(
     The statement can be as short as "FROM broker_availability". For polars use `pl.from_arrow(answer)`, for pandas
     `answer.to_pandas()`.
     """
-    with duckdb.connect() as db:
-        known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
-        asked = {word.lower() for word in re.findall(r"\w+", statement)}
-        register_views(db, root, epoch, at, storage_options, only=known & asked)
-        return db.sql(statement).to_arrow_table()
+    known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
+    asked = {word.lower() for word in re.findall(r"\w+", statement)}
+    with opened(root, epoch, at, storage_options, only=known & asked) as views:
+        return views.table(statement)
+
+
+@contextmanager
+def opened(
+    root: str | Path | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    only: Collection[str] | None = None,
+) -> Iterator[Views]:
+    """Yield the views of one snapshot, for several statements. The arguments are those of `register_views`."""
+    with duckdb.connect(config={"threads": _THREADS}) as db:
+        yield Views(db, register_views(db, root, epoch, at, storage_options, only=only))
+
+
+class Views(NamedTuple):
+    """The tables and views of one snapshot in DuckDB."""
+
+    db: duckdb.DuckDBPyConnection
+    snapshot: SnapshotRow
+
+    def table(self, statement: str) -> pa.Table:
+        """Return the answer of a statement."""
+        return self.db.sql(statement).to_arrow_table()
+
+    def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement, in which `$name` stands for one of `values`."""
+        used = {name: value for name, value in values.items() if f"${name}" in statement}
+        return self.db.execute(statement, used).fetchall()
 
 
 def _register_table(

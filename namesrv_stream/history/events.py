@@ -152,6 +152,17 @@ def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) 
     return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
 
 
+def newest_of_each(root: Root, version: int, keys: str, condition: str) -> list[BrokerEventRow]:
+    """Return the newest of the lines that meet a SQL condition for each value of `keys`, names of columns.
+
+    `version` is that of the table `broker_event`.
+    """
+    newest = f"SELECT max({_PLACE}) FROM rows WHERE {condition} GROUP BY {keys}"
+    with naming_damage(root, BROKER_EVENT, version):
+        found = select(root.open(BROKER_EVENT, version), BROKER_EVENT, f"{condition} AND {_PLACE} IN ({newest})")
+        return rows_from_arrow(BROKER_EVENT, found)
+
+
 def count_after(root: Root, snapshot: SnapshotRow, epoch: int, until: AsOf) -> int:
     """Return the number of events of later epochs than `epoch`, up to a moment and up to a snapshot."""
     return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE epoch > {epoch} AND {until.up_to_here}") or 0

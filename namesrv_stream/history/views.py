@@ -208,10 +208,15 @@ class PastSessions(NamedTuple):
 
 
 def past_sessions(root: Root, snapshot: SnapshotRow) -> PastSessions | None:
-    """Return the kept sessions as of a snapshot; None if none are kept, or only as of a later snapshot."""
+    """Return the kept sessions as of a snapshot; None if none are kept, or only as of a later snapshot.
+
+    Sessions that release 0.2.0 kept have no zone. They are not used, and maintenance replaces them.
+    """
     try:
         table = root.open(PAST_SESSION)
     except NotARegistryError:
+        return None
+    if "zone_name" not in pa.schema(table.schema().to_arrow()).names:
         return None
     [newest] = query(table, f"SELECT max(as_of_epoch) AS epoch FROM rows WHERE {LATEST_OF_BROKERS}").to_pylist()
     epoch = newest["epoch"]

@@ -236,6 +236,7 @@ class PastSessionRow(NamedTuple):
     back_at: Annotated[int | None, TIME, "begin of the broker's next session; NULL in its latest one"]
     was_handed_over: Annotated[bool, "true if the broker's id has ever passed between living addresses"]
     as_of_epoch: Annotated[int, "epoch up to which maintenance had read the history"]
+    zone_name: Annotated[str | None, "zone of the broker at the session's end"] = None
 
 
 class PastSnapshotRow(NamedTuple):

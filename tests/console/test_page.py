@@ -290,6 +290,77 @@ def test_a_route_on_a_phone_has_its_addresses(page):
         assert max(box) <= PHONE
 
 
+def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(page, registry):
+    registry.register(C, "c1", "broker-c", topics=tuple(f"topic-{number:03}" for number in range(150)))
+    page.open("#/topics")
+    page.until(lambda: len(page.column(1)) == 100)
+    page.find(".foot button")[0].click()
+    page.until(lambda: len(page.column(1)) > 150)
+    typed = page.find("main input[name=q]")[0]
+    typed.send_keys("half a wo")
+    for number in range(60):
+        registry.register(C, "c1", "broker-c", topics=(f"new-{number:02}",))
+    page.shows("new-59")
+    assert page.driver.switch_to.active_element == typed
+    assert typed.get_attribute("value") == "half a wo"
+    assert len(page.column(1)) > 150
+    page.open("#/topic/TopicA")
+    page.find("main details summary")[0].click()
+    page.until(lambda: "queueDatas" in page.find("main pre")[0].text)
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="full"))
+    page.until(lambda: '"perm": 4' in page.find("main pre")[0].text)
+
+
+def test_the_search_finds_as_one_types(page, registry):
+    page.open()
+    page.shows("broker-a")
+    page.find("body")[0].send_keys("/")
+    for text, kind in (
+        ("roker-b", "broker"),
+        (A.partition(":")[0], "address of"),
+        ("opicA", "topic"),
+        ("c1", "cluster"),
+    ):
+        page.driver.switch_to.active_element.send_keys(Keys.CONTROL + "a", Keys.NULL, text)
+        page.until(
+            lambda text=text, kind=kind: any(text in each.text and kind in each.text for each in page.find("#found li"))
+        )
+    page.driver.switch_to.active_element.send_keys(Keys.CONTROL + "a", Keys.NULL, "TopicA")
+    page.until(lambda: page.find("#found li")[0].text.startswith("TopicA"))
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    page.shows("Route, as clients get it")
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("#/?epoch=abc", "epoch=abc is no epoch"),
+        ("#/nonsense", "There is no view nonsense"),
+        ("#/brokers?window=2y", "window=2y is none of"),
+    ],
+)
+def test_a_wrong_address_of_the_page_is_named(page, address, problem):
+    page.open(address)
+    page.shows(problem)
+    page.open()
+    page.shows("broker-a")
+
+
+def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
+    for number in range(3):
+        registry.now_ms += 20_000
+        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
+    page.open()
+    page.until(lambda: page.find(".rail path.asked")[0].get_attribute("d").count("M") == 3)
+    strip = page.find("#time .edges")[0]
+    width = strip.size["width"]
+    drag = webdriver.ActionChains(page.driver).move_to_element_with_offset(strip, -width // 10, 0)
+    drag.click_and_hold().move_by_offset(width * 4 // 10, 0).release().perform()
+    page.until(lambda: 0 < page.find(".rail path.asked")[0].get_attribute("d").count("M") < 3)
+    page.find("#time .buttons")[0].find_element(By.XPATH, "button[.='Zoom out']").click()
+    page.until(lambda: page.find(".rail path.asked")[0].get_attribute("d").count("M") == 3)
+
+
 def test_links_have_more_than_a_colour(page):
     page.open()
     page.shows("broker-a")

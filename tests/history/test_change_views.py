@@ -88,7 +88,7 @@ def test_every_view_that_shows_brokers_has_their_key(session):
     assert len(of_brokers) >= 7
     keys = {"broker_key", "worst_broker_key", "broker_keys"}
     steps = [view for view, columns in of_brokers.items() if not columns & keys]
-    assert steps == ["broker_zone", "recent_session"]
+    assert steps == ["recent_session"]
 
 
 def test_topic_placement_does_not_fan_out_where_a_broker_name_is_in_two_clusters(spark, root):
