@@ -87,7 +87,7 @@ def files(root):
 
 
 def shown(root, epoch):
-    """What the readers show of a snapshot, by table: the batches whose rows it has."""
+    """The batches whose rows a snapshot has, by table."""
     views = batches_shown(RouteReader(root).open(epoch), root)
     tables = open_tables(root, epoch)
     assert set(tables["broker_event"]["broker_addr"].to_pylist()) == views["broker_event"]
@@ -138,7 +138,8 @@ def test_copies_go_with_their_snapshots(root, publisher):
 
 
 def test_a_snapshot_kept_by_hand_has_files_of_its_own_until_it_is_released(root, publisher):
-    epoch = publisher.last.epoch - 4
+    rows = Snapshots(root).readable()[::-1]
+    epoch = max({row.epoch for row in rows} - kept_epochs(rows, NOW, HOUR_MS, RETENTION_MS))
     before = shown(root, epoch)
     keep_by_hand(root, Snapshots(root).find(epoch))
     copies = {path for path in files(root) if "kept" in path.parts}
