@@ -94,10 +94,10 @@ class NamesrvSettings(RocketmqSettings):
     """Time for which one snapshot a day is kept, and one an hour for the first week: 30d, 720h. The history is kept for
     ever."""
 
-    snapshot_exact: Duration = setting("snapshot.exact", "30d", "job, maintenance")
+    snapshot_exact: Duration = setting("snapshot.exact", "1h", "job, maintenance")
     """Time for which every snapshot is kept, so that a reader may use it: 1h, 30m."""
 
-    maintenance_millis: Millis = setting("maintenanceMillis", 3_600_000, "job")
+    maintenance_millis: Millis = setting("maintenanceMillis", 1_800_000, "job")
     """Time after which the job again merges small files and removes snapshots and files that are not kept; 0: never,
     `maintain_tables` does it."""
 

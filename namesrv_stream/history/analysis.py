@@ -18,10 +18,12 @@ import pyarrow as pa
 from namesrv_stream.history.events import quoted
 from namesrv_stream.history.views import history_queries, past_sessions, sources, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.arrow import with_partition_column
+from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.pinned import PUBLICATION, open_tables
 from namesrv_stream.tables.root import Root, query
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
-from namesrv_stream.tables.spark_views import VIEWS
+from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
 
 _THREADS = 2
 """Threads of one question: a console answers several at once, and each thread has memory of its own."""
@@ -86,7 +88,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
-    past = past_sessions(place, tables.snapshot)
+    past = past_sessions(place, tables.whole)
     queries, stored = history_queries(past), sources(tables.snapshot, past)
     names = wanted_views(queries, {PUBLICATION, *(spec.name for spec in stored)}, only)
     db.execute("SET TimeZone = 'UTC'")
@@ -94,7 +96,12 @@ def register_views(  # noqa: PLR0913 -- as Spark's
         db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
     for spec, (version, condition) in stored.items():
         if spec.name in names:
-            _register_table(db, place, spec, version, condition)
+            made = tables.made(spec)
+            if made is None:
+                until = spark_sql_of(rows_until(spec, tables.snapshot)) if tables.past.is_made else "true"
+                _register_table(db, place, spec, version, f"{condition} AND {_in_duckdb(until)}")
+            else:
+                _register_rows(db, spec, with_partition_column(spec, made))
     if PUBLICATION in names:
         db.register(PUBLICATION, tables[PUBLICATION])
     for name, text in queries.items():
@@ -170,6 +177,12 @@ def _register_table(
         rows = _files_read(spec, paths, [each.get(f"partition.{spec.partition_column}") for each in files])
     both = f"FROM {columns} UNION ALL BY NAME FROM {rows}" if paths else f"FROM {columns}"
     db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS SELECT * FROM ({both}) WHERE {condition}")
+
+
+def _register_rows(db: duckdb.DuckDBPyConnection, spec: TableSpec, rows: pa.Table) -> None:
+    """Make a view of rows in memory."""
+    db.register(f"rows_of_{spec.name}", rows)
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS FROM rows_of_{spec.name}")
 
 
 def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str | None]) -> str:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.errors import NamesrvError, NotARegistryError
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import give_spark_access
-from namesrv_stream.tables.pinned import PUBLICATION, event_time_ms
-from namesrv_stream.tables.root import Root, is_there, query, rows_up_to
+from namesrv_stream.tables.pinned import PUBLICATION, open_tables
+from namesrv_stream.tables.root import Root, is_there, query
 from namesrv_stream.tables.schemas import (
     BACK_MONTH,
     BROKER_EVENT,
@@ -24,11 +25,12 @@ from namesrv_stream.tables.schemas import (
     NOT_BACK,
     PAST_SESSION,
     PAST_SNAPSHOT,
+    REJECTED,
     SNAPSHOT,
     TableSpec,
 )
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.spark_views import VIEWS, table_as_of, table_sql
+from namesrv_stream.tables.spark_views import VIEWS, rows_of, table_as_of, table_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
@@ -52,7 +54,7 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     *,
     only: Collection[str] | None = None,
 ) -> SnapshotRow:
-    """Register the tables of one snapshot, as `open_snapshot` does, and the views of views.sql over them.
+    """Register the tables of one moment, as `open_snapshot` does, and the views of views.sql over them.
 
     Returns the snapshot's row. A further call moves all views to another snapshot. `open_snapshot` moves only the
     tables; the views of views.sql stay at their snapshot.
@@ -62,19 +64,21 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     """
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
-    snapshot = Snapshots(place).find(epoch, event_time_ms(at))
-    past = past_sessions(place, snapshot)
+    tables = open_tables(place, epoch, at)
+    past = past_sessions(place, tables.whole)
     queries = _queries([_publications(place), *_view_statements(past)])
-    tables = sources(snapshot, past)
-    wanted = wanted_views(queries, {spec.name for spec in tables}, only)
-    for spec, (version, condition) in tables.items():
+    wanted = wanted_views(queries, {spec.name for spec in sources(tables.snapshot, past)}, only)
+    for spec in (*VIEWS, SNAPSHOT):
         if spec.name in wanted:
-            table_as_of(spark, place, spec, version).where(condition).createOrReplaceTempView(spec.name)
+            rows_of(spark, place, tables, spec).createOrReplaceTempView(spec.name)
+    if past is not None and PAST_SESSION.name in wanted:
+        kept = table_as_of(spark, place, PAST_SESSION, past.version)
+        kept.where(past.condition).createOrReplaceTempView(PAST_SESSION.name)
     for name, text in queries.items():
         if name in wanted:
             # Registered as an analysed plan, so that a question does not analyse this view again.
             spark.sql(text).createOrReplaceTempView(name)
-    return snapshot
+    return tables.snapshot
 
 
 def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[str] | None) -> set[str]:
@@ -98,9 +102,10 @@ def sources(snapshot: SnapshotRow, past: PastSessions | None) -> dict[TableSpec,
 
     No version of the table `snapshot` is pinned, since its rows are only appended.
     """
-    tables: dict[TableSpec, tuple[int | None, str]] = {
-        spec: (snapshot.versions[spec.name], rows_up_to(spec, snapshot)) for spec in VIEWS
-    }
+    tables: dict[TableSpec, tuple[int | None, str]] = {spec: (snapshot.versions[spec.name], "true") for spec in VIEWS}
+    until = "false" if snapshot.event_time is None else f"event_time <= '{iso_text(snapshot.event_time)}'"
+    tables[REJECTED] = (snapshot.versions[REJECTED.name], until)
+    tables[BROKER_EVENT] = (snapshot.versions[BROKER_EVENT.name], f"epoch <= {snapshot.epoch}")
     tables[SNAPSHOT] = (None, f"epoch <= {snapshot.epoch}")
     return tables if past is None else {**tables, PAST_SESSION: (past.version, past.condition)}
 

@@ -21,8 +21,9 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.damage import naming_damage
-from namesrv_stream.tables.root import DAY_MS, HOUR_MS, KEPT_FOLDER, Root, batches, rows_up_to
+from namesrv_stream.tables.root import DAY_MS, HOUR_MS, KEPT_FOLDER, Root, batches
 from namesrv_stream.tables.schemas import PINNED_TABLES, ROUTE_TABLES, TableSpec
 
 _HOURLY_FOR_MS = 7 * DAY_MS
@@ -76,7 +77,7 @@ def keep(root: Root, spec: TableSpec, row: SnapshotRow) -> None:
         return
     with naming_damage(root, spec, version):
         _, table = root.open_past(spec, version)
-        rows = batches(table, pa.schema(table.schema().to_arrow()), rows_up_to(spec, row))
+        rows = batches(table, pa.schema(table.schema().to_arrow()), rows_until(spec, row))
         options, place = dict(root.storage_options or {}), root.kept(version)
         try:
             write_deltalake(place.uri(spec), rows, mode="error", name=spec.name, storage_options=options)

@@ -13,8 +13,6 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream import __version__
 from namesrv_stream.errors import NotARegistryError, StorageError, TablesTooNewError
-from namesrv_stream.reporting.texts import iso_text
-from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.schemas import FORMAT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
@@ -119,8 +117,8 @@ class Root:
     def open_past(self, spec: TableSpec, version: int) -> tuple[Root, DeltaTable]:
         """Return the table of a snapshot to read, and its root: `version` itself, or else the copy that is kept of it.
 
-        An append-only table without a copy is returned at its head, which also has later rows (`rows_up_to`). Raises
-        delta-rs's own error if there is nothing to read.
+        An append-only table without a copy is returned at its head, which also has later rows (`as_of.rows_until`).
+        Raises delta-rs's own error if there is nothing to read.
         """
         try:
             return self, self.open(spec, version)
@@ -202,21 +200,6 @@ def batches(table: DeltaTable, schema: pa.Schema, condition: str = "true") -> pa
     """Return the columns of `schema` piece by piece, so that the table need not be in memory at once."""
     reader = _answer(table, f"SELECT {_columns(schema)} FROM rows WHERE {condition}")
     return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
-
-
-def rows_up_to(spec: TableSpec, snapshot: SnapshotRow) -> str:
-    """Return the SQL condition, for Spark and DataFusion, of the rows that a snapshot has of a later version.
-
-    A keyed table has to be read at the version itself, so nothing is left out of it.
-    """
-    match spec.name:
-        case "broker_event":
-            return f"epoch <= {snapshot.epoch}"
-        case "rejected" if snapshot.event_time is None:
-            return "false"
-        case "rejected":
-            return f"event_time <= '{iso_text(snapshot.event_time)}'"
-    return "true"
 
 
 def query(table: DeltaTable, sql: str) -> pa.Table:

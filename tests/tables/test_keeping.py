@@ -123,7 +123,7 @@ def test_kept_snapshots_read_as_before_and_all_else_of_the_past_goes(root, publi
         assert int(min(names).partition(".")[0]) == lowest[spec.name]
     assert len(files(root)) < count
     with pytest.raises(SnapshotGoneError):
-        RouteReader(root).open(min(before.keys() - after))
+        Snapshots(root).find(min(before.keys() - after))
     publisher.publish(of(len(FEW_HOURS)), NOW)
     assert publisher.restored == []
     assert_shows_exactly(root, *range(len(FEW_HOURS) + 1))
@@ -152,7 +152,7 @@ def test_a_snapshot_kept_by_hand_has_files_of_its_own_until_it_is_released(root,
     look_after(root)
     assert not {path for path in copies & files(root) if path.parent.name in {"topic", "broker_event"}}
     with pytest.raises(SnapshotGoneError):
-        RouteReader(root).open(epoch)
+        Snapshots(root).find(epoch)
 
 
 class Died(BaseException):

@@ -37,7 +37,7 @@ function filterForm(all, { filters }, go) {
     h("button", {}, "Filter"));
 }
 
-function brokerTable(found, moment, { filters, epoch, newest }, go) {
+function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
   const sort = filters.sort ?? "name";
   const columns = ["broker", "#id", "address", "cluster", "zone", "state", "heard", "alive since", "#topics"];
   const heads = columns.map((column) => {
@@ -48,7 +48,7 @@ function brokerTable(found, moment, { filters, epoch, newest }, go) {
   });
   const row = (each) => [link("broker", each.brokerName, moment), each.holdsId ? each.brokerId : `(${each.brokerId})`, each.brokerAddr, visible(each.clusterName), each.zoneName,
     h("span", { class: "holder" }, dot(each.state), each.state), heard(each), stamp(each.leaseBeganAt), each.topics];
-  return pages(columns, found, { path: listPath({ filters }), epoch: epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
+  return pages(columns, found, { path: listPath({ filters }), epoch: time ?? epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
 }
 
 const heard = (each) => (each.down ? stamp(each.down.lastHeardAt) : `${duration(each.silentMillis)} before`);
@@ -73,9 +73,9 @@ function addresses(leases) {
   return pages(["address", "#id", "state", "cluster", "zone", "heard", "lease", "alive since", "release"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive." });
 }
 
-function topicsOf(found, moment, { epoch, newest }) {
+function topicsOf(found, moment, { at: time, epoch, newest }) {
   const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, perm(each.perm)];
-  return pages(["topic", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
+  return pages(["topic", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: time ?? epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
 }
 
 const changes = (name) => [

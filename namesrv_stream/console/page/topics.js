@@ -22,7 +22,7 @@ export const topicList = {
       h("form", { class: "filters", onsubmit: onSubmit },
         h("input", { name: "q", type: "search", placeholder: "name", "aria-label": "Name contains", value: state.name }), h("button", {}, "Filter"),
         h("label", {}, h("input", { type: "checkbox", name: "system", checked: isShown, onchange: onChange }), ` with system topics${found.hidden ? ` (${found.hidden.toLocaleString()})` : ""}`)),
-      pages(["topic", "#read", "#write", "#broker names", "state"], found, { path: listPath(state), epoch: state.epoch ?? state.newest, key: "topics", row, name: "topics", empty: "No such topic at this moment." }))];
+      pages(["topic", "#read", "#write", "#broker names", "state"], found, { path: listPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, name: "topics", empty: "No such topic at this moment." }))];
   },
 };
 
