@@ -234,7 +234,7 @@ class RouteReader:
 def rejected_count(root: Root, snapshot: SnapshotRow) -> int:
     """Return the number of rejected records that a snapshot has."""
     _, table = root.open_past(REJECTED, snapshot.versions[REJECTED.name])
-    count: int = query(table, "SELECT count(*) FROM rows")[0][0].as_py()
+    count: int = query(table, f"SELECT count(*) FROM rows WHERE {rows_until(REJECTED, snapshot)}")[0][0].as_py()
     return count
 
 
