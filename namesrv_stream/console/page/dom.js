@@ -67,12 +67,13 @@ function become(element, fresh) {
 }
 
 export const card = (title, ...children) => h("section", { class: "card", "data-key": title.replace(/[\d\s.,]+/g, "").replace(/s$/, "") }, h("h2", {}, title), children);
+export const verdictLine = (text, kind) => h("p", { class: `verdict ${kind}`, "data-key": "verdict" }, text);
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
-const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", gone: "gone" };
+const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", down: "down: expected, and nobody holds its id" };
 
-export const dot = (state) => h("i", { class: `dot ${state}`, title: STATES[state], role: "img", "aria-label": state });
+export const dot = (state, label = state) => h("i", { class: `dot ${state}`, title: label === state ? STATES[state] : label, role: "img", "aria-label": label });
 
 export function choice(label, options, value, choose) {
   const option = ([each, text]) => h("option", { value: each, selected: each === value }, text);
