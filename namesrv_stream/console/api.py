@@ -23,8 +23,10 @@ from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
+from namesrv_stream.history.definitions import TopicState
 from namesrv_stream.history.events import AsOf, Span
 from namesrv_stream.questions import accounts, job_status, lists, overview, periods
+from namesrv_stream.questions import topics as of_topics
 from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
 from namesrv_stream.questions.lists import Chosen
 from namesrv_stream.questions.subject import (
@@ -39,6 +41,7 @@ from namesrv_stream.questions.subject import (
     time_ms,
     zone_named,
 )
+from namesrv_stream.questions.verdict import State
 from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.wire.json_text import encode_json
@@ -95,7 +98,6 @@ Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most items of th
 After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
 Since = Annotated[str | None, Query(description=f"From this event time on: {_FORMS}")]
 Until = Annotated[str | None, Query(description="Up to this event time.")]
-Containing = Annotated[str, Query(description="Only those whose name contains this text.")]
 OfBroker = Annotated[str | None, Query(description="Only of this broker name or address.")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
@@ -192,49 +194,55 @@ def question(path: str, summary: str, *, with_oldest: bool = False) -> Callable[
     return decorate
 
 
-@question("/overview", "A moment at a glance: what is wrong, clusters and zones, the last hour's events")
+@question("/overview", "A moment at a glance: the verdict, clusters and zones, the last hour's events")
 def at_a_glance(asked: Asked) -> overview.Overview:
-    """Return what is wrong, the clusters and zones as numbers, brokers that are gone, and the last hour's events."""
+    """Return what is wrong, in a sentence and by causes, clusters and zones as numbers, and the last hour's events."""
     return overview.overview(asked.seen)
 
 
-@question("/topics", "All topics, by name")
-def topics(
+@question("/topics", "All topics with their states, those without a route too")
+def topics(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
+    wanted: Wanted,
     limit: Limit = 100,
     after: After = "",
-    q: Containing = "",
     system: Annotated[bool, Query(description="With the topics that brokers make by themselves.")] = True,
-) -> lists.Topics:
-    """Return topics in order of their names."""
-    return lists.topics(asked.seen, containing=q, with_system=system, limit=limit, after=after)
+    state: Annotated[TopicState | None, Query(description="Only those in this state.")] = None,
+    sort: Annotated[str, Query(description=f"One of {of_topics.ORDERS}; with - the other way.")] = "name",
+) -> of_topics.Topics:
+    """Return topics; `cluster` and `zone` choose those on a broker name there, with the queues there."""
+    return of_topics.topics(
+        asked.seen,
+        wanted.cluster,
+        wanted.zone,
+        state,
+        sort,
+        containing=wanted.containing,
+        with_system=system,
+        limit=limit,
+        after=after,
+    )
 
 
 @question("/topics/{topic:path}", "The route of a topic, as clients get it")
 def topic(
     asked: Asked, topic: Name, zone: Annotated[str | None, Query(description="As a client of this zone.")] = None
-) -> lists.Route:
-    """Return RocketMQ's TopicRouteData in `route`, and the leases of the route's brokers."""
-    return lists.route(asked.seen, topic, zone)
+) -> of_topics.Route:
+    """Return the topic's verdict, RocketMQ's TopicRouteData in `route`, and the brokers of its broker names."""
+    return of_topics.route(asked.seen, topic, zone)
 
 
-@question("/brokers", "Every broker address with a lease")
+@question("/brokers", "Every broker address with a lease, and every broker that is down")
 def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
     wanted: Wanted,
     limit: Limit = 100,
     after: After = "",
     sort: Annotated[str, Query(description=f"One of {lists.ORDERS}; with - the other way.")] = "address",
-    state: Annotated[lists.State | None, Query(description="Only those in this state.")] = None,
+    state: Annotated[State | None, Query(description="Only those in this state.")] = None,
 ) -> lists.Brokers:
-    """Return leases; addresses and names are in natural order, a-2 before a-10."""
+    """Return brokers; addresses and names are in natural order, a-2 before a-10."""
     return lists.brokers(asked.seen, wanted, state, sort, limit=limit, after=after)
-
-
-@question("/gone", "Broker addresses that left within the last hour")
-def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") -> overview.GonePage:
-    """Return the addresses that have no lease any more, newest first."""
-    return overview.gone_page(asked.seen, wanted, limit=limit, after=after)
 
 
 @question("/brokers/{name:path}", "One broker name or address")

@@ -580,7 +580,7 @@ SELECT event_month, event_time, epoch, type AS command, requested_by, reason, br
 FROM broker_event
 WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
                'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG', 'LIFT_EXPIRY_GUARD',
-               'IMPORT', 'RESTORE');
+               'IMPORT', 'RESTORE', 'REPAIR');
 
 -- One row for each record outside the contract, with its first 200 bytes as text.
 CREATE OR REPLACE TEMPORARY VIEW rejected_record AS

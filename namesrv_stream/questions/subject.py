@@ -181,6 +181,12 @@ def paged(items: Sequence[T], name: Callable[[T], str], limit: int | None, after
     return page, name(page[-1]) if page and last < len(items) else None
 
 
+def names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
+    """Return the names after `after`, which may be gone, and the last one if more follow. `names` are in order."""
+    page = [name for name in names if name > after][:limit]
+    return page, page[-1] if page and page[-1] != names[-1] else None
+
+
 ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"
 
 _PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
