@@ -13,9 +13,9 @@ from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import as_of_option, open_reader, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.damage import Damage
 from namesrv_stream.tables.mending import damages, drop_checkpoint, forget
 from namesrv_stream.tables.root import Root

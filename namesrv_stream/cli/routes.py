@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
-from namesrv_stream.cli.view import BROKERS_ALONE, Answer, Looked, View, reads, root_of, show, view_options
+from namesrv_stream.cli.view import Answer, Looked, View, reads, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings, to_properties_text
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.questions import lists, topics
@@ -85,7 +85,7 @@ def _state(each: topics.Topic) -> str:
     return each.state.replace("_", " ") + of
 
 
-@reads("clusterList", remembers=BROKERS_ALONE)
+@reads("clusterList")
 def cluster_list(looked: Looked) -> Answer:
     """Show what is wrong, then the clusters, their broker names, and the holder of each id.
 
@@ -95,13 +95,12 @@ def cluster_list(looked: Looked) -> Answer:
     clusters = lists.clusters(looked.seen).clusters
     names = {name.broker_name for cluster in clusters for name in cluster.brokers}
     title = looked.heading(f"{counted(len(clusters), 'cluster')}, {counted(len(names), 'broker name')}")
-    is_known = looked.seen.remembered is None
-    columns = ["cluster:", "broker:", "#topics:" if is_known else "#topics:?", "#id", "address", "heard?"]
+    columns = ["cluster:", "broker:", "#topics:", "#id", "address", "heard?"]
     rows = (
         [
             cluster.name,
             name.broker_name,
-            name.topics if is_known else None,
+            name.topics,
             holder.broker_id,
             holder.broker_addr,
             _heard(holder),
@@ -110,7 +109,7 @@ def cluster_list(looked: Looked) -> Answer:
         for name in cluster.brokers
         for holder in name.holders
     )
-    return Answer(info, Group(title, *([_verdict(looked)] if is_known else []), Rows(columns, rows)))
+    return Answer(info, Group(title, _verdict(looked), Rows(columns, rows)))
 
 
 def _verdict(looked: Looked) -> Text:
@@ -127,7 +126,7 @@ def _heard(holder: lists.Holder) -> str:
     return f"{duration_text(holder.silent_millis)} ago{', suspect' if holder.state == 'suspect' else ''}"
 
 
-@reads("brokerList", remembers=BROKERS_ALONE)
+@reads("brokerList")
 def broker_list(looked: Looked) -> Answer:
     """List every broker address with a lease, and every broker that is down.
 

@@ -24,7 +24,7 @@ from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, pr
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.definitions import TopicState
-from namesrv_stream.history.events import AsOf, Span
+from namesrv_stream.history.events import Span
 from namesrv_stream.questions import accounts, job_status, lists, overview, periods
 from namesrv_stream.questions import topics as of_topics
 from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
@@ -33,7 +33,6 @@ from namesrv_stream.questions.subject import (
     MOST_LISTED,
     BadQuestionError,
     Fields,
-    Lacking,
     Seen,
     moment_up_to,
     span_up_to,
@@ -44,6 +43,7 @@ from namesrv_stream.questions.subject import (
 from namesrv_stream.questions.verdict import State
 from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.wire.json_text import encode_json
 
 MAX_BODY_BYTES = 64 * 1024
@@ -123,14 +123,14 @@ class Question:
     zone: Zone
 
     @cached_property
-    def row(self) -> SnapshotRow:
-        """The snapshot in force at the moment."""
-        return self.console.kept.find(self.moment)
+    def past(self) -> Past:
+        """The registry as of the moment."""
+        return self.console.kept.past(self.moment)
 
-    @cached_property
-    def lacking(self) -> Lacking | None:
-        """Events up to the moment that the snapshot lacks; None if it lacks none."""
-        return self.console.kept.lacking(self.row, self.moment)
+    @property
+    def row(self) -> SnapshotRow:
+        """The row of the moment."""
+        return self.past.snapshot
 
     @cached_property
     def oldest(self) -> SnapshotRow:
@@ -139,15 +139,14 @@ class Question:
 
     @cached_property
     def seen(self) -> Seen:
-        """The subject of questions about the snapshot."""
-        return self.console.kept.seen(self.row, self.lacking)
+        """The subject of questions about the moment."""
+        return self.console.kept.seen(self.past)
 
     def answer(self, compute: Callable[[], Struct], *, with_oldest: bool) -> Response:
         """Return the answer: from memory if it was asked for before, and 304 if the sender has it already."""
-        row, request, lacking = self.row, self.request, self.lacking
+        row, request = self.row, self.request
         begin = f"{self.oldest.epoch}-" if with_oldest else ""
-        end = "" if lacking is None else f"-{lacking.asked_at}-{lacking.events}"
-        etag = f'"{begin}{row.epoch}-{row.published_at:x}-{__version__}{end}"'
+        etag = f'"{begin}{row.epoch}-{row.event_time or 0:x}-{row.published_at:x}-{__version__}"'
         headers = {"etag": etag, "x-registry-epoch": str(row.epoch)}
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
         if etag in known:

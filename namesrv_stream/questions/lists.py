@@ -142,12 +142,9 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
 
 
 def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
-    """Return the fields that follow from a lease's signs of life.
-
-    Without them, as from the events, the fields are unset.
-    """
-    if seen.remembered is not None:
-        return dict.fromkeys(("state", "silent_millis", "last_update_timestamp", "data_version", "topics"), UNSET)
+    """Return the fields that follow from a lease's signs of life. Times are unset where these are not known."""
+    if seen.is_made:
+        return {"state": state_of(seen, lease), "silent_millis": UNSET, "last_update_timestamp": UNSET}
     return {"state": state_of(seen, lease), "silent_millis": silence_ms(lease, seen.snapshot)}
 
 

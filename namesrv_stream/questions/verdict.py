@@ -20,7 +20,6 @@ from namesrv_stream.history.definitions import (
     lost_topics,
     topic_verdict,
 )
-from namesrv_stream.history.events import Span, newest_events
 from namesrv_stream.questions.subject import Fields, Seen, now_of
 from namesrv_stream.reporting.texts import counted, iso_text, natural_key
 from namesrv_stream.rules.lease import silence_ms
@@ -110,20 +109,17 @@ class Member(NamedTuple):
 
 
 def state_of(seen: Seen, lease: LiveRow) -> State:
-    """Return the state of a lease."""
+    """Return the state of a lease. Nobody is late where signs of life are not known."""
     if lease.suspect_since is not None:
         return "suspect"
+    if seen.is_made:
+        return "alive"
     return "late" if silence_ms(lease, seen.snapshot) > lease.heartbeat_timeout_millis // 2 else "alive"
 
 
 def past_of(seen: Seen) -> tuple[Past, int]:
     """Return the history up to the moment, and the moment in epoch milliseconds."""
-    until = seen.remembered
-    past = Past(seen.root, seen.snapshot, until)
-    if until is None:
-        return past, now_of(seen.snapshot)
-    last = newest_events(seen.root, seen.snapshot, span=Span(until=(until,)), limit=1)
-    return past, until.at_ms or (last[0].event_time if last else now_of(seen.snapshot))
+    return Past(seen.root, seen.snapshot, seen.as_of if seen.is_made else None), now_of(seen.snapshot)
 
 
 def down_of(seen: Seen) -> list[DownBroker]:
@@ -164,7 +160,14 @@ def topic_verdicts(seen: Seen, lost: LostTopics) -> Mapping[str, TopicVerdict]:
     The last result is kept, because a snapshot that has only signs of life changes nothing here.
     """
     versions = seen.snapshot.versions
-    key = (seen.root.url, seen.snapshot.run_id, versions["topic"], versions["broker"], seen.remembered, lost)
+    key = (
+        seen.root.url,
+        seen.snapshot.run_id,
+        versions["topic"],
+        versions["broker"],
+        seen.is_made and seen.as_of,
+        lost,
+    )
     for known, verdicts in _kept:
         if known == key:
             return verdicts

@@ -11,7 +11,6 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.access.addresses import is_loopback
 from namesrv_stream.errors import SettingError
@@ -23,8 +22,8 @@ from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting
+from tests.waiting import eventually
 
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 SECURITY = Path(__file__).parents[2] / "docs/security.md"
 MODES = ["off", "observe", "operators", "writes"]
 """From the one that refuses least."""

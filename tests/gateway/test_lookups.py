@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
@@ -13,9 +12,8 @@ from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot
+from tests.waiting import eventually
 from tests.wire.binary import encode_binary
-
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
 AT_A_START = (  # fmt: skip
     "cannot be changed at run time, so nothing was: it takes effect at a start only. "

@@ -8,7 +8,6 @@ import urllib.request
 
 import pytest
 from prometheus_client import generate_latest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
@@ -16,10 +15,10 @@ from namesrv_stream.gateway.gateway_metrics import MAX_CLUSTERS, Metrics
 from namesrv_stream.reporting import metrics_server as monitoring
 from namesrv_stream.reporting.metrics_server import MAX_A_SECOND, MAX_REQUESTS, MonitoringServer
 from tests.cli.registry import PublishedRegistry
+from tests.waiting import eventually
 
 EVIL = "127.0.0.66"
 CHECKS = {"/healthz": lambda: None, "/readyz": lambda: "no snapshot"}
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import asyncio
 import socket
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.notices import Notice, notices, send
@@ -13,8 +12,7 @@ from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader
 from tests.gateway.conftest import T0
 from tests.tables.rows import live
-
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+from tests.waiting import eventually
 
 
 def group(acting=True, **addresses):

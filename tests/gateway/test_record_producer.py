@@ -4,15 +4,13 @@ import logging
 import ssl
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import RecordProducer
 from tests.gateway.fatal import BreakableProducer
 from tests.gateway.test_tls import make_certificate
-
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+from tests.waiting import eventually
 
 
 def arguments(nobody, **options):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tenacity import Retrying, retry, retry_if_not_result, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
@@ -29,9 +29,9 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot, gateway_process
+from tests.waiting import eventually
 from tests.wire.golden import REQUESTS
 
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
 HIGH_WATER_BYTES = 64 * 1024
 """The bytes that a transport of asyncio holds back before it pauses its protocol, unless it is told otherwise."""

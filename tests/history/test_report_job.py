@@ -1,4 +1,4 @@
-"""jobs/churn_report.py: what is refused before Spark starts, and a page by spark-submit as conf/ has it."""
+"""jobs/churn_report.py: what is refused, and a page without Spark and by spark-submit as conf/ has it."""
 
 import sys
 from datetime import UTC, datetime
@@ -56,6 +56,13 @@ def test_without_matplotlib_the_error_names_how_to_install_it(monkeypatch, root,
     said, status = refused("--root", root, "--out", tmp_path / "report.html")
     assert said == "churn_report: plots need matplotlib: pip install 'namesrv-stream[analysis]'."
     assert status == 1
+
+
+def test_a_page_is_written_without_spark(root, tmp_path):
+    page = tmp_path / "report.html"
+    done = CliRunner().invoke(main, ["--root", root, "--since", "2026-11-14", "--out", str(page)])
+    assert done.stdout == f"2026-11-14 00:00 to 2026-11-15 00:00: {page}\n"
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.full

@@ -3,7 +3,6 @@
 import contextlib
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
@@ -13,8 +12,8 @@ from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.tools.local.stack import LocalStack
 from tests.cli.registry import PublishedRegistry
 from tests.faulty import FaultyProducer, UnforeseenError
+from tests.waiting import eventually
 
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 LIMIT_S = 30
 
 

@@ -3,7 +3,6 @@
 from contextlib import ExitStack
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
@@ -11,11 +10,11 @@ from namesrv_stream.kafka.election import Candidate, JobLock, candidates
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.putting_back import require_no_active_job
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.system
 TOPIC = "election"
 LIMIT_S = 60
-eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
 
 
 @pytest.fixture(scope="module")

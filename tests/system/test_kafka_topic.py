@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka import producer as producer_module
@@ -26,10 +25,10 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from tests.interruption import interruptible
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.system
 LIMIT_S = 60
-eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
 
 
 @pytest.fixture
