@@ -294,16 +294,6 @@ def test_a_time_between_two_snapshots_is_shown_to_the_second(tmp_path, settings,
         driver.get("about:blank")
 
 
-def test_a_route_on_a_phone_has_its_addresses(page):
-    with page.phone():
-        page.open("#/topic/TopicA")
-        page.shows(A)
-        box = page.driver.execute_script(
-            "return [...document.querySelectorAll('td .holder')].map((each) => each.getBoundingClientRect().right)"
-        )
-        assert max(box) <= PHONE
-
-
 def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(page, registry):
     registry.register(C, "c1", "broker-c", topics=tuple(f"topic-{number:03}" for number in range(150)))
     page.open("#/topics")
@@ -379,21 +369,6 @@ def test_links_have_more_than_a_colour(page):
     page.open()
     page.shows("broker-a")
     assert "underline" in page.colour("main h3 a", "text-decoration-line")
-
-
-def test_nothing_is_hidden_in_a_box_that_scrolls_on_its_own(page):
-    for view in ("", "brokers", "topics", "broker/broker-a", "topic/TopicA", "churn"):
-        page.open(f"#/{view}")
-        hidden = page.driver.execute_script(
-            "return [...document.querySelectorAll('main *')].filter((each) => each.scrollHeight > each.clientHeight + 1"
-            " && ['auto', 'scroll'].includes(getComputedStyle(each).overflowY)).map((each) => each.className)"
-        )
-        assert hidden == []
-
-
-def test_the_description_of_the_api_is_a_page_of_its_own(page):
-    page.driver.get(f"{page.url}/docs")
-    page.until(lambda: "GET /v1/overview" in page.text and "BrokerPage" in page.text)
 
 
 CROWD = 200
