@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
@@ -29,7 +28,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot, gateway_process
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 from tests.wire.golden import REQUESTS
 
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
@@ -329,7 +328,6 @@ def fuzzed(tmp_path_factory, nobody):
 def random_is_left_alone(request):
     """Let the threads end in which former gateways try to reach Kafka, for the reason that `fuzzed` names."""
     if getattr(request.function, "is_hypothesis_test", False):
-        until = Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_not_result(bool))
         until(lambda: all(each.name != "kafka-link" for each in threading.enumerate()))
 
 
