@@ -1,6 +1,5 @@
 """Lists of many brokers and topics: what is chosen, in which order, page by page; and what is wrong comes first."""
 
-import gzip
 import time
 
 import msgspec
@@ -38,15 +37,6 @@ def test_names_are_in_natural_order_and_the_other_way_round(crowd):
     assert names(crowd, "sort=name") == in_order
     assert sorted(names(crowd, "sort=-name"), reverse=True) == sorted(in_order, reverse=True)
     assert names(crowd, "sort=-name")[0] == "broker-17"
-
-
-def test_the_pages_of_an_order_are_the_whole_list(crowd):
-    found, after = [], ""
-    while after is not None:
-        page = crowd.get(f"/v1/brokers?sort=-name&zone=zone-2&limit=5&after={after}").json
-        found += [each["brokerAddr"] for each in page["brokers"]]
-        after = page["next"]
-    assert len(found) == len(set(found)) == page["total"] == BROKERS // 3
 
 
 def test_brokers_are_chosen_by_cluster_zone_state_and_text(crowd):
@@ -152,14 +142,6 @@ def test_the_description_has_a_shape_for_each_answer_and_error(crowd):
             assert {"400", "503"} <= shapes.keys(), path
             assert "422" not in shapes
     assert {"404", "410"} <= paths["/v1/overview"]["get"]["responses"].keys()
-
-
-def test_a_large_answer_is_compressed_for_who_accepts_it(crowd):
-    plain = crowd.get("/v1/brokers?epoch=2")
-    packed = crowd.get("/v1/brokers?epoch=2", Accept_Encoding="gzip")
-    assert packed.headers["content-encoding"] == "gzip"
-    assert gzip.decompress(packed.body) == plain.body
-    assert len(packed.body) < len(plain.body) / 4
 
 
 def test_the_documentation_loads_nothing_from_elsewhere(crowd):
