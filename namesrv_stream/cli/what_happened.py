@@ -32,10 +32,11 @@ from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
 from namesrv_stream.questions.subject import ACCEPTED
-from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text
+from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text, shown_of
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.snapshot_reader import rejected_count
 from namesrv_stream.tables.snapshots import Snapshots
 
 _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
@@ -61,9 +62,10 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option
 ) -> Answer:
     """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
     span = span_of(since, until)
-    found = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions).events
+    page = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions)
+    found = page.events
     rows = ([time_text(each.event_time), each.epoch, _event_type(each.type), each.text] for each in found)
-    title = looked.heading(counted(len(found), "event"))
+    title = looked.heading(shown_of(len(found), page.total, "event"))
     return Answer(found, Group(title, Rows(["time", "#epoch", "event", "what happened+"], rows)))
 
 
@@ -175,7 +177,8 @@ def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None,
     rows = published.readable(limit)[::-1] if view.as_of is None else [published.find(*view.as_of)]
     found = list(map(accounts.Snapshot.of, rows))
     newest = time_text(found[-1].published_at if found else None, with_zone=True)
-    title = heading(counted(len(found), "snapshot"), f"newest last, published {newest}")
+    total = len(found) if view.as_of else published.count_readable()
+    title = heading(shown_of(len(found), total, "snapshot"), f"newest last, published {newest}")
     columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
     print_answer(found, Group(title, Rows(columns, map(_snapshot_row, found))), as_json=view.as_json)
 
@@ -212,5 +215,6 @@ def rejected(looked: Looked, limit: int) -> Answer:
     """List records that violate the contract, newest last: the job has kept them and changed nothing."""
     found = accounts.rejected(looked.seen, limit)[::-1]
     rows = ([time_text(each.event_time), each.offset, each.key, each.length, each.reason] for each in found)
-    title = looked.heading(counted(len(found), "rejected record"))
+    total = rejected_count(looked.seen.root, looked.seen.snapshot)
+    title = looked.heading(shown_of(len(found), total, "rejected record"))
     return Answer(found, Group(title, Rows(["event time", "#offset", "key", "#bytes", "reason+"], rows)))

@@ -22,7 +22,7 @@ from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import all_rows, naming_damage
-from namesrv_stream.tables.root import OpenTables, Root, select
+from namesrv_stream.tables.root import OpenTables, Root, query, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
@@ -219,6 +219,13 @@ class RouteReader:
             if snapshot.epoch >= oldest:
                 raise
             raise SnapshotGoneError(f"epoch {snapshot.epoch}", oldest) from error
+
+
+def rejected_count(root: Root, snapshot: SnapshotRow) -> int:
+    """Return the number of rejected records that a snapshot has."""
+    table = root.open(REJECTED, snapshot.versions[REJECTED.name])
+    count: int = query(table, "SELECT count(*) FROM rows")[0][0].as_py()
+    return count
 
 
 def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[RejectedRow]:

@@ -114,6 +114,12 @@ class Snapshots:
             first = max(first, last - limit + 1)
         return self._rows(f"epoch >= {first} AND epoch <= {last}", "ORDER BY epoch DESC")
 
+    def count_readable(self) -> int:
+        """Return the number of readable snapshots."""
+        asked = f"SELECT count(*) FROM rows WHERE epoch >= {self.oldest_readable().epoch}"
+        count: int = query(self._table, asked)[0][0].as_py()
+        return count
+
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs, lowest first, without those past retention."""
         rows = self._rows(f"epoch > {epoch}", "ORDER BY epoch")

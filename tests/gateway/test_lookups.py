@@ -96,11 +96,6 @@ def test_oneway_requests_get_no_answer_not_even_an_error(peer):
     assert peer.ask(106).code == 0
 
 
-def test_answers_to_nothing_are_passed_over(peer):
-    peer.send(0, flag=Flag.RESPONSE)
-    assert peer.ask(106).code == 0
-
-
 @pytest.mark.parametrize(("size", "trailing"), [(1, b""), (7, b"\0\0"), (100_000, b"\0\0\0\x10")])
 def test_requests_may_come_in_any_pieces(peer, size, trailing):
     one = encode_command(RemotingCommand(code=105, opaque=5, ext_fields={"topic": "TopicA"}))
@@ -225,16 +220,3 @@ def test_bad_writes_are_answered_with_the_reason_with_or_without_kafka(peer, cod
     answer = peer.ask(code, body=body, **fields)
     assert answer.code == expected[0]
     assert answer.remark == expected[1] if expected[1] or answer.code == 0 else answer.remark
-
-
-def test_an_error_of_ours_is_an_answer_too(peer):
-    answer = peer.ask(318, body=rb"enableTopicList=\ud800")
-    assert answer.code == 1
-    assert answer.remark.startswith("UnicodeEncodeError")
-    assert peer.ask(106).code == 0
-
-
-def test_registration_with_another_checksum_is_refused(peer):
-    fields = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": 0, "haServerAddr": ""}
-    answer = peer.ask(103, body=b"{}", bodyCrc32=12345, **fields)
-    assert (answer.code, answer.remark, answer.ext_fields) == (1, "crc32 not match", {})

@@ -15,7 +15,7 @@ from namesrv_stream.errors import (
 )
 from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, NamesrvConfigRow, TopicMappingRow
 from namesrv_stream.tables.publication import Batch
-from namesrv_stream.tables.root import DAY_MS, Root
+from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
@@ -113,17 +113,6 @@ def test_follow_reads_again_only_the_tables_that_changed(root):
     assert set(before.routes.live) == {"a"}
 
 
-def test_each_epoch_shows_its_own_rows(root):
-    publisher = claim(root)
-    for number in range(3):
-        publish(publisher, number, topic=[topic("t", perm=number)])
-    reader = RouteReader(root)
-    shown = {epoch: [row.perm for row in reader.open(epoch).rows("topic")] for epoch in range(1, 5)}
-    assert shown == {1: [], 2: [0], 3: [1], 4: [2]}
-    with pytest.raises(NoSuchSnapshotError, match="newest epoch is 4"):
-        reader.open(5)
-
-
 def test_a_time_means_the_snapshot_in_force_at_that_event_time(root):
     publisher = claim(root)
     for offset in (0, 10, 20):
@@ -131,18 +120,6 @@ def test_a_time_means_the_snapshot_in_force_at_that_event_time(root):
     epochs = {T0: 2, T0 + 9: 2, T0 + 10: 3, T0 + 10**9: 4}
     reader = RouteReader(root)
     assert {at_ms: reader.open(at_ms=at_ms).snapshot.epoch for at_ms in epochs} == epochs
-
-
-def test_a_time_before_the_first_record_has_no_snapshot(root):
-    publish(claim(root), 0, topic=[topic("t")])
-    with pytest.raises(NoSuchSnapshotError, match=r"of 2023-11-14 22:13:19 UTC.*newest epoch is 2"):
-        RouteReader(root).open(at_ms=T0 - 1)
-
-
-def test_event_time_of_snapshots_never_falls(root):
-    publisher = claim(root)
-    publish(publisher, 5, topic=[topic("t")])
-    assert publisher.publish(Batch("q", 6, None, {}, {"topic": RowChanges([topic("u")])}), NOW).event_time == T0 + 5
 
 
 def test_a_snapshot_past_retention_is_gone_and_the_oldest_is_named(root):
@@ -225,11 +202,6 @@ assert RouteReader({root.url!r}).open().routes.queues["t"]
 until(lambda: nameless() <= before)  # a thread of delta-rs gives itself a name once it runs, one of Arrow never
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PROJECT)
-
-
-def test_snapshots_seen_twice_are_the_same(root):
-    publish(claim(root), 0, topic=[topic("t")])
-    assert Snapshots(Root(root.url)).readable() == RouteReader(root.url).snapshots.readable()
 
 
 def test_tables_that_cannot_be_read_are_named_with_the_error_of_the_storage(tmp_path):
