@@ -22,6 +22,7 @@
 #   make soak         the whole stack for 15 minutes, and whether anything grows; ARGS='--minutes 30'
 #   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
 #   make chaos        20 minutes of killed jobs, outages and full disks under churn; ARGS='--minutes 2 --seed 7'
+#   make mutants      small changes of rules/, wire/, stream/ and two modules more, and how many of them the tests notice
 #   make outdated     direct dependencies of which there is a newer release than the installed one
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
@@ -42,7 +43,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint lint-workflows bench bench-guard bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos outdated lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint lint-workflows bench bench-guard bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos mutants outdated lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -168,6 +169,9 @@ soak-hostile: java install
 
 chaos: java install
 	$(BIN)/python -m chaos $(ARGS)
+
+mutants: java install
+	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 jars/job.jsa: jars/.retrieved
 	@echo 'Making an archive of the classes that the job loads (once, a minute) ...'

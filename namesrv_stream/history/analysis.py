@@ -18,10 +18,12 @@ import pyarrow as pa
 from namesrv_stream.history.events import quoted
 from namesrv_stream.history.views import history_queries, past_sessions, sources, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.arrow import with_partition_column
+from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.pinned import PUBLICATION, open_tables
 from namesrv_stream.tables.root import Root, query
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
-from namesrv_stream.tables.spark_views import VIEWS
+from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
 
 _THREADS = 2
 """Threads of one question: a console answers several at once, and each thread has memory of its own."""
@@ -33,7 +35,8 @@ _MACROS = r"""
 array_union(a, b) AS list_distinct(list_concat(a, b))
 collect_set(x) AS list(DISTINCT x)
 count_if(x) AS count(*) FILTER (WHERE x)
-date_format(day, pattern) AS strftime(day, replace(replace(pattern, 'yyyy', '%Y'), 'MM', '%m'))
+date_format(day, pattern) AS strftime(day, replace(replace(replace(replace(replace(replace(pattern,
+  'yyyy', '%Y'), 'MM', '%m'), 'dd', '%d'), 'HH', '%H'), 'mm', '%M'), 'ss', '%S'))
 date_from_unix_date(days) AS DATE '1970-01-01' + days
 explode(list) AS unnest(list)
 explode_outer(list) AS unnest(CASE WHEN len(list) = 0 THEN [NULL] ELSE list END)
@@ -44,6 +47,7 @@ map_from_arrays(keys, rows) AS map(keys, rows)
 max_by(x, place) AS arg_max_null(x, place)
 min_by(x, place) AS arg_min_null(x, place)
 sequence(first, last) AS generate_series(first, last)
+slice(list, first, number) AS list_slice(list, first, first + number - 1)
 substring(bytes, first, last) AS array_slice(bytes, first, last)
 timestamp_millis(ms) AS make_timestamptz(ms * 1000)
 try_validate_utf8(text) AS try(decode(CAST(text AS BLOB)))
@@ -86,7 +90,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
-    past = past_sessions(place, tables.snapshot)
+    past = past_sessions(place, tables.whole)
     queries, stored = history_queries(past), sources(tables.snapshot, past)
     names = wanted_views(queries, {PUBLICATION, *(spec.name for spec in stored)}, only)
     db.execute("SET TimeZone = 'UTC'")
@@ -94,7 +98,12 @@ def register_views(  # noqa: PLR0913 -- as Spark's
         db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
     for spec, (version, condition) in stored.items():
         if spec.name in names:
-            _register_table(db, place, spec, version, condition)
+            made = tables.made(spec)
+            if made is None:
+                until = spark_sql_of(rows_until(spec, tables.snapshot)) if tables.past.is_made else "true"
+                _register_table(db, place, spec, version, f"{condition} AND {_in_duckdb(until)}")
+            else:
+                _register_rows(db, spec, with_partition_column(spec, made))
     if PUBLICATION in names:
         db.register(PUBLICATION, tables[PUBLICATION])
     for name, text in queries.items():
@@ -145,6 +154,10 @@ class Views(NamedTuple):
         """Return the answer of a statement."""
         return self.db.sql(statement).to_arrow_table()
 
+    def spark_table(self, statement: str) -> pa.Table:
+        """Return the answer of a statement in Spark's SQL, of what views.sql uses."""
+        return self.table(_in_duckdb(statement))
+
     def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
         """Return the rows of a statement, in which `$name` stands for one of `values`."""
         used = {name: value for name, value in values.items() if f"${name}" in statement}
@@ -170,6 +183,12 @@ def _register_table(
         rows = _files_read(spec, paths, [each.get(f"partition.{spec.partition_column}") for each in files])
     both = f"FROM {columns} UNION ALL BY NAME FROM {rows}" if paths else f"FROM {columns}"
     db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS SELECT * FROM ({both}) WHERE {condition}")
+
+
+def _register_rows(db: duckdb.DuckDBPyConnection, spec: TableSpec, rows: pa.Table) -> None:
+    """Make a view of rows in memory."""
+    db.register(f"rows_of_{spec.name}", rows)
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS FROM rows_of_{spec.name}")
 
 
 def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str | None]) -> str:

@@ -11,11 +11,12 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.history.events import AsOf, Span, newest_of_each, quoted, recorded_counts, recorded_rows
+from namesrv_stream.history.events import Span, newest_of_each, quoted, recorded_counts, recorded_rows
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root, query
 from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
 from namesrv_stream.tables.snapshots import Snapshots

@@ -10,14 +10,14 @@ import msgspec
 
 from namesrv_stream.history.events import Rows, Span, newest_events, recorded_counts, recorded_names, recorded_rows
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
-from namesrv_stream.reporting.texts import counted, duration_text, perm_text
+from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.root import Root
 
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
-BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE"}
+BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
 """Types of lines that an operator's command causes."""
 
 _WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
@@ -32,6 +32,20 @@ _ENDS = {
     "MOVED": "left, to register under another name or cluster",
     "REFUSED": "was refused under another identity, which ended its lease",
 }
+_TOGETHER = {
+    "EXPIRED": "expired",
+    "CHANNEL_CLOSED": "lost the last connection",
+    "UNREGISTERED": "unregistered in order",
+    "MOVED": "left, to register under another name or cluster",
+    "REGISTERED": "registered",
+    "ID_TAKEN": "took an id",
+    "ID_LOST": "lost the id",
+    "CHANGED": "changed",
+    "REFUSED": "got a refusal",
+    "TOPICS_CHANGED": "changed topics",
+}
+"""Type of several lines -> what their brokers did, in words for one and for many."""
+
 _CAUSES = {
     "REGISTER_BROKER": "registered",
     "SILENCE": "expired in silence",
@@ -97,6 +111,25 @@ def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
     """Return a sentence for each of the lines that concern a broker name or an address, in order of the log."""
     wipes: dict[str, BrokerEventRow] = {}
     return [Sentence(line.epoch, line.event_time, f"{_of_broker(line)}{_undone_wipe(line, wipes)}.") for line in lines]
+
+
+def story_of_group(lines: Sequence[BrokerEventRow]) -> str:
+    """Return one sentence for lines of one type and cluster, or of one operator's command."""
+    first = lines[0]
+    if first.type in BY_OPERATORS:
+        topics = {row["topic"] for line in lines for row in recorded_rows(line.before or line.after).get("topic", ())}
+        about = f" of {topics.pop()}" if len(topics) == 1 else ""
+        names = _some(sorted({line.broker_name or "" for line in lines}, key=natural_key))
+        return f"{_asker(first)} asked for {first.type}{about} on {names}{_given_reason(first)}."
+    of_cluster = f" of {first.cluster_name}" if first.cluster_name else ""
+    verb = _TOGETHER.get(first.type, f"had the event {first.type}")
+    is_of_names = first.type == "TOPICS_CHANGED"
+    brokers = sorted({f"{e.broker_name}{'' if is_of_names else f' {e.broker_id}'}" for e in lines}, key=natural_key)
+    if len(brokers) == 1:
+        return f"{brokers[0]}{of_cluster} {verb} {counted(len(lines), 'time')}."
+    again = f", {len(lines):,} times in all" if len(lines) > len(brokers) else ""
+    noun = "broker name" if is_of_names else "broker"
+    return f"{counted(len(brokers), noun)}{of_cluster} {verb}{again}: {_some(brokers)}."
 
 
 def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
@@ -247,8 +280,8 @@ def end_text(line: BrokerEventRow) -> str:
     if line.type == "EXPIRED":
         silence = duration_text(line.event_time - (line.last_heard_at or line.event_time))
         return f"gave no sign of life for {silence} and expired"
-    if line.type == "UNREGISTERED" and line.cause == "RESTORE":
-        return f"was taken out by the restore that {line.requested_by} asked for"
+    if line.type == "UNREGISTERED" and line.cause in ("RESTORE", "REPAIR"):
+        return f"was taken out by the {line.cause.lower()} that {line.requested_by} asked for"
     return _ENDS[line.type]
 
 
@@ -259,6 +292,8 @@ def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
     if settings := list(_settings(before, after)):
         return f": {', '.join(settings)}"
     command = msgspec.json.decode(line.after or "{}").get("command", {})
+    if rows := command.get("rows"):
+        return f" of epoch {command['epoch']}: {', '.join(f'{table} {count}' for table, count in rows.items())}"
     about = [f"{key}={text}" for key, text in command.items() if isinstance(text, str) and key not in _NOT_SHOWN]
     return ": nothing changed" + (f" ({', '.join(about)})" if about else "")
 

@@ -1,28 +1,31 @@
-"""Accounts of what happened: lines of history with sentences, stories, differences, snapshots, refused records.
-
-Two moments are compared by their snapshots. The events between them are used if a snapshot is past retention, or lacks
-events that had happened by its moment.
-"""
+"""Accounts of what happened: lines of history with sentences, stories, differences, snapshots, refused records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.diff import Diff as RowDiff
 from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
-from namesrv_stream.history.events import EVERYTHING, AsOf, Span, events_between, newest_events, recorded_names
-from namesrv_stream.history.story import story_of, story_of_broker, topic_story
+from namesrv_stream.history.events import (
+    EVERYTHING,
+    Span,
+    count_of,
+    event_condition,
+    events_between,
+    newest_of,
+    recorded_names,
+)
+from namesrv_stream.history.story import BY_OPERATORS, story_of, story_of_broker, story_of_group, topic_story
 from namesrv_stream.history.topics import topic_history
 from namesrv_stream.questions.lists import check_known
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, between, camel, shown
-from namesrv_stream.reporting.texts import natural_key
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
@@ -30,17 +33,9 @@ from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
 _FEW = 3
 """More lines of one epoch and type than this share one sentence."""
 
-_NAMED = 3
-_MANY = {
-    "EXPIRED": "{} brokers expired",
-    "CHANNEL_CLOSED": "{} brokers lost their last connection",
-    "UNREGISTERED": "{} brokers unregistered in order",
-    "REGISTERED": "{} brokers registered",
-    "ID_TAKEN": "{} addresses took an id",
-    "ID_LOST": "{} addresses lost their id",
-    "TOPICS_CHANGED": "topics of {} brokers changed",
-}
 _SHOWN_VALUE_BYTES = 300
+MOST_ROWS_OF_A_LINE = 200
+"""Most rows of one table that an answer lists for a line of the history."""
 Place = tuple[int, int]
 """Place of a line in the history: its epoch and its number there."""
 
@@ -70,9 +65,13 @@ class Event(Fields, omit_defaults=True):
 
 
 class Events(Fields):
-    """A page of the history, newest last; `next` is the place before which the next page ends, null at the end."""
+    """A page of the history, newest last, of `total` events up to its end.
+
+    `next` is the place before which the next page ends, null at the end.
+    """
 
     snapshot: Moment
+    total: int
     events: list[Event]
     next: str | None
 
@@ -158,10 +157,12 @@ def _rows(side: str | None) -> dict[str, Any] | None:
     if side is None:
         return None
     tables: dict[str, Any] = msgspec.json.decode(side)
-    return {
-        name: list(map(row_fields, rows)) if isinstance(rows, list) else row_fields(rows)
-        for name, rows in tables.items()
-    }
+    return {name: _row_list(rows) if isinstance(rows, list) else row_fields(rows) for name, rows in tables.items()}
+
+
+def _row_list(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | dict[str, int]:
+    """Return the rows of a line, or only their number if they are many: `diff` lists them."""
+    return {"count": len(rows)} if len(rows) > MOST_ROWS_OF_A_LINE else list(map(row_fields, rows))
 
 
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,19 +177,19 @@ def _event(line: BrokerEventRow) -> Event:
 
 
 def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
-    """Return the newest lines, newest first; many lines of one epoch, type and cluster become one.
+    """Return the newest lines, newest first; many lines of one epoch, type and cluster, or of one command, become one.
 
     In an epoch the changes of topics come last, because most of them follow from an event of a broker.
     """
     found: list[Told] = []
     for _, of_epoch in groupby(lines, lambda line: line.epoch):
-        kinds: dict[tuple[str, str | None], list[BrokerEventRow]] = {}
+        kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
         for line in of_epoch:
-            kinds.setdefault((line.type, line.cluster_name), []).append(line)
+            of_command = line.type in BY_OPERATORS
+            kinds.setdefault((line.type, line.offset if of_command else line.cluster_name), []).append(line)
         for of_kind in sorted(kinds.values(), key=lambda lines: lines[0].type == "TOPICS_CHANGED"):
-            found += (
-                [_told(of_kind, _many(of_kind))] if len(of_kind) > _FEW else [_told([e], sentence(e)) for e in of_kind]
-            )
+            is_one = len(of_kind) > (1 if of_kind[0].type in BY_OPERATORS else _FEW)
+            found += [_told(of_kind, story_of_group(of_kind))] if is_one else [_told([e], sentence(e)) for e in of_kind]
         if len(found) >= limit:
             break
     return found[:limit]
@@ -196,15 +197,6 @@ def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
 
 def _told(lines: Sequence[BrokerEventRow], text: str) -> Told:
     return Told.of(lines[0], text=text, count=len(lines))
-
-
-def _many(lines: Sequence[BrokerEventRow]) -> str:
-    names = sorted({line.broker_name or "" for line in lines}, key=natural_key)
-    words = _MANY.get(lines[0].type, lines[0].type.lower().replace("_", " ") + ", {} times")
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    cluster = f" of {lines[0].cluster_name}" if lines[0].cluster_name else ""
-    text = f"{words.format(f'{len(lines):,}')}{cluster}: {', '.join(names[:_NAMED])}{more}."
-    return text[:1].upper() + text[1:]
 
 
 def events(  # noqa: PLR0913  # what a reader may choose
@@ -220,14 +212,16 @@ def events(  # noqa: PLR0913  # what a reader may choose
     """Return the newest events of a span: all, or those of a broker name, a broker address or a topic."""
     if topic is not None:
         lines = _events_of_topic(seen, topic, span, below)
+        total = len(lines)
     else:
-        most, row = limit + 1, seen.snapshot
-        lines = newest_events(seen.root, row, broker, span, most, with_versions=with_versions, below=below)
+        chosen = event_condition(broker, span, with_versions=with_versions, below=below)
+        lines = newest_of(seen.root, seen.snapshot, chosen, limit + 1)
+        total = len(lines) if len(lines) <= limit else count_of(seen.root, seen.snapshot, chosen)
         if broker is not None and not lines:
             check_known(seen, broker)
     lines = lines[-(limit + 1) :]
     following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
-    return Events(seen.moment, list(map(_event, lines[-limit:])), following)
+    return Events(seen.moment, total, list(map(_event, lines[-limit:])), following)
 
 
 def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:
@@ -293,8 +287,7 @@ class Diff(Fields):
 
     from_: str | None
     to: str | None
-    source: Literal["snapshots", "events"]
-    epochs: tuple[int, int] | None
+    epochs: tuple[int, int]
     counts: dict[str, dict[str, int]]
     unnamed_topics: Mapping[str, int]
     total: int
@@ -303,41 +296,27 @@ class Diff(Fields):
 
 
 class Comparison(NamedTuple):
-    """The differences between two moments.
-
-    `gone`: the moments whose snapshot is past retention. `inexact`: the moments that lie between two snapshots, with
-    events in between. `epochs`: the epochs of the two snapshots, None if the differences are from the events.
-    """
+    """The differences between two moments; `epochs` are those of the moments."""
 
     before: AsOf
     after: AsOf
     diff: RowDiff
-    gone: tuple[AsOf, ...] = ()
-    inexact: tuple[AsOf, ...] = ()
-    epochs: tuple[int, int] | None = None
+    epochs: tuple[int, int]
 
 
 def comparison(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> Comparison:
-    """Compare two moments. Raises NoSuchSnapshotError if there never was a snapshot of one of them."""
-    found = [_found(reader, moment) for moment in (before, after)]
-    asked = list(zip((before, after), found, strict=True))
-    gone = tuple(moment for moment, row in asked if row is None)
-    inexact = tuple(moment for moment, row in asked if row and between(root, reader.snapshots, row, moment.at_ms))
-    if found[0] and found[1] and not inexact:
-        first = reader.view(found[0], None)
-        diff = diff_of_views(first, reader.view(found[1], first))
-        return Comparison(before, after, diff, epochs=(found[0].epoch, found[1].epoch))
+    """Compare two moments by the lines between them. Raises NoSuchSnapshotError if one of them is no moment of the log.
+
+    If lines of a former release count topics without naming them, the tables of both moments are compared.
+    """
+    pasts = reader.past(before), reader.past(after)
     newest = reader.snapshots.newest()
     undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
-    return Comparison(before, after, diff_of_events(done, undone), gone, inexact)
-
-
-def _found(reader: RouteReader, moment: AsOf) -> SnapshotRow | None:
-    """Return the snapshot of a moment, None if it is past retention."""
-    try:
-        return reader.snapshots.find(moment.epoch, moment.at_ms)
-    except SnapshotGoneError:
-        return None
+    found = diff_of_events(done, undone)
+    if found.unnamed:
+        first = reader.past_view(pasts[0], None)
+        found = diff_of_views(first, reader.past_view(pasts[1], first))
+    return Comparison(before, after, found, (pasts[0].snapshot.epoch, pasts[1].snapshot.epoch))
 
 
 def diff(compared: Comparison, table: str | None = None, *, limit: int | None = None, after: int = 0) -> Diff:
@@ -354,7 +333,6 @@ def diff(compared: Comparison, table: str | None = None, *, limit: int | None = 
     return Diff(
         from_=compared.before.as_json,
         to=compared.after.as_json,
-        source="snapshots" if compared.epochs else "events",
         epochs=compared.epochs,
         counts=counts,
         unnamed_topics=compared.diff.unnamed,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from namesrv_stream.history.analysis import opened
 from namesrv_stream.history.definitions import UNPLANNED
-from namesrv_stream.history.events import AsOf, EpochEvents, Span, events_by_epoch
+from namesrv_stream.history.events import EpochEvents, Span, events_by_epoch
 from namesrv_stream.history.story import BY_OPERATORS
 from namesrv_stream.questions.accounts import Rejected, rejected
 from namesrv_stream.questions.lists import check_known
@@ -15,6 +15,7 @@ from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 
 MOST_MARKS = 2_000
 _MOST_REJECTED = 50
@@ -162,7 +163,7 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
     The figures are those of the views of history/views.sql for this time. A broker that was down at its beginning is
     there with its last session.
     """
-    with opened(seen.root, seen.snapshot.epoch, only=["broker_stretch", "outage", "shared_outage"]) as views:
+    with opened(seen.root, *seen.as_of, only=["broker_stretch", "outage", "shared_outage"]) as views:
         asked = {"since": since_ms, "until": now_of(seen.snapshot), "broker": broker}
         found = list(views.rows(_SESSIONS, asked))
         if broker is not None and not found:

@@ -57,3 +57,8 @@ def counted(count: int, noun: str) -> str:
     """Return the number with its noun: `1 topic`, `20,000 topics`, `2 addresses`."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def shown_of(shown: int, total: int, noun: str) -> str:
+    """Return how many of a list are shown, and how many there are if that is more: `the newest 50 of 462 events`."""
+    return counted(shown, noun) if shown >= total else f"the newest {shown:,} of {counted(total, noun)}"

@@ -114,11 +114,26 @@ class Snapshots:
             first = max(first, last - limit + 1)
         return self._rows(f"epoch >= {first} AND epoch <= {last}", "ORDER BY epoch DESC")
 
+    def count_readable(self) -> int:
+        """Return the number of readable snapshots."""
+        asked = f"SELECT count(*) FROM rows WHERE epoch >= {self.oldest_readable().epoch}"
+        count: int = query(self._table, asked)[0][0].as_py()
+        return count
+
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs, lowest first, without those past retention."""
         rows = self._rows(f"epoch > {epoch}", "ORDER BY epoch")
         kept_ms = self._now_ms() - self.retention_ms
         return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]
+
+    def around(self, epoch: int | None, at_ms: int | None) -> tuple[SnapshotRow | None, SnapshotRow | None]:
+        """Return the last readable row up to an epoch or an event time, and the first one after it."""
+        readable = f"epoch >= {self.oldest_readable().epoch}"
+        later = f"epoch > {epoch}" if at_ms is None else f"event_time > {_timestamp(at_ms)}"
+        earlier = f"epoch <= {epoch}" if at_ms is None else f"(event_time IS NULL OR event_time <= {_timestamp(at_ms)})"
+        sides = ((earlier, "DESC"), (later, "ASC"))
+        first, second = (self._rows(f"{readable} AND {side}", f"ORDER BY epoch {way} LIMIT 1") for side, way in sides)
+        return next(iter(first), None), next(iter(second), None)
 
     def event_times(self, first: int, last: int) -> dict[int, int]:
         """Return the event time of each epoch from `first` to `last` that has one."""

@@ -249,7 +249,8 @@ class RustWriter:
         """Return the snapshot row with the highest epoch, and the version of the snapshot table that was read."""
         version = self.head(SNAPSHOT)
         if version != self._newest[1]:
-            self._newest = (newest_row(self._root, self._tables.at(SNAPSHOT, version)), version)
+            with naming_damage(self._root, SNAPSHOT, version):
+                self._newest = (newest_row(self._root, self._tables.at(SNAPSHOT, version)), version)
         return self._newest
 
     def merge(self, spec: TableSpec, base: int, changes: RowChanges, tag: CommitTag) -> int:

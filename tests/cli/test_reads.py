@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.reporting.texts import iso_text
-from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
+from namesrv_stream.rules.record_types import PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow
 
@@ -54,19 +54,18 @@ def test_route_as_json_is_topic_route_data(run, cluster):
     ]
 
 
-def test_a_time_between_two_snapshots_is_answered_with_a_notice(run, registry):
-    first_ms = registry.now_ms
+def test_a_time_between_two_snapshots_is_answered_to_the_millisecond(run, registry):
     registry.register(MASTER, "c1", "broker-a", publish=False)
     registry.publish()
     registry.now_ms += 60_000
     registry.register(SLAVE, "c1", "broker-a", 1, publish=False)
+    came_ms = registry.now_ms
     registry.now_ms += 60_000
-    registry.publish()
-    exact, between = run(f"brokerList --as-of {at(first_ms)}"), run(f"brokerList --as-of {at(first_ms + 90_000)}")
-    assert exact.stdout == between.stdout
-    assert exact.stderr == ""
-    assert "the next snapshot is of" in between.stderr
-    assert "are not in the answer" in between.stderr
+    registry.register(OTHER, "c2", "broker-b")
+    found = {at_ms: run(f"brokerList --json --as-of {at(at_ms)}") for at_ms in (came_ms - 1, came_ms)}
+    addresses = [[row["brokerAddr"] for row in json.loads(each.stdout)] for each in found.values()]
+    assert addresses == [[MASTER], [MASTER, SLAVE]]
+    assert not any(each.stderr for each in found.values())
 
 
 def test_plain_route_has_a_line_an_address(run, cluster):
@@ -228,14 +227,6 @@ def test_a_registration_with_a_new_version_alone_is_shown_on_request_only(run, c
     assert len(json.loads(run(f"{command} --json").stdout)) == len(before) + 1, "a zone and a version"
 
 
-def test_what_shows_nothing_takes_no_place_of_the_newest_events(run, cluster):
-    newest = json.loads(run("history --json --limit 2").stdout)
-    for _ in range(3):
-        cluster.now_ms += 1_000
-        cluster.register(SLAVE, "c1", "broker-a", 1)
-    assert json.loads(run("history --json --limit 2").stdout) == newest
-
-
 def test_history_gives_the_newest_since_a_time(run, cluster):
     all_events = json.loads(run("history --json").stdout)
     assert [event["epoch"] for event in all_events] == [2, 2, 3, 4, 4]
@@ -243,10 +234,6 @@ def test_history_gives_the_newest_since_a_time(run, cluster):
     assert json.loads(run(f"history --json --since {at(cluster.now_ms)}").stdout) == all_events[-2:]
     assert json.loads(run(f"history --json --since {at(cluster.now_ms + 1)}").stdout) == []
     assert json.loads(run("history --json --as-of 2").stdout) == all_events[:2]
-
-
-def test_known_broker_without_later_events_is_no_error(run, cluster):
-    assert json.loads(run(f"history --json --broker broker-a --since {at(cluster.now_ms)}").stdout) == []
 
 
 def test_quote_in_a_name_is_a_character_like_others(run, cluster):
@@ -268,12 +255,6 @@ def test_kv_value_stands_alone(run, registry):
     assert lines(run("getKvConfig -s NS -k k")) == ["a b"]
     assert json.loads(run("getKvConfig -s NS -k k --json").stdout) == {"value": "a b"}
     assert json.loads(run("listKvConfig -s NS --json").stdout) == {"table": {"k": "a b"}}
-
-
-def test_emptied_namespace_is_an_empty_table(run, registry):
-    registry.command(PutKvConfig(namespace="NS", key="k", value="v"))
-    registry.command(DeleteKvConfig(namespace="NS", key="k"))
-    assert json.loads(run("listKvConfig -s NS --json").stdout) == {"table": {}}
 
 
 def test_setting_changed_at_run_time_is_in_force_for_lookups(run, registry):
@@ -301,8 +282,8 @@ def test_the_line_above_a_table_names_the_zone_of_its_times(run, cluster, machin
 def test_rejected_records_are_listed_newest_last_with_their_reason(run, registry):
     at_ms = registry.now_ms
     assert lines(run("rejected"))[0].startswith("0 rejected records")
-    rows = [RejectedRow(at_ms + n, 0, n, "a\x1b[2J", b"[" * 999, 999, f"reason {n}") for n in range(3)]
-    registry.publish(rejected=[*rows, RejectedRow(at_ms + 3, 0, 3, None, None, 0, "no value")])
+    rows = [RejectedRow(at_ms - 4 + n, 0, n, "a\x1b[2J", b"[" * 999, 999, f"reason {n}") for n in range(3)]
+    registry.publish(rejected=[*rows, RejectedRow(at_ms, 0, 3, None, None, 0, "no value")])
     _heading, columns, *shown = lines(run("rejected --limit 2"))
     assert columns.split() == ["event", "time", "offset", "key", "bytes", "reason"]
     assert [row.split()[-4:] for row in shown[:1]] == [["a\\x1b[2J", "999", "reason", "2"]]
@@ -353,20 +334,6 @@ def test_an_old_snapshot_that_still_holds_by_the_jobs_sign_is_not_warned_of(run,
     assert (facts["stale"], facts["state"]) == (False, "running")
 
 
-def test_old_snapshot_is_no_warning_without_brokers_or_of_the_past(run, registry, now_ms):
-    registry.now_ms = now_ms - 1_000_000
-    registry.register(MASTER, "c1", "broker-a")
-    assert run("topicList --as-of 2").stderr == ""
-    registry.expire(MASTER)
-    assert run("topicList").stderr == ""
-
-
-def test_status_counts_what_is_served(run, cluster):
-    facts = json.loads(run("status --no-kafka --json").stdout)
-    counts = {"epoch": 4, "clusters": 2, "brokerNames": 2, "liveAddresses": 3, "topics": 2, "rejectedRecords": 0}
-    assert {key: facts[key] for key in counts} == counts
-
-
 def test_status_names_the_kafka_that_it_cannot_reach(run, cluster, now_ms, closed_port):
     cluster.now_ms = now_ms
     cluster.publish()  # a job runs
@@ -392,11 +359,6 @@ def test_status_ends_with_the_status_of_its_state(run, registry, now_ms, age_ms,
     result = run("status --no-kafka --json")
     assert (result.exit_code, json.loads(result.stdout)["state"]) == (exit_code, state)
     assert ("dead since" in run("status --no-kafka").stdout) == (state == "dead")
-
-
-def test_a_name_that_ends_with_a_blank_is_in_quotes(registry, run):
-    registry.register("10.0.0.7:10911", "c1 ", "broker-q")
-    assert '"c1 "' in run("clusterList").stdout
 
 
 def test_status_prints_json_too_if_the_tables_cannot_be_read(run, tmp_path, registry):

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import weakref
 from functools import partial
 
@@ -70,12 +69,6 @@ def test_an_error_comes_back_with_its_kind_its_facts_and_its_remark(run):
     assert (str(there.value), vars(there.value)) == (str(here.value), vars(here.value))
 
 
-def test_an_error_of_ours_says_where_it_was(run):
-    with pytest.raises(ZeroDivisionError) as raised:
-        run(work(divmod, 1, 0))
-    assert "in _within_limit" in str(raised.value.__cause__)
-
-
 class Work:
     """Work with a request that is refused, and that can be referred to weakly."""
 
@@ -129,17 +122,6 @@ def test_ctrl_c_ends_no_decoding(run):
 
     before, after = run(interrupted, work(os.getpid))
     assert before == after
-
-
-def test_a_process_that_was_ended_while_idle_costs_no_request(run):
-    async def ended(processes):
-        pid = await processes.run(os.getpid)
-        psutil.Process(pid).kill()
-        until(lambda: not any("ExecutorManager" in type(each).__name__ for each in threading.enumerate()))
-        return pid
-
-    first, second = run(ended, work(os.getpid))
-    assert first != second
 
 
 PROGRAM = """

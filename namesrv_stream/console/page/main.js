@@ -1,6 +1,6 @@
 // The page: the URL says which view and which moment, the track moves the moment, and the watch keeps the present fresh.
 
-import { drawBanner, drawStatus, isStale } from "./banner.js";
+import { drawBanner, drawStatus, drawVerdict, isStale } from "./banner.js";
 import { actions, disarm } from "./command.js";
 import { askComparison, comparison } from "./compare.js";
 import { at, follow, momentOf, peek, Problem, read, readAhead } from "./data.js";
@@ -32,7 +32,7 @@ function expanded(mark) {
 }
 
 function go(change, isFinal) {
-  if ("epoch" in change) change = { at: null, between: null, ...change };
+  if ("epoch" in change) change = { at: null, ...change };
   if ("view" in change) change = { filters: {}, ...change };
   if ("view" in change || "filters" in change) forgetWanted();
   if (isFinal) disarm();
@@ -52,8 +52,8 @@ function noteOf(problem) {
 async function goToTyped(text) {
   try {
     const found = await momentOf(text, zone());
-    if (found.epoch !== null) found.epoch = found.epoch >= newest && !found.between ? null : found.epoch;
-    if (found.epoch !== null) await at("v1/clusters", found.epoch);
+    if (found.epoch !== null) found.epoch = found.epoch >= newest && found.at === null ? null : found.epoch;
+    if (found.epoch !== null) await at("v1/clusters", found.at ?? found.epoch);
     go(found, true);
   } catch (problem) {
     noteOf(problem);
@@ -89,11 +89,11 @@ async function onAddress() {
   if (location.hash === shownHash) return;
   disarm();
   const before = state;
-  state = { between: null, ...parsed(location.hash) };
+  state = parsed(location.hash);
   forgetWanted();
   shownHash = location.hash;
   if (before.view !== state.view || before.name !== state.name) scrollTo(0, 0);
-  if (state.at !== null && state.at === before.at) state = { ...state, epoch: before.epoch, between: before.between };
+  if (state.at !== null && state.at === before.at) state = { ...state, epoch: before.epoch };
   else if (!(await resolve())) return;
   if (before.window !== state.window) readTimeline();
   draw();
@@ -106,7 +106,7 @@ function asked() {
     return askComparison({ ...state, newest }, before, after);
   }
   const view = views[state.view] ?? views.overview;
-  return view.ask(state).map((path) => [path, state.epoch ?? newest]);
+  return view.ask(state).map((path) => [path, state.at ?? state.epoch ?? newest]);
 }
 
 // What is wrong with the address of the page, as one text; empty if nothing is.
@@ -119,7 +119,7 @@ async function draw(isMove = true) {
   const turn = ++drawing;
   drawNav();
   if (mistakes()) return showProblem(new Problem(404, mistakes()), "This address is wrong");
-  track.between = state.between ?? null;
+  track.at = state.at;
   track.place(state.epoch);
   track.spans.value = state.window;
   drawPresent();
@@ -142,7 +142,7 @@ async function draw(isMove = true) {
 
 // Reads ahead only what is small: an answer about very many brokers takes the console a while.
 function lookAhead(path) {
-  const { counts } = peek("v1/overview", state.epoch ?? newest) ?? {};
+  const { counts } = peek("v1/overview", state.at ?? state.epoch ?? newest) ?? {};
   if (state.view === "compare" || (counts && counts.brokerNames > MOST_READ_AHEAD)) return;
   const marks = track.marks, here = track.index(state.epoch);
   const near = [];
@@ -157,7 +157,8 @@ function show(found) {
   const view = views[state.view] ?? views.overview;
   const isCompare = state.view === "compare";
   const title = isCompare ? "Compare two moments" : view.title(state);
-  document.title = `${title} · namesrv-stream`;
+  const epoch = state.epoch ?? newest;
+  at("v1/overview", epoch).then(({ verdict }) => { if (epoch === (state.epoch ?? newest)) drawVerdict(verdict, title, moment); }, () => drawVerdict(null, title, moment));
   const page = { state: { ...state, newest }, go, actions };
   const parts = isCompare ? comparison(found, moment, page.state) : view.show(found, moment, page);
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
@@ -193,6 +194,7 @@ function compareForm([, before, after]) {
 
 function showProblem(problem, title = null) {
   content.dataset.place = "";
+  drawVerdict(null, title ?? "", {});
   const is404 = problem.status === 404;
   const advice = problem.status === 410 ? h("p", {}, link("churn", "", { window: state.window }, "The history goes further back than the snapshots.")) : "";
   const begin = newest === null && problem.status === 503 ? h("p", {}, "To make one on this machine: ", h("code", {}, "namesrv-stream up"), " runs Kafka, the job and eight simulated brokers; ", h("code", {}, "make demo"), " in a checkout shows an outage of some. This page goes on when there is a registry.") : "";

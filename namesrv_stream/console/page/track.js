@@ -23,7 +23,7 @@ export class Track {
     this.expand = expand;
     this.oldest = 1;
     this.stopped = null;  // why the present is not what it says, null if it is
-    this.between = null;
+    this.at = null;  // the time within the epoch, null for all of it
     this.label = h("p", { class: "moment", "aria-live": "polite" });
     this.note = h("p", { class: "note", role: "alert", hidden: true });
     this.surface = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -131,7 +131,7 @@ export class Track {
   words(mark, at, time) {
     if (this.epoch === null && this.stopped) return [h("strong", {}, "The newest known"), h("span", {}, ` — ${this.stopped}`)];
     if (this.epoch === null) return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
-    if (this.between) return [h("strong", {}, momentText(time ?? mark?.eventTime ?? this.between.askedAt)), h("span", {}, ` — the snapshot before ${when(this.between.askedAt)}; the next one is of ${when(this.between.nextEventTime)}. ${counted(this.between.events, "event")} in between are not shown yet.`)];
+    if (this.at) return [h("strong", {}, momentText(this.at)), h("span", {}, ` — within epoch ${this.epoch}: later events of it are not shown`)];
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
     const next = this.marks[at + 1];
     if (this.holds(next)) return [h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`), h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`)];
