@@ -317,10 +317,10 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     return accounts.diff(asked.console.kept.compare(first, last), table, limit=limit, after=after)
 
 
-@question("/snapshots", "The published snapshots that can be read, newest first", with_oldest=True)
+@question("/snapshots", "The published snapshots, newest first", with_oldest=True)
 def snapshots(asked: Asked, limit: Limit = 20) -> accounts.Snapshots:
     """Return snapshot rows up to the moment; go further back with `next` as `epoch`."""
-    rows = asked.console.kept.read(lambda reader: reader.snapshots.readable(limit, asked.row.epoch))
+    rows = asked.console.kept.read(lambda reader: reader.snapshots.published(limit, asked.row.epoch))
     return accounts.snapshots(rows, asked.oldest)
 
 

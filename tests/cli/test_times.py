@@ -40,14 +40,6 @@ def test_time_of_day_with_a_zone_is_the_last_one_in_that_zone():
     assert parsed_time("00:45+09:00", now) == datetime(2026, 11, 20, 0, 45, tzinfo=tokyo)
 
 
-def test_a_time_without_a_zone_is_in_the_zone_that_is_given():
-    tokyo = timezone(timedelta(hours=9))
-    now = datetime(2026, 11, 21, 0, 30, tzinfo=tokyo)
-    assert parsed_time("00:45", now, tokyo) == datetime(2026, 11, 20, 0, 45, tzinfo=tokyo)
-    assert parsed_time("2026-11-20 23:00", now, tokyo) == datetime(2026, 11, 20, 23, tzinfo=tokyo)
-    assert parsed_time("2026-11-20T23:00Z", now, tokyo) == datetime.fromisoformat("2026-11-20T23:00+00:00")
-
-
 @pytest.mark.parametrize(
     "text", ["", "soon", "1d and 2h", "99999999d", "25:00", "2026-13-01", "5", "10 minutes", "ago", "-5m", "03.12"]
 )

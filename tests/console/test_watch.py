@@ -16,7 +16,7 @@ from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchR
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.console.watch_client import watch
-from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from tests.cli.registry import PublishedRegistry
@@ -96,19 +96,6 @@ def test_a_registry_that_was_made_anew_is_a_reset(registry, client):
     again.register(A, "c1", "broker-a", topics=("TopicA", "TopicZ"))
     assert next(events).name == "reset"
     assert next(event for event in events if event.epoch == 2).data["routes"]["TopicA"]
-
-
-def test_snapshots_in_quick_succession_are_all_seen(registry, client):
-    events = watch(client.url)
-    next(events)
-    for number in range(10):
-        registry.command(PutKvConfig(namespace="N", key="k", value=str(number)))
-    assert [each.epoch for each in first(events, 10)] == list(range(4, 14))
-
-
-def test_a_blocking_query_returns_at_once_if_it_is_behind(still):
-    answer = still.get("/v1/watch?topic=TopicB&epoch=2&wait=300s").json
-    assert (answer["epoch"], [each["data"]["epoch"] for each in answer["events"]]) == (3, [3])
 
 
 def test_a_blocking_query_ends_without_events_when_its_time_is_over(still):

@@ -108,13 +108,6 @@ def test_a_period_without_brokers_names_what_there_is(root, period, told):
     assert str(refused.value).endswith(f" UTC. {told}")
 
 
-def test_a_registry_without_brokers_is_told_so(tmp_path):
-    place = Root(str(tmp_path / "registry"))
-    SeededRegistry(place, NOW)
-    with pytest.raises(NamesrvError, match=r"No broker has ever registered\.$"):
-        churn_report(place, hours(1), hours(2))
-
-
 @pytest.mark.parametrize(
     ("until", "bounds"),
     [
@@ -133,13 +126,6 @@ def on_views(root):
     """The views of `root`."""
     with opened(root) as views:
         yield views
-
-
-def test_a_timeline_has_room_for_the_brokers_that_ended_most_and_names_their_total(on_views):
-    limited = plots.up_down_timeline.statement.replace(f"LIMIT {plots.MOST_BROKERS}", "LIMIT 1")
-    [axes] = plots.up_down_timeline._replace(statement=limited)(on_views, hours(0), hours(1.75)).axes
-    assert "(the 1 most ended of 2)" in axes.get_title()
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["c1 broker-b 0"]
 
 
 def test_a_timeline_shows_of_a_session_its_part_of_the_period_and_of_its_end_nothing_that_came_later(on_views):
@@ -210,14 +196,6 @@ def test_the_zones_at_an_outage_are_those_in_which_the_brokers_were_then(page_of
     assert rows == [("z1", "2", "2"), ("none", "1", "0")]
 
 
-def test_a_page_lists_the_times_without_a_tick(page_of_an_outage):
-    page, _ = page_of_an_outage
-    rows = re.findall(
-        '<td class="time">(.*?)</td><td class="number">(.*?)</td>', parts_of(page)["Times without a tick"]
-    )
-    assert rows == [("2026-11-14 03:30:11", "11")]
-
-
 def test_each_sentence_plot_and_table_of_a_page_unfolds_the_query_that_it_comes_from(page_of_an_outage):
     page, views = page_of_an_outage
     parts = parts_of(page)
@@ -226,22 +204,6 @@ def test_each_sentence_plot_and_table_of_a_page_unfolds_the_query_that_it_comes_
     for found in queries.values():
         for statement in found:
             views.spark_table(html.unescape(statement))  # which names only what there is
-
-
-@pytest.fixture(scope="module")
-def without_brokers(tmp_path_factory):
-    """The views of a registry that has received no record."""
-    place = Root(str(tmp_path_factory.mktemp("history") / "registry"))
-    SeededRegistry(place, NOW)
-    with opened(place) as views:
-        yield views
-
-
-@pytest.mark.parametrize("plot", [plots.availability_heat_map, plots.up_down_timeline, plots.flapping_rank,
-                                  plots.time_to_expiry, plots.changes_by_hour])  # fmt: skip
-def test_a_plot_of_a_period_without_data_has_a_text_for_it(without_brokers, plot):
-    [axes] = plot(without_brokers, hours(1), hours(2)).axes
-    assert [text.get_text() for text in axes.texts] == ["nothing in this period"]
 
 
 def test_the_figures_of_a_page_are_those_of_its_period_and_begin_with_what_was_down(tmp_path):

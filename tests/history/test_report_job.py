@@ -37,16 +37,6 @@ def test_a_folder_without_a_registry_is_one_message(tmp_path):
     assert (said.startswith("churn_report: "), "holds no registry" in said, status) == (True, True, 1)
 
 
-def test_a_page_for_a_folder_that_is_not_there_is_refused(root, tmp_path):
-    said, status = refused("--root", root, "--out", tmp_path / "nowhere" / "report.html")
-    assert (f"{tmp_path}/nowhere is no folder to write to" in said, status) == (True, 2)
-
-
-def test_a_period_that_ends_before_it_begins_is_refused(root, tmp_path):
-    said, status = refused("--root", root, "--since", "2026-11-16", "--out", tmp_path / "report.html")
-    assert ("--since 2026-11-16 00:00 is not before --until 2026-11-15 00:00" in said, status) == (True, 2)
-
-
 def test_without_matplotlib_the_error_names_how_to_install_it(monkeypatch, root, tmp_path):
     for module in ("report", "plots"):
         monkeypatch.delitem(sys.modules, f"namesrv_stream.history.{module}", raising=False)

@@ -261,14 +261,6 @@ def test_of_very_many_topics_the_registration_that_may_have_undone_the_wipe_is_n
     assert "may have undone the WIPE_WRITE_PERM_OF_BROKER" in told[-1]
 
 
-def test_a_time_without_a_tick_is_told_with_its_length_and_asked_for_by_nobody():
-    gap = log_gap_line(LogPosition(1_000, 0, 1), 11_500)
-    assert texts(story_of_broker([gap])) == [
-        "no tick for 11s: Kafka or all gateways were away, or a clock stepped. Leases counted no more than "
-        "tickGapMillis of it."
-    ]
-
-
 def test_a_line_of_a_later_release_is_told_by_its_type_and_asked_for_by_nobody():
     line = log_gap_line(LogPosition(1_000, 0, 1), 1)._replace(type="MOON_FELL", cause="MOON")
     assert texts(story_of_broker([line])) == ["MOON_FELL, which this release does not know, because of MOON."]
