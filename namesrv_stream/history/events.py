@@ -76,13 +76,35 @@ def newest_events(  # noqa: PLR0913  # what a reader may choose
     without a tick (E11) to the events of a broker. In a year of history delta-rs reads only the newest files: once it
     has `limit` events, it skips files whose statistics show that all their epochs are older.
     """
+    chosen = event_condition(broker, span, with_versions=with_versions, below=below, with_gaps=with_gaps)
+    return newest_of(root, snapshot, chosen, limit)
+
+
+def event_condition(
+    broker: str | None = None,
+    span: Span = EVERYTHING,
+    *,
+    with_versions: bool = True,
+    below: tuple[int, int] | None = None,
+    with_gaps: bool = False,
+) -> str:
+    """Return the SQL condition of events; the arguments are those of `newest_events`."""
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     concerned += " OR type = 'LOG_GAP'" if with_gaps else ""
     shown = "true" if with_versions else f"({_SHOWS_MORE_THAN_A_VERSION})"
     earlier = "true" if below is None else "(epoch < {0} OR (epoch = {0} AND seq < {1}))".format(*below)
+    return f"({concerned}) AND {shown} AND {earlier} AND {span.covers}"
+
+
+def newest_of(root: Root, snapshot: SnapshotRow, condition: str, limit: int | None) -> list[BrokerEventRow]:
+    """Return the newest `limit` events that meet a SQL condition, in order of the log; all for None."""
     newest = "" if limit is None else f" LIMIT {limit}"
-    condition = f"({concerned}) AND {shown} AND {earlier} AND {span.covers}"
     return _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
+
+
+def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
+    """Return the number of events that meet a SQL condition."""
+    return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE {condition}") or 0
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:

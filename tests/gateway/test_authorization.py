@@ -249,11 +249,6 @@ def test_programs_of_this_machine_need_not_sign(settings, address):
     assert Authorization(settings(bindAddress=address), Metrics()).checked == frozenset()
 
 
-def test_an_open_gateway_that_was_asked_for_keeps_settings_that_stop_lookups(settings):
-    opened = Authorization(settings(bindAddress="0.0.0.0", auth__mode="off"), Metrics())
-    assert opened.checked == {RequestCode.UPDATE_NAMESRV_CONFIG}
-
-
 def test_a_mode_that_refuses_needs_its_users(settings):
     with pytest.raises(SettingError, match=r"auth\.usersPath"):
         settings(auth__mode="writes")

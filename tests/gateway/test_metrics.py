@@ -69,28 +69,6 @@ def test_a_host_that_asks_too_often_is_refused_and_named_and_another_one_is_answ
     assert answers.count(b"H") >= MAX_A_SECOND, "those within the limit are answered"
 
 
-class Counted:
-    """A collector that counts how often a page was made."""
-
-    pages = 0
-
-    def collect(self):
-        self.pages += 1
-        return []
-
-
-def test_requests_that_nobody_reads_make_a_page_once_a_second_at_most(server, metrics):
-    counted = Counted()
-    metrics.registry.register(counted)
-    made, began_s = counted.pages, time.monotonic()
-    for header in (b"GET /metrics HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\n\r\n"):
-        with contextlib.ExitStack() as many:
-            for host in hosts(3 * MAX_REQUESTS):
-                many.enter_context(connected(server, host)).sendall(header)
-    assert b"namesrv" in urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=30).read()
-    assert counted.pages - made <= 2 + time.monotonic() - began_s
-
-
 def test_a_process_that_is_not_ready_says_why_and_is_healthy_all_the_same(server):
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/readyz", timeout=30)

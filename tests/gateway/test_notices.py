@@ -59,14 +59,6 @@ def test_a_group_without_acting_master_is_notified_of_joiners_alone(before):
     assert [notice.broker_addr for notice in notices(after, before, {})] == ["b"]
 
 
-def test_an_only_member_is_notified_of_its_promotion():
-    assert [notice.broker_addr for notice in notices(group(_1="a"), group(_0="a"), {})] == ["a"]
-
-
-def test_one_that_comes_when_the_last_has_gone_is_not_notified_of_itself():
-    assert list(notices(group(_1="a"), group(_0="b"), {})) == []
-
-
 def test_brokers_that_left_together_are_one_notice_that_names_the_former_smallest_id():
     (notice,) = notices(group(_0="a", _1="b", _2="c"), group(_2="c"), {})
     assert (notice.header.min_broker_id, notice.header.offline_broker_addr) == (2, "a")

@@ -58,27 +58,10 @@ def test_a_stack_whose_parts_run_raises_nothing(stack):
     stack.check()
 
 
-def test_a_gateway_that_died_is_raised(stack):
-    stack.gateway.die()
-    with pytest.raises(RuntimeError, match="stopped before"):
-        stack.check()
-
-
-def test_a_fleet_that_died_is_raised(stack):
-    stack.start_dying_fleet()
-    with pytest.raises(UnforeseenError):
-        stack.check()
-
-
 def test_a_part_that_died_last_is_raised_when_the_stack_ends(stack):
     stack.start_dying_fleet()
     with pytest.raises(UnforeseenError):
         stack.__exit__(None, None, None)
-
-
-def test_what_died_hides_no_error_that_ends_the_stack(stack):
-    stack.start_dying_fleet()
-    stack.__exit__(KeyError, KeyError(), None)
 
 
 def test_a_gateway_that_died_is_raised_at_its_end_unless_another_error_ends_it(stack):

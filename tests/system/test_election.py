@@ -93,13 +93,6 @@ def is_active(kafka, root):
     assert [each.is_active for each in candidates(kafka, TOPIC, root.hadoop_url)] == [True]
 
 
-def test_registries_with_other_roots_elect_apart(kafka, root):
-    with lock(kafka, root, "one") as one, lock(kafka, f"{root}/other", "two") as two:
-        has_lock(one)
-        has_lock(two)
-        assert [each.run_id for each in candidates(kafka, TOPIC, root)] == ["one"]
-
-
 def test_nobody_is_a_candidate_of_a_registry_without_jobs(kafka, root):
     assert candidates(kafka, TOPIC, root) == []
     with lock(kafka, root, "only") as only:
