@@ -279,7 +279,7 @@ def test_a_moment_past_retention_is_made_from_the_history(run, registry_of_old):
 
 
 def test_plain_lists_of_a_made_moment_leave_out_signs_of_life(run, registry_of_old):
-    _heading, columns, *rows = lines(run("clusterList --as-of 4"))
+    _heading, _verdict, columns, *rows = lines(run("clusterList --as-of 4"))
     assert columns.split() == ["cluster", "broker", "topics", "id", "address", "heard"]
     assert [row.split()[:5] for row in rows if "down, heard last" not in row] == [["c1", "broker-a", "1", "1", SLAVE]]
     assert any("down, heard last" in row for row in rows)
