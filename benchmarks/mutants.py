@@ -243,7 +243,7 @@ def main(count: int, seed: int, finds_all: bool, part: str, limit_s: float) -> N
     seconds = json.loads((CACHE / "seconds.json").read_text())
     runner = Runner(mutants, not finds_all, seconds, limit_s)
     pytest.main(
-        ["-q", "-p", "no:cacheprovider", "-p", "no:terminal", "--hypothesis-profile=quick", "-m", TESTS],
+        ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=quick", "-m", TESTS],
         plugins=[runner],
     )
     (CACHE / f"killed-{number}-{parts}.json").write_text(json.dumps(runner.killed, indent=1))
