@@ -225,7 +225,7 @@ def _problem_of_delta(root: Root, spec: TableSpec, version: int) -> tuple[str, s
         return None if version < 0 else of_log
     try:
         root.open(spec)
-        for _ in batches(root.open(spec, version), spec):
+        for _ in batches(root.open(spec, version), spec.schema):
             pass
     except UNREADABLE as error:
         named = (path for path in files.paths(version) if path.rpartition("/")[2] in str(error))
