@@ -4,7 +4,7 @@
 #   make demo-rocketmq  a real RocketMQ broker and client with the registry as their name server
 #   make test         everything that is quick enough for every change
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
-#   make test-full    the long tests too; needs Go, Node, nginx and Chromium
+#   make test-full test-full-s3-server    the long tests, in parts (PART=s3, page, clients, tables, job, system), each naming what the machine lacks
 #   make test-deploy  the Helm chart and the Compose file against their schemas (needs Go), and the image (buildah, debootstrap, root)
 #   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
@@ -93,8 +93,12 @@ $(VERSITYGW):
 	@echo 'Building versitygw, an S3 server (once, some minutes) ...'
 	@GOBIN=$(CURDIR)/$(dir $@) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
-test-full: java install install-s3 $(VERSITYGW)
-	$(BIN)/python -m pytest -m 'not deploy' $(ARGS)
+# In parts (tests/full.py); PART=s3 runs that one alone. Only s3 needs Go.
+test-full: java install jars/.rocketmq $(if $(filter-out s3,$(or $(PART),s3)),,install-s3 test-full-s3-server)
+	@$(BIN)/python -m tests.full $(PART)
+
+test-full-s3-server:
+	@command -v go >/dev/null || [ -x $(VERSITYGW) ] || exit 0; $(MAKE) --no-print-directory $(VERSITYGW)
 
 # Helm and Compose's schema come as Go modules at a pinned version, into a folder that later runs find.
 HELM := .cache/deploy/helm

@@ -33,6 +33,7 @@ from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
 from namesrv_stream.questions.subject import ACCEPTED
 from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text, shown_of
+from namesrv_stream.tables import keeping
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
@@ -161,32 +162,53 @@ def _schema_name(context: click.Context, _parameter: click.Parameter, name: str 
 @limit_option(20)
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
+@click.option("--keep", type=int, metavar="EPOCH", help="Keep this snapshot whole until --release.")
+@click.option("--release", type=int, metavar="EPOCH", help="Keep this snapshot no longer than others.")
 @view_options()
 @click.pass_obj
-def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None, view: View) -> None:
-    """List the published snapshots that can be read, newest last. With --as-of only the one that was in force then.
+def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
+    invocation: Invocation,
+    limit: int,
+    sql: bool,
+    schema: str | None,
+    keep: int | None,
+    release: int | None,
+    view: View,
+) -> None:
+    """List the published snapshots, newest last. With --as-of only the one that was in force then.
+
+    A snapshot that is whole can be pinned by other programs. Another one is made from a whole one and the history.
+    --keep copies all tables of a whole snapshot, so a query of hours has files that no maintenance removes. It takes
+    the right to write to the tables.
 
     With --sql and --watch print the statements of each new snapshot, for a client that keeps permanent views fresh.
     """
     if view.watch_s is not None and not sql:
         raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
-    published = open_reader(invocation.settings).snapshots
+    published, root = open_reader(invocation.settings).snapshots, root_of(invocation.settings)
+    if keep is not None:
+        keeping.keep_by_hand(root, published.find(keep))
+    if release is not None:
+        keeping.release(root, release)
     if sql:
-        _print_statements(root_of(invocation.settings), published, view, schema)
+        _print_statements(root, published, view, schema)
         return
-    rows = published.readable(limit)[::-1] if view.as_of is None else [published.find(*view.as_of)]
-    found = list(map(accounts.Snapshot.of, rows))
+    rows = published.published(limit)[::-1] if view.as_of is None else [published.find(*view.as_of)]
+    found, by_hand = list(map(accounts.Snapshot.of_row, rows)), keeping.kept_by_hand(root)
     newest = time_text(found[-1].published_at if found else None, with_zone=True)
-    total = len(found) if view.as_of else published.count_readable()
+    total = len(found) if view.as_of else published.newest().epoch
     title = heading(shown_of(len(found), total, "snapshot"), f"newest last, published {newest}")
-    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
-    print_answer(found, Group(title, Rows(columns, map(_snapshot_row, found))), as_json=view.as_json)
+    columns = ["#epoch", "tables", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
+    shown = (_snapshot_row(each, each.epoch in by_hand) for each in found)
+    print_answer(found, Group(title, Rows(columns, shown)), as_json=view.as_json)
 
 
-def _snapshot_row(each: accounts.Snapshot) -> list[object]:
+def _snapshot_row(each: accounts.Snapshot, is_kept_by_hand: bool) -> list[object]:
     changes = _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time alone)")
+    tables = "kept" if is_kept_by_hand else "whole" if each.is_whole else "from history"
+    changes = changes if each.is_whole else ""
     times = [time_text(each.published_at), time_text(each.event_time)]
-    return [each.epoch, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
+    return [each.epoch, tables, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
 
 
 def _pairs(counts: Mapping[Any, int]) -> str:

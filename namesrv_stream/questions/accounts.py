@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -105,7 +105,7 @@ class Story(Fields):
 
 
 class Snapshot(Fields, omit_defaults=True):
-    """A published snapshot."""
+    """A published snapshot. `is_whole`: its tables are kept; otherwise it is made from another one and the history."""
 
     epoch: int
     term: int
@@ -125,6 +125,12 @@ class Snapshot(Fields, omit_defaults=True):
     last_tick_append: int | None = None
     clock_millis: int | None = None
     last_append: int | None = None
+    is_whole: bool = True
+
+    @classmethod
+    def of_row(cls, row: SnapshotRow) -> Self:
+        """Return a row of `Snapshots.published`."""
+        return cls.of(row, is_whole=bool(row.versions))
 
 
 class Snapshots(Fields):
@@ -259,7 +265,7 @@ def why(  # noqa: PLR0913  # what a reader may choose
 def snapshots(rows: Sequence[SnapshotRow], oldest: SnapshotRow) -> Snapshots:
     """Return snapshots, newest first; `oldest` is the oldest that can be read."""
     has_more = bool(rows) and rows[-1].epoch > oldest.epoch
-    return Snapshots(oldest.epoch, list(map(Snapshot.of, rows)), str(rows[-1].epoch - 1) if has_more else None)
+    return Snapshots(oldest.epoch, list(map(Snapshot.of_row, rows)), str(rows[-1].epoch - 1) if has_more else None)
 
 
 def rejected(seen: Seen, limit: int) -> list[Rejected]:

@@ -274,9 +274,17 @@ def test_snapshots_are_listed_newest_last(run, cluster):
 
 
 @pytest.mark.parametrize("command", ["history", "snapshots", "why broker-a", "clusterList"])
-def test_the_line_above_a_table_names_the_zone_of_its_times(run, cluster, machine_in, command):
-    machine_in("Asia/Kolkata")
-    assert re.search(r"(event time|published) (\S+ )?\d\d:\d\d:\d\d IST", lines(run(command))[0])
+def test_times_are_in_utc_or_in_the_zone_of_tz_wherever_the_machine_is(run, cluster, machine_in, command):
+    machine_in("America/New_York")
+    for option, zone in (("", "UTC"), (" --tz Asia/Kolkata", "IST")):
+        heading = lines(run(command + option))[0]
+        assert re.search(rf"(event time|published) (\S+ )?\d\d:\d\d:\d\d {zone}", heading)
+
+
+def test_a_list_says_how_many_there_are_of_which_it_shows_some(run, cluster):
+    assert lines(run("snapshots --limit 2"))[0].startswith("the newest 2 of 4 snapshots")
+    events = len(lines(run("history"))) - 2
+    assert lines(run("history --limit 1"))[0].startswith(f"the newest 1 of {events} events")
 
 
 def test_rejected_records_are_listed_newest_last_with_their_reason(run, registry):
@@ -296,7 +304,9 @@ def test_rejected_records_are_listed_newest_last_with_their_reason(run, registry
 def test_sql_pins_each_table_at_the_version_of_one_snapshot(run, cluster):
     versions = json.loads(run("snapshots --json --as-of 3").stdout)[0]["versions"]
     comment, *statements = lines(run("snapshots --sql --as-of 3"))
-    pinned = [re.match(r".*VIEW (\w+) AS SELECT \* FROM delta.`.*` VERSION AS OF (\d+);", s) for s in statements]
+    pinned = [
+        re.match(r".*VIEW (\w+) AS SELECT \* FROM delta.`.*` VERSION AS OF (\d+)(?: WHERE .*)?;", s) for s in statements
+    ]
     found = dict(match.groups() for match in pinned if match)
     assert found == {name: str(version) for name, version in versions.items()}
     assert "epoch 3" in comment

@@ -191,7 +191,7 @@ def test_a_difference_without_an_end_is_up_to_the_moment(still):
     assert still.get("/v1/diff?from=2&epoch=2").json["differences"] == []
     assert still.get("/v1/diff?from=1&epoch=2").json["epochs"] == [1, 2]
     assert still.get("/v1/diff?from=1&to=10m&epoch=2").status == 404  # there was nothing ten minutes before
-    assert "newest epoch is 2" in still.get("/v1/diff?from=1&to=3&epoch=2").json["message"]
+    assert "newest epoch is 2" in still.get("/v1/diff?from=1&to=3&epoch=2").json["detail"]
 
 
 def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
@@ -242,13 +242,13 @@ def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
 def test_an_error_is_json_that_says_what_to_do(still, path, status, told):
     answer = still.get(path)
     assert (answer.status, answer.json["status"]) == (status, status)
-    assert told in answer.json["message"]
+    assert told in answer.json["detail"]
 
 
 def test_a_registry_that_is_not_there_yet_is_said_and_then_served(settings, tmp_path):
     with BackgroundConsole(settings(delta__root=str(tmp_path / "none"))) as console:
         answer = Client(console.url).get("/v1/overview")
-        assert (answer.status, "holds no registry" in answer.json["message"]) == (503, True)
+        assert (answer.status, "holds no registry" in answer.json["detail"]) == (503, True)
 
 
 def test_the_description_has_every_path_and_every_command(still):

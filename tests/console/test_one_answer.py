@@ -48,4 +48,4 @@ def test_the_state_of_the_job_is_printed_as_it_is_served(still, still_root):
 )
 def test_a_name_that_is_not_there_is_refused_in_the_same_words(still, still_root, line, path):
     said = CliRunner().invoke(main, ["--root", still_root, *line.split()]).stderr
-    assert said.splitlines()[-1] == f"namesrv-stream: {still.get(path).json['message']}"
+    assert said.splitlines()[-1] == f"namesrv-stream: {still.get(path).json['detail']}"

@@ -108,7 +108,7 @@ def test_there_is_a_limit_of_watchers(settings, still_root):
         events = watch(console.url)
         next(events)
         answer = Client(console.url).get("/v1/watch?wait=1s&epoch=3")
-        assert (answer.status, "console.maxWatchers" in answer.json["message"]) == (503, True)
+        assert (answer.status, "console.maxWatchers" in answer.json["detail"]) == (503, True)
 
 
 def test_one_watchers_topics_are_limited(still):

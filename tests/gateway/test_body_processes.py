@@ -11,13 +11,13 @@ from functools import partial
 
 import psutil
 import pytest
-from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import operator_command, register_broker
+from tests.waiting import until
 
 FIELDS = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
 DAMAGED = RemotingCommand(code=103, ext_fields=FIELDS | {"bodyCrc32": "7"}, body=b"{}")
@@ -149,7 +149,3 @@ def test_a_process_ends_with_the_gateway_also_if_nobody_closes_it(is_killed, sec
 
 def has_ended(pid):
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
-def until(condition):
-    Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.01), retry=retry_if_not_result(bool))(condition)

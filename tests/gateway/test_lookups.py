@@ -1,6 +1,7 @@
 """Reading requests, answered from memory while Kafka is away."""
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
-from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, encode_command
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot
 from tests.waiting import eventually
@@ -79,6 +80,40 @@ def test_pipelined_requests_are_answered_by_opaque(peer):
     answers = [peer.receive() for _ in sent]
     assert [answer.opaque for answer in answers] == sent
     assert [answer.code for answer in answers] == [0, 0, 17] * 200
+
+
+def in_json(header):
+    return struct.pack(">II", 4 + len(header), len(header)) + header
+
+
+@pytest.mark.parametrize(
+    ("header", "opaques"),
+    [
+        (b'{"code":105,"extFields":{"topic":"TopicA"},"opaque":%d,"version":493}', (5, 6, 123_456_789, 1_234_567_890)),
+        (b'{"opaque":%d,"code":105,"extFields":{"topic":"TopicA"},"opaque":5,"version":493}', (5, 6)),
+        (b'{"code":105,"extFields":{"topic":"TopicA","opaque":%d,"x":1}}', (0, 6)),
+        (b'{"opaque":5,"code":105,"extFields":{"topic":"TopicA","opaque":%d,"x":1}}', (5, 6)),
+    ],
+)
+def test_the_like_of_an_answered_lookup_gets_the_opaque_that_decoding_finds(peer, header, opaques):
+    for said in [header % opaque for opaque in (*opaques, *opaques)]:
+        peer.socket.sendall(in_json(said))
+        answer = peer.receive()
+        assert (answer.opaque, answer.code) == (decode_command(in_json(said)[4:]).opaque, 0)
+
+
+def test_the_like_of_an_answered_lookup_is_counted_and_a_body_or_flag_makes_it_another(gateway, peer):
+    def counted():
+        labels = {"code": "GET_ROUTEINFO_BY_TOPIC", "result": "SUCCESS"}
+        return gateway.metrics.registry.get_sample_value("namesrv_requests_total", labels)
+
+    assert [peer.ask(105, topic="TopicA").code for _ in range(3)] == [0] * 3
+    assert counted() == 3
+    assert peer.ask(105, b"body", topic="TopicA").code == 0
+    peer.send(105, flag=Flag.ONEWAY, topic="TopicA")
+    peer.send(105, flag=Flag.ONEWAY, topic="TopicA")
+    assert peer.ask(105, topic="TopicA").code == 0
+    assert counted() == 7
 
 
 def test_any_opaque_and_both_header_forms_are_answered(peer):

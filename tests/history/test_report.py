@@ -84,8 +84,8 @@ def test_a_page_has_its_plots_inside_its_times_in_utc_wherever_it_is_made_and_th
     assert "<h2>Several brokers gone at once</h2><p>None.</p>" in text
 
 
-def test_topics_of_a_moment_without_a_snapshot_are_shown_as_unknown(root):
-    assert "Not known: there is no snapshot of event time 2026-11-14 01:15:00 UTC" in topics_at(root, hours(1.25))
+def test_topics_of_a_moment_before_the_registry_are_shown_as_unknown(root):
+    assert "Not known: there is no snapshot of event time 2026-11-14 00:00:00 UTC" in topics_at(root, hours(0))
 
 
 def test_a_period_in_a_gap_is_refused_with_the_gaps_ends(root):

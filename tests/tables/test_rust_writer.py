@@ -92,11 +92,15 @@ def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(write
     assert rows_at(writer, TOPIC, second) == [topic("t")]
 
 
+def commit_nothing(root, spec):
+    table = root.open(spec)
+    table.create_write_transaction([], "append", table.schema())
+
+
 WRITES = {
     "merge": lambda writer: writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG),
     "rewrite": lambda writer: writer.merge(LIVE, 0, RowChanges([live("a")]), TAG),
     "append": lambda writer: writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG),
-    "touch": lambda writer: writer.touch(TOPIC, 0, TAG),
 }
 
 
@@ -104,15 +108,15 @@ WRITES = {
 def test_a_write_on_a_base_that_has_moved_changes_nothing(writer, root, write):
     foreign = RustWriter(root)
     for spec in (TOPIC, LIVE, BROKER_EVENT):
-        foreign.touch(spec, 0, CommitTag(9, 9))
+        commit_nothing(root, spec)
     with pytest.raises(BaseMovedError):
         write(writer)
     assert [foreign.head(spec) for spec in (TOPIC, LIVE, BROKER_EVENT)] == [1, 1, 1]
 
 
-def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer):
+def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer, root):
     half = writer.merge(TOPIC, 0, RowChanges([topic("half")]), TAG)
-    writer.touch(TOPIC, half, CommitTag(9, 9))
+    commit_nothing(root, TOPIC)
     with pytest.raises(BaseMovedError):
         writer.restore(TOPIC, half, 0, TAG)
     assert writer.head(TOPIC) == half + 1
@@ -229,7 +233,7 @@ def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer
     assert (newest.epoch, newest.offsets, newest.versions, version) == (3, {0: 9}, {"topic": 3}, base)
 
 
-def test_tables_carry_format_feed_and_twice_the_retention_and_snapshot_a_short_log(root, limit_tables):
+def test_replaced_files_stay_an_hour_and_maintenance_alone_shortens_the_log_of_named_versions(root, limit_tables):
     of_each_kind = (TOPIC, LIVE, BROKER_EVENT, SNAPSHOT)
     limit_tables(*of_each_kind)
     RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
@@ -238,19 +242,19 @@ def test_tables_carry_format_feed_and_twice_the_retention_and_snapshot_a_short_l
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == str(FORMAT)
         assert properties["delta.enableChangeDataFeed"] == str(spec is TOPIC).lower()
-        assert properties["delta.deletedFileRetentionDuration"] == f"interval {60 * 86_400} seconds"
-        log_kept_s = 3_600 if spec is SNAPSHOT else 60 * 86_400
-        assert properties["delta.logRetentionDuration"] == f"interval {log_kept_s} seconds"
+        kept_s = 30 * 86_400 if spec is PAST_SESSION else 4_200
+        assert properties["delta.deletedFileRetentionDuration"] == f"interval {kept_s} seconds"
+        assert properties["delta.enableExpiredLogCleanup"] == str(spec in (SNAPSHOT, PAST_SESSION)).lower()
 
 
 def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root, limit_tables):
     limit_tables(TOPIC)
     version = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    writer.ensure_tables(DEFAULT_RETENTION_MS // 2)
+    writer.ensure_tables(DEFAULT_RETENTION_MS // 2, exact_ms=2 * 3_600_000)
     assert rows_at(writer, TOPIC, writer.head(TOPIC)) == [topic("t")]
     assert holds_rows_of(writer.commits(TOPIC, version), version)
     properties = root.open(TOPIC).metadata().configuration
-    assert properties["delta.deletedFileRetentionDuration"] == f"interval {30 * 86_400} seconds"
+    assert properties["delta.deletedFileRetentionDuration"] == "interval 7800 seconds"
 
 
 def test_a_newer_registry_format_is_refused(writer, root):

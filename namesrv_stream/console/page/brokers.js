@@ -39,22 +39,10 @@ function filterForm(all, { filters }, go) {
 function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
   const sort = filters.sort ?? "name";
   const columns = ["broker", "#id", "address", "cluster", "zone", "state", "heard", "alive since", "#topics"];
-<<<<<<< HEAD
   const heads = sortHeads(columns, SORTS, sort, (chosen) => go({ filters: { ...filters, sort: chosen } }, true));
   const row = (each) => [link("broker", each.brokerName, moment), ownId(each), each.down ? h("s", {}, each.brokerAddr) : each.brokerAddr, visible(each.clusterName), each.zoneName,
     h("span", { class: "holder" }, dot(each.state), each.state), ...heard(each), each.topics];
-  return pages(columns, found, { path: listPath({ filters }), epoch: epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
-=======
-  const heads = columns.map((column) => {
-    const key = SORTS[column.replace("#", "")];
-    const now = sort === key ? "ascending" : sort === `-${key}` ? "descending" : null;
-    const turn = () => go({ filters: { ...filters, sort: now === "ascending" ? `-${key}` : key } }, true);
-    return [key ? h("button", { type: "button", class: "sort", onclick: turn }, column.replace("#", ""), now && (now === "ascending" ? " ↑" : " ↓")) : column.replace("#", ""), now];
-  });
-  const row = (each) => [link("broker", each.brokerName, moment), each.holdsId ? each.brokerId : `(${each.brokerId})`, each.brokerAddr, visible(each.clusterName), each.zoneName,
-    h("span", { class: "holder" }, dot(each.state), each.state), heard(each), stamp(each.leaseBeganAt), each.topics];
   return pages(columns, found, { path: listPath({ filters }), epoch: time ?? epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
->>>>>>> main
 }
 
 const ownId = (each) => (each.holdsId || each.down ? each.brokerId : `(${each.brokerId})`);

@@ -157,8 +157,8 @@ function show(found) {
   const view = views[state.view] ?? views.overview;
   const isCompare = state.view === "compare";
   const title = isCompare ? "Compare two moments" : view.title(state);
-  const epoch = state.epoch ?? newest;
-  at("v1/overview", epoch).then(({ verdict }) => { if (epoch === (state.epoch ?? newest)) drawVerdict(verdict, title, moment); }, () => drawVerdict(null, title, moment));
+  const shown = () => state.at ?? state.epoch ?? newest, asked = shown();
+  at("v1/overview", asked).then(({ verdict }) => { if (asked === shown()) drawVerdict(verdict, title, moment); }, () => drawVerdict(null, title, moment));
   const page = { state: { ...state, newest }, go, actions };
   const parts = isCompare ? comparison(found, moment, page.state) : view.show(found, moment, page);
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
@@ -253,7 +253,7 @@ function onSnapshot(snapshot) {
   }, 50);
 }
 
-setUpSearch(() => state.epoch ?? newest, (view, name, filters = {}) => go({ view, name, filters }, true));
+setUpSearch(() => state.at ?? state.epoch ?? newest, (view, name, filters = {}) => go({ view, name, filters }, true));
 
 async function onFirst() {
   await readTimeline();

@@ -18,7 +18,6 @@ function listPath({ name, filters }) {
 
 export const topicList = {
   title: () => "Topics",
-<<<<<<< HEAD
   ask: (state) => [`${listPath(state)}&limit=${wantedOf("topics")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => {
     const { filters } = state;
@@ -27,20 +26,7 @@ export const topicList = {
     const row = (each) => [link("topic", each.topic, moment), state_(each), each.readQueueNums, each.writeQueueNums, `${each.brokerNamesUp} of ${each.brokerNames}`];
     const columns = ["topic", "state", "#read", "#write", "#broker names up"];
     return [card(counted(found.total, "topic"), filterForm(found, all, state, go, choose),
-      pages(columns, found, { path: listPath(state), epoch: state.epoch ?? state.newest, key: "topics", row, heads: sortHeads(columns, SORTS, filters.sort ?? "name", (sort) => choose("sort", sort)), name: "topics", empty: "No such topic at this moment." }))];
-=======
-  ask: (state) => [`${listPath(state)}&limit=${wantedOf("topics")}`],
-  show: ([found], moment, { state, go }) => {
-    const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, each.brokerNamesUp === each.brokerNames ? each.brokerNames : `${each.brokerNamesUp} of ${each.brokerNames}`, each.state.replace("_", " ")];
-    const isShown = state.filters.system === "1";
-    const onChange = (event) => go({ filters: { ...state.filters, system: event.target.checked ? "1" : undefined } }, true);
-    const onSubmit = (event) => { event.preventDefault(); go({ name: new FormData(event.target).get("q").trim() }, true); };
-    return [card(counted(found.total, "topic"),
-      h("form", { class: "filters", onsubmit: onSubmit },
-        h("input", { name: "q", type: "search", placeholder: "name", "aria-label": "Name contains", value: state.name }), h("button", {}, "Filter"),
-        h("label", {}, h("input", { type: "checkbox", name: "system", checked: isShown, onchange: onChange }), ` with system topics${found.hidden ? ` (${found.hidden.toLocaleString()})` : ""}`)),
-      pages(["topic", "#read", "#write", "#broker names", "state"], found, { path: listPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, name: "topics", empty: "No such topic at this moment." }))];
->>>>>>> main
+      pages(columns, found, { path: listPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, heads: sortHeads(columns, SORTS, filters.sort ?? "name", (sort) => choose("sort", sort)), name: "topics", empty: "No such topic at this moment." }))];
   },
 };
 
