@@ -1,4 +1,4 @@
-"""Who was up at a moment is the same by the sessions of the history, by a reader and by the views as of the moment."""
+"""Sessions of the history, a reader and the views as of a moment name the same brokers that were up then."""
 
 from datetime import UTC, datetime
 
