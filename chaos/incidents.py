@@ -23,9 +23,10 @@ from chaos.job import COMMITTED, FAILPOINTS
 from chaos.lively import LivelyBrokers
 from chaos.world import LEASE_MS, World
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.events import AsOf, events_between
+from namesrv_stream.history.events import events_between
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
 from namesrv_stream.tables.snapshot_reader import RouteReader

@@ -130,7 +130,7 @@ def main() -> None:
         except (KafkaError, ValueError) as error:
             problem = f"Kafka at {given.kafka} did not take {len(batch)} records, which are sent again: {error!r}"
         if problem != former:
-            log.warning("%s", problem or "the problem is over")
+            log.info("%s", problem or "the problem is over")
         if is_leaving:
             sys.exit(
                 f"{len(registered)} brokers are not unregistered; their leases end by silence" if registered else 0

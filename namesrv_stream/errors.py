@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from namesrv_stream import __version__
+
 MASK = "******"
 
 _USER_IN_ADDRESS = re.compile(r"""://[^\s"'<>]*@""")
@@ -147,6 +149,17 @@ class NotARegistryError(NamesrvError):
             f"{root} holds no registry: its table {table} is not there. Check delta.root; the job makes the tables "
             "when it first runs."
         )
+
+
+class TablesTooNewError(NamesrvError):
+    """A table of a later release. `release` is the one that wrote it, None if the table does not name it."""
+
+    def __init__(self, root: str, table: str, problem: str, release: str | None) -> None:
+        super().__init__(
+            f"the table {table} under {root} {problem}: this is namesrv-stream {__version__}, start "
+            f"{release or 'the one that wrote it'} or later here. No row was changed."
+        )
+        self.release = release
 
 
 class SnapshotGoneError(NamesrvError):

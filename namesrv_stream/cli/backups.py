@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -12,30 +12,42 @@ from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import as_of_option, open_reader, root_of
 from namesrv_stream.config import Invocation
-from namesrv_stream.history.events import AsOf
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.mending import damages
+from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.damage import Damage
+from namesrv_stream.tables.mending import damages, drop_checkpoint, forget
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import CommitTag
 from namesrv_stream.tools.backup_file import (
     BackupFileError,
     Content,
     backup_name,
     content_of,
+    last_backup,
+    note_backup,
     read_backup,
     write_backup,
 )
 from namesrv_stream.tools.putting_back import (
-    content_of_newest_whole,
+    Salvaged,
+    fewer,
     import_content,
     nothing,
     of_backup,
     repair,
     restore_content,
+    salvaged,
 )
 
 _WHOLE_OR_NOT = "A file is written whole or not at all, and no backup was removed before that. Run it again."
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask before fewer brokers or topics are published.")
 
 
 @click.command("export")
@@ -65,6 +77,7 @@ def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
             raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
         file = folder / backup_name(content.snapshot.epoch)
         write_backup(file, content)
+        note_backup(root_of(invocation.settings), file, content.snapshot.epoch)
         click.echo(_written(file, content))
         for old in _by_epoch(folder)[:-keep] if keep else ():
             old.unlink(missing_ok=True)
@@ -96,9 +109,12 @@ def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
     "--from", "folder", type=_FOLDER, help="Read the file of `backup` in this folder, not a snapshot within retention."
 )
 @click.option("--take-over", is_flag=True, help="Restore even if a job is active, and end it.")
+@_yes_option
 @requested_by_option
 @click.pass_obj
-def restore(invocation: Invocation, epoch: int, folder: Path | None, take_over: bool, requested_by: str) -> None:
+def restore(  # noqa: PLR0913, PLR0917  # one argument for each option
+    invocation: Invocation, epoch: int, folder: Path | None, take_over: bool, yes: bool, requested_by: str
+) -> None:
     """Publish the tables of EPOCH as a new epoch. The epochs after it stay in the history.
 
     Brokers change the restored tables as ever: those that are connected register again within seconds, and those that
@@ -106,6 +122,7 @@ def restore(invocation: Invocation, epoch: int, folder: Path | None, take_over: 
     """
     settings = invocation.settings
     content = _content(invocation, epoch, folder)
+    _confirm(fewer(content_of(open_reader(settings)), {}, content), yes)
     row = restore_content(root_of(settings), settings, content, requested_by, takes_over=take_over)
     click.echo(_published(row, f"the tables of epoch {epoch}"))
 
@@ -134,32 +151,87 @@ def _published(row: SnapshotRow, what: str) -> str:
 @click.option("--from", "folder", type=_FOLDER, help="Publish the newest file of `backup` in this folder.")
 @click.option("--from-log", is_flag=True, help="Publish empty tables: the job then reads all that Kafka has.")
 @click.option("--take-over", is_flag=True, help="Repair even if a job is active, and end it.")
+@_yes_option
 @requested_by_option
 @click.pass_obj
-def repair_(invocation: Invocation, folder: Path | None, from_log: bool, take_over: bool, requested_by: str) -> None:
-    """Mend tables with damaged files: publish the newest whole snapshot, or the source that an option names.
+def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
+    invocation: Invocation, folder: Path | None, from_log: bool, take_over: bool, yes: bool, requested_by: str
+) -> None:
+    """Mend tables with damaged files: publish the newest content, as far as it can be got back, or another source.
 
-    The job then reads Kafka from that snapshot's offset. Rows of the history in a damaged file are lost.
+    Rows of a damaged file come from the history. The command says which rows are lost, and asks before it publishes
+    fewer brokers or topics than gateways serve now.
     """
     if folder is not None and from_log:
         raise click.UsageError("--from and --from-log exclude each other: give one of them.")
     settings, root = invocation.settings, root_of(invocation.settings)
-    found = damages(root)
-    if all(damage.is_past for damage in found) and folder is None and not from_log:
-        click.echo("the newest snapshot is whole, and nothing was changed.")
+    found = _without_checkpoints(root, damages(root))
+    backup = None if folder is None else of_backup(_newest_backup(folder))
+    if all(damage.is_past for damage in found) and backup is None and not from_log:
+        click.echo(_forgotten(root, found))
         return
-
-    def source(rows: Sequence[SnapshotRow]) -> Content:
-        if from_log:
-            return nothing(rows)
-        return content_of_newest_whole(root, found, rows) if folder is None else of_backup(_newest_backup(folder))
-
-    done = repair(root, settings, found, source, requested_by, takes_over=take_over)
+    now = _salvaged(root, found, backup)
+    wanted = nothing(now.content.snapshot) if from_log else backup or now.content
+    for line in _losses(now):
+        click.echo(line)
+    if now.lost and backup is None and (place := last_backup(root)):
+        click.echo(f"the newest backup that was written has epoch {place.epoch}: `repair --from {place.folder}`.")
+    _confirm(fewer(now.content, now.lost, wanted), yes)
+    done = repair(root, settings, found, now, wanted, requested_by, takes_over=take_over)
     anew = f" Laid anew: {', '.join(done.laid_anew)}." if done.laid_anew else ""
-    what = f"the tables of epoch {done.epoch}" if done.epoch else "empty tables"
+    what = f"the tables of epoch {wanted.snapshot.epoch}" if wanted.snapshot.epoch else "empty tables"
     at = done.published.offsets.get(0)
-    place = "its begin" if at is None else f"offset {at:,}"
-    click.echo(f"epoch {done.published.epoch} has {what}.{anew} Start the job: it reads the log from {place} on.")
+    place_in_log = "its begin" if at is None else f"offset {at:,}"
+    click.echo(
+        f"epoch {done.published.epoch} has {what}.{anew} Start the job: it reads the log from {place_in_log} on."
+    )
+
+
+def _without_checkpoints(root: Root, found: Sequence[Damage]) -> Sequence[Damage]:
+    """Remove damaged checkpoints, and return the damage that is left."""
+    of_checkpoints = [damage for damage in found if damage.is_of_checkpoint]
+    for damage in of_checkpoints:
+        drop_checkpoint(root, damage)
+        click.echo(f"removed {damage.table}/{damage.file}, which {damage.problem}: Delta reads the commits instead.")
+    return damages(root) if of_checkpoints else found
+
+
+def _forgotten(root: Root, found: Sequence[Damage]) -> str:
+    epochs = {epoch for damage in found for epoch in damage.epochs}
+    if not epochs:
+        return "the newest snapshot is whole, and no table was changed."
+    newest = Snapshots(root).newest()
+    forget(root, epochs, CommitTag(newest.epoch, newest.term))
+    return f"the newest snapshot is whole. {counted(len(epochs), 'snapshot')} cannot be read and went to past_snapshot."
+
+
+def _salvaged(root: Root, found: Sequence[Damage], backup: Content | None) -> Salvaged:
+    """Return what can be got back; if no snapshot can be read, a backup is all that is known."""
+    try:
+        return salvaged(root, found)
+    except NamesrvError:
+        if backup is None:
+            raise
+        return Salvaged(backup, {}, {})
+
+
+def _losses(now: Salvaged) -> Iterator[str]:
+    for table, epoch in now.made.items():
+        yield f"{table}: {counted(len(now.content.rows[table]), 'row')}, of epoch {epoch} and the history after it."
+    for table, count in now.lost.items():
+        how_many = "an unknown number of rows" if count is None else counted(count, "row")
+        back = " Living brokers register them again." if table in now.content.rows else ""
+        yield f"{table}: {how_many} cannot be got back.{back}"
+
+
+def _confirm(has_fewer: Sequence[str], yes: bool) -> None:
+    """Ask before gateways serve fewer brokers or topics than now."""
+    if has_fewer and not yes:
+        click.confirm(
+            f"This publishes {' and '.join(has_fewer)}, which gateways then serve. Go on? (--yes for scripts)",
+            abort=True,
+            err=True,
+        )
 
 
 def _newest_backup(folder: Path) -> Content:

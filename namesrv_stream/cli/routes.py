@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import click
 import msgspec
-from msgspec import UnsetType
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from namesrv_stream.cli.output import Rows, heading
-from namesrv_stream.cli.view import BROKERS_ALONE, Answer, Looked, reads
+from namesrv_stream.cli.output import Rows, heading, time_text
+from namesrv_stream.cli.view import Answer, Looked, reads
 from namesrv_stream.config import to_properties_text
-from namesrv_stream.questions import lists
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.questions import lists, topics
+from namesrv_stream.questions.overview import verdict_of
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies
@@ -28,8 +29,11 @@ def topic_route(looked: Looked, topic: str, zone: str | None) -> Answer:
 
     --json prints RocketMQ's TopicRouteData.
     """
-    found = lists.route(looked.seen, topic, zone).route
-    return Answer(found, Group(looked.heading(topic), *_route_shown(found)))
+    found = topics.route(looked.seen, topic, zone)
+    if found.route is None:
+        raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows since when.")
+    wrong = [] if found.state in ("writable", "read_only") else [Text(found.text, "yellow")]
+    return Answer(found.route, Group(looked.heading(topic), *wrong, *_route_shown(found.route)))
 
 
 def _route_shown(route: bodies.TopicRouteData) -> Iterator[RenderableType]:
@@ -54,60 +58,81 @@ def _route_rows(route: bodies.TopicRouteData) -> Iterator[list[object]]:
 @reads("topicList")
 @click.option("-c", "--cluster", help="List only topics on brokers of this cluster.")
 def topic_list(looked: Looked, cluster: str | None) -> Answer:
-    """List all topics with their numbers of queues over all brokers. --json prints RocketMQ's TopicList."""
-    found = lists.topics(looked.seen, cluster).topics
+    """List all topics with their states and numbers of queues over all brokers. --json prints RocketMQ's TopicList."""
+    found = topics.topics(looked.seen, cluster).topics
+    routed = [each.topic for each in found if each.state != "without_route"]
     title = looked.heading(counted(len(found), "topic") + (f" of {cluster}" if cluster else ""))
-    shown = Group(title, Rows(["topic", "#read", "#write", "brokers+"], _topic_rows(looked, cluster, found)))
-    return Answer(bodies.TopicList([each.topic for each in found]), shown)
+    shown = Group(title, Rows(["topic", "#read", "#write", "state", "brokers+"], _topic_rows(looked, cluster, found)))
+    return Answer(bodies.TopicList(routed), shown)
 
 
-def _topic_rows(looked: Looked, cluster: str | None, topics: list[lists.Topic]) -> Iterator[list[object]]:
+def _topic_rows(looked: Looked, cluster: str | None, found: list[topics.Topic]) -> Iterator[list[object]]:
     tables = looked.seen.tables
     of_cluster = None if cluster is None else set(tables.clusters[cluster])
-    for each in topics:
-        names = (row.broker_name for row in tables.queues[each.topic])
+    for each in found:
+        names = (row.broker_name for row in tables.queues.get(each.topic, ()))
         shown = ", ".join(name for name in names if of_cluster is None or name in of_cluster)
-        yield [each.topic, each.read_queue_nums, each.write_queue_nums, shown]
+        yield [each.topic, each.read_queue_nums, each.write_queue_nums, _state(each), shown]
 
 
-@reads("clusterList", remembers=BROKERS_ALONE)
+def _state(each: topics.Topic) -> str:
+    """Return the state of a topic, with the broker names that are up if it is degraded."""
+    of = f", {each.broker_names_up} of {each.broker_names}" if each.state == "degraded" else ""
+    return each.state.replace("_", " ") + of
+
+
+@reads("clusterList")
 def cluster_list(looked: Looked) -> Answer:
-    """List clusters, their broker names, and the holder of each id. --json prints RocketMQ's ClusterInfo."""
+    """Show what is wrong, then the clusters, their broker names, and the holder of each id.
+
+    --json prints RocketMQ's ClusterInfo.
+    """
     info = bodies.cluster_info(lookup.cluster_info(looked.seen.tables))
     clusters = lists.clusters(looked.seen).clusters
     names = {name.broker_name for cluster in clusters for name in cluster.brokers}
     title = looked.heading(f"{counted(len(clusters), 'cluster')}, {counted(len(names), 'broker name')}")
-    is_known = looked.seen.remembered is None
-    columns = ["cluster:", "broker:", "#topics:" if is_known else "#topics:?", "#id", "address", "heard?"]
+    columns = ["cluster:", "broker:", "#topics:", "#id", "address", "heard?"]
     rows = (
         [
             cluster.name,
             name.broker_name,
-            name.topics if is_known else None,
+            name.topics,
             holder.broker_id,
             holder.broker_addr,
-            _heard(holder.silent_millis, holder.state),
+            _heard(holder),
         ]
         for cluster in clusters
         for name in cluster.brokers
         for holder in name.holders
     )
-    return Answer(info, Group(title, Rows(columns, rows)))
+    return Answer(info, Group(title, _verdict(looked), Rows(columns, rows)))
 
 
-def _heard(silent_millis: int | UnsetType | None, state: lists.State | UnsetType) -> str:
-    if not isinstance(silent_millis, int):
+def _verdict(looked: Looked) -> Text:
+    """Return the verdict about the moment as a line, in the colour of its level."""
+    found = verdict_of(looked.seen)
+    return Text(f"{found.text}.", {"ok": "green", "warning": "yellow", "critical": "bold red"}[found.level])
+
+
+def _heard(holder: lists.Holder) -> str:
+    if holder.down:
+        return f"down, heard last {time_text(holder.down.last_heard_at)}, gone {time_text(holder.down.gone_at)}"
+    if not isinstance(holder.silent_millis, int):
         return ""
-    return f"{duration_text(silent_millis)} ago{', suspect' if state == 'suspect' else ''}"
+    return f"{duration_text(holder.silent_millis)} ago{', suspect' if holder.state == 'suspect' else ''}"
 
 
-@reads("brokerList", remembers=BROKERS_ALONE)
+@reads("brokerList")
 def broker_list(looked: Looked) -> Answer:
-    """List every broker address with a lease. An id in parentheses is held by another address."""
+    """List every broker address with a lease, and every broker that is down.
+
+    An id in parentheses is held by another address, or by none.
+    """
     found = lists.brokers(looked.seen).brokers
     found.sort(key=lambda each: (each.cluster_name, each.broker_name, each.broker_id))
     columns = ["cluster:", "broker:", "#id", "address", "heard?", "lease", "release?", "version?"]
-    title = looked.heading(counted(len(found), "live address"))
+    down = sum(bool(each.down) for each in found)
+    title = looked.heading(counted(len(found) - down, "live address") + (f", {down:,} down" if down else ""))
     return Answer(found, Group(title, Rows(columns, map(_lease_row, found))))
 
 
@@ -117,8 +142,8 @@ def _lease_row(each: lists.Broker) -> list[object]:
         each.broker_name,
         each.broker_id if each.holds_id else f"({each.broker_id})",
         each.broker_addr,
-        _heard(each.silent_millis, each.state),
-        duration_text(each.heartbeat_timeout_millis),
+        _heard(each),
+        duration_text(each.heartbeat_timeout_millis) if each.heartbeat_timeout_millis else "",
         each.broker_version or "",
         "/".join(map(str, msgspec.structs.astuple(each.data_version))) if each.data_version else "",
     ]

@@ -18,26 +18,14 @@ from rich.text import Text
 
 from namesrv_stream.cli.output import console, heading, print_answer, say, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.history.events import AsOf, Span, members_at
+from namesrv_stream.history.events import Span
 from namesrv_stream.questions.job_status import Health, health
-from namesrv_stream.questions.subject import (
-    ACCEPTED,
-    Lacking,
-    NotFoundError,
-    Seen,
-    between,
-    epoch_in,
-    now_of,
-    parsed_time,
-)
-from namesrv_stream.reporting.texts import counted, duration_text
+from namesrv_stream.questions.subject import ACCEPTED, NotFoundError, Seen, epoch_in, parsed_time
+from namesrv_stream.reporting.texts import duration_text
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.json_text import encode_json
-
-BROKERS_ALONE = "the brokers, without topics, signs of life and data versions"
-"""Text for `remembers` of `show`: the part of a list of brokers that the events have."""
 
 _WATCH_S = 1.0
 LEAST_WATCH_S = 0.1
@@ -130,8 +118,6 @@ class Looked(NamedTuple):
 
     def heading(self, title: str) -> Text:
         """Return a line with the title and the snapshot from which the answer is."""
-        if self.seen.remembered is not None:
-            return heading(title, f"{self.seen.remembered}, from the events")
         row = self.seen.snapshot
         event_time = time_text(row.event_time, with_zone=True)  # all times below are in this zone too
         published = self.health and f"published {duration_text(self.health.now_ms - row.published_at)} ago"
@@ -145,12 +131,10 @@ class Answer(NamedTuple):
     shown: RenderableType
 
 
-def reads(
-    name: str, *, remembers: str = "", as_of: bool = True, watch: bool = True
-) -> Callable[[Callable[..., Answer]], click.Command]:
+def reads(name: str, *, as_of: bool = True, watch: bool = True) -> Callable[[Callable[..., Answer]], click.Command]:
     """Return a decorator that makes a command of a function. The function gets a `Looked` and the command's options.
 
-    `remembers` is as for `show`. The function's docstring is the command's help.
+    The function's docstring is the command's help.
     """
 
     def decorate(answer: Callable[..., Answer]) -> click.Command:
@@ -158,7 +142,7 @@ def reads(
         @view_options(as_of=as_of, watch=watch)
         @click.pass_obj
         def command(invocation: Invocation, /, view: View, **options: object) -> None:
-            show(invocation, view, lambda looked: answer(looked, **options), remembers=remembers)
+            show(invocation, view, lambda looked: answer(looked, **options))
 
         command.params = [*getattr(answer, "__click_params__", [])[::-1], *command.params]
         return command
@@ -177,12 +161,8 @@ def root_of(settings: NamesrvSettings) -> Root:
     return Root(url, settings.storage_options or None)
 
 
-def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer], *, remembers: str = "") -> None:
-    """Print the answer of the snapshot asked for or, with --watch, of each new one.
-
-    If that snapshot is gone and `remembers` is not empty, the answer is made from the events. `remembers` names the
-    part of the answer that the events have, for a notice on standard error. Raises SnapshotGoneError if it is empty.
-    """
+def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer]) -> None:
+    """Print the answer of the moment asked for or, with --watch, of each new snapshot."""
     reader, settings = open_reader(invocation.settings), invocation.settings
     if view.watch_s is not None:
         _watch(reader, settings, view, answer)
@@ -190,8 +170,8 @@ def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer],
     if view.as_of is None:
         looked = _current(reader, settings)
     else:
-        looked = Looked(_past(reader, settings, view.as_of, remembers), None)
-    if warning := _stale_text(looked):
+        looked = Looked(Seen.of(root_of(settings), reader.open(*view.as_of), settings), None)
+    for warning in filter(None, (_stale_text(looked), _unlisted_text(looked))):
         say(f"warning: {warning}")
     print_answer(*answer(looked), as_json=view.as_json)
 
@@ -202,29 +182,13 @@ def _current(reader: RouteReader, settings: NamesrvSettings) -> Looked:
     return Looked(seen, health(seen, time.time_ns() // 1_000_000))
 
 
-def _past(reader: RouteReader, settings: NamesrvSettings, asked: AsOf, remembers: str) -> Seen:
-    root = root_of(settings)
-    try:
-        opened = reader.open(asked.epoch, asked.at_ms)
-    except SnapshotGoneError as gone:
-        if not remembers:
-            raise
-        say(f"{gone.asked} is past snapshot.retention. The answer is made from the events: {remembers}.")
-        newest = reader.snapshots.newest()
-        return Seen(root, newest, members_at(root, newest, asked).routes(), settings, remembered=asked)
-    seen = Seen.of(root, opened, settings, between(root, reader.snapshots, opened.snapshot, asked.at_ms))
-    if seen.lacking is not None:
-        say(_lacking_text(seen, seen.lacking))
-    return seen
-
-
-def _lacking_text(seen: Seen, lacking: Lacking) -> str:
-    times = (now_of(seen.snapshot), lacking.next_event_time, lacking.asked_at)
-    began, ended, asked = (time_text(at, with_zone=True) for at in times)
-    return (
-        f"as of {began}, epoch {seen.snapshot.epoch}; the next snapshot is of {ended}. "
-        f"{counted(lacking.events, 'event')} from there to {asked} are not in the answer: `namesrv-stream history` "
-        "has them."
+def _unlisted_text(looked: Looked) -> str:
+    """Return the text about topics that lines of a former release do not name; empty text if there are none."""
+    unlisted = looked.seen.unlisted or {}
+    names = ", ".join(f"{name} {count:,}" for name, count in sorted(unlisted.items()))
+    return names and (
+        f"the history of a former release has only the number of changed topics ({names}), and no snapshot of them is "
+        "kept: these topics may be others than shown."
     )
 
 

@@ -10,7 +10,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
+from namesrv_stream.cli.output import Rows, heading, print_answer, time_text
 from namesrv_stream.cli.view import (
     Answer,
     Looked,
@@ -28,12 +28,12 @@ from namesrv_stream.cli.view import (
 )
 from namesrv_stream.config import Invocation
 from namesrv_stream.history import palette
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
 from namesrv_stream.questions.subject import ACCEPTED
 from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshots import Snapshots
@@ -50,7 +50,7 @@ _versions_option = click.option(
 )
 
 
-@reads("history", remembers="all of them up to that moment")
+@reads("history")
 @click.option("-b", "--broker", "name", metavar="NAME|ADDRESS", help="Show events of this broker name or address.")
 @_since_option
 @_until_option
@@ -60,7 +60,7 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option
     looked: Looked, name: str | None, since: AsOf | None, until: AsOf | None, limit: int, versions: bool
 ) -> Answer:
     """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
-    span = span_of(since, until, looked.seen.remembered)
+    span = span_of(since, until)
     found = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions).events
     rows = ([time_text(each.event_time), each.epoch, _event_type(each.type), each.text] for each in found)
     title = looked.heading(counted(len(found), "event"))
@@ -111,23 +111,10 @@ def _present(looked: Looked, subject: str) -> str:
 @json_option
 @click.pass_obj
 def diff(invocation: Invocation, before: AsOf, after: AsOf, as_json: bool) -> None:
-    """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
-
-    If a moment is past snapshot.retention, or no snapshot has all events until then, the differences are taken from
-    the events between A and B.
-    """
+    """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed."""
     compared = accounts.comparison(open_reader(invocation.settings), root_of(invocation.settings), before, after)
-    if compared.gone:
-        gone = " and ".join(map(str, compared.gone))
-        say(f"past snapshot.retention: {gone}. Compared by the events between the two moments.")
-    if compared.inexact:
-        inexact = " and ".join(map(str, compared.inexact))
-        say(f"between two snapshots, with events in between: {inexact}. Compared by the events between the moments.")
     found = accounts.diff(compared)
-    span = f"{before} to {after}, by {found.source}"
-    if found.epochs is not None:
-        span += " of epochs {} and {}".format(*found.epochs)
-    title = heading(counted(found.total, "difference"), span)
+    title = heading(counted(found.total, "difference"), f"{before} to {after}")
     shown = Group(title, Rows(["table:", "", "key", "what+"], _diff_rows(found)))
     print_answer(found, shown, as_json=as_json)
 
@@ -137,7 +124,7 @@ def _diff_rows(found: accounts.Diff) -> Iterator[list[str]]:
         sign = "+" if each.before is None else "-" if each.after is None else "~"
         yield [each.table, sign, " ".join(map(str, each.key)).strip(), _values(each)]
     for name, count in found.unnamed_topics.items():
-        yield ["topic", "~", name, f"{counted(count, 'topic')}, which the events do not name"]
+        yield ["topic", "~", name, f"{counted(count, 'topic')}, which the history does not name"]
 
 
 def _values(each: accounts.DifferentRow) -> str:

@@ -23,15 +23,16 @@ from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.history.events import AsOf, Span
+from namesrv_stream.history.definitions import TopicState
+from namesrv_stream.history.events import Span
 from namesrv_stream.questions import accounts, job_status, lists, overview, periods
+from namesrv_stream.questions import topics as of_topics
 from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
 from namesrv_stream.questions.lists import Chosen
 from namesrv_stream.questions.subject import (
     MOST_LISTED,
     BadQuestionError,
     Fields,
-    Lacking,
     Seen,
     moment_up_to,
     span_up_to,
@@ -39,8 +40,10 @@ from namesrv_stream.questions.subject import (
     time_ms,
     zone_named,
 )
+from namesrv_stream.questions.verdict import State
 from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.wire.json_text import encode_json
 
 MAX_BODY_BYTES = 64 * 1024
@@ -95,7 +98,6 @@ Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most items of th
 After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
 Since = Annotated[str | None, Query(description=f"From this event time on: {_FORMS}")]
 Until = Annotated[str | None, Query(description="Up to this event time.")]
-Containing = Annotated[str, Query(description="Only those whose name contains this text.")]
 OfBroker = Annotated[str | None, Query(description="Only of this broker name or address.")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
@@ -121,14 +123,14 @@ class Question:
     zone: Zone
 
     @cached_property
-    def row(self) -> SnapshotRow:
-        """The snapshot in force at the moment."""
-        return self.console.kept.find(self.moment)
+    def past(self) -> Past:
+        """The registry as of the moment."""
+        return self.console.kept.past(self.moment)
 
-    @cached_property
-    def lacking(self) -> Lacking | None:
-        """Events up to the moment that the snapshot lacks; None if it lacks none."""
-        return self.console.kept.lacking(self.row, self.moment)
+    @property
+    def row(self) -> SnapshotRow:
+        """The row of the moment."""
+        return self.past.snapshot
 
     @cached_property
     def oldest(self) -> SnapshotRow:
@@ -137,15 +139,14 @@ class Question:
 
     @cached_property
     def seen(self) -> Seen:
-        """The subject of questions about the snapshot."""
-        return self.console.kept.seen(self.row, self.lacking)
+        """The subject of questions about the moment."""
+        return self.console.kept.seen(self.past)
 
     def answer(self, compute: Callable[[], Struct], *, with_oldest: bool) -> Response:
         """Return the answer: from memory if it was asked for before, and 304 if the sender has it already."""
-        row, request, lacking = self.row, self.request, self.lacking
+        row, request = self.row, self.request
         begin = f"{self.oldest.epoch}-" if with_oldest else ""
-        end = "" if lacking is None else f"-{lacking.asked_at}-{lacking.events}"
-        etag = f'"{begin}{row.epoch}-{row.published_at:x}-{__version__}{end}"'
+        etag = f'"{begin}{row.epoch}-{row.event_time or 0:x}-{row.published_at:x}-{__version__}"'
         headers = {"etag": etag, "x-registry-epoch": str(row.epoch)}
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
         if etag in known:
@@ -192,49 +193,55 @@ def question(path: str, summary: str, *, with_oldest: bool = False) -> Callable[
     return decorate
 
 
-@question("/overview", "A moment at a glance: what is wrong, clusters and zones, the last hour's events")
+@question("/overview", "A moment at a glance: the verdict, clusters and zones, the last hour's events")
 def at_a_glance(asked: Asked) -> overview.Overview:
-    """Return what is wrong, the clusters and zones as numbers, brokers that are gone, and the last hour's events."""
+    """Return what is wrong, in a sentence and by causes, clusters and zones as numbers, and the last hour's events."""
     return overview.overview(asked.seen)
 
 
-@question("/topics", "All topics, by name")
-def topics(
+@question("/topics", "All topics with their states, those without a route too")
+def topics(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
+    wanted: Wanted,
     limit: Limit = 100,
     after: After = "",
-    q: Containing = "",
     system: Annotated[bool, Query(description="With the topics that brokers make by themselves.")] = True,
-) -> lists.Topics:
-    """Return topics in order of their names."""
-    return lists.topics(asked.seen, containing=q, with_system=system, limit=limit, after=after)
+    state: Annotated[TopicState | None, Query(description="Only those in this state.")] = None,
+    sort: Annotated[str, Query(description=f"One of {of_topics.ORDERS}; with - the other way.")] = "name",
+) -> of_topics.Topics:
+    """Return topics; `cluster` and `zone` choose those on a broker name there, with the queues there."""
+    return of_topics.topics(
+        asked.seen,
+        wanted.cluster,
+        wanted.zone,
+        state,
+        sort,
+        containing=wanted.containing,
+        with_system=system,
+        limit=limit,
+        after=after,
+    )
 
 
 @question("/topics/{topic:path}", "The route of a topic, as clients get it")
 def topic(
     asked: Asked, topic: Name, zone: Annotated[str | None, Query(description="As a client of this zone.")] = None
-) -> lists.Route:
-    """Return RocketMQ's TopicRouteData in `route`, and the leases of the route's brokers."""
-    return lists.route(asked.seen, topic, zone)
+) -> of_topics.Route:
+    """Return the topic's verdict, RocketMQ's TopicRouteData in `route`, and the brokers of its broker names."""
+    return of_topics.route(asked.seen, topic, zone)
 
 
-@question("/brokers", "Every broker address with a lease")
+@question("/brokers", "Every broker address with a lease, and every broker that is down")
 def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
     wanted: Wanted,
     limit: Limit = 100,
     after: After = "",
     sort: Annotated[str, Query(description=f"One of {lists.ORDERS}; with - the other way.")] = "address",
-    state: Annotated[lists.State | None, Query(description="Only those in this state.")] = None,
+    state: Annotated[State | None, Query(description="Only those in this state.")] = None,
 ) -> lists.Brokers:
-    """Return leases; addresses and names are in natural order, a-2 before a-10."""
+    """Return brokers; addresses and names are in natural order, a-2 before a-10."""
     return lists.brokers(asked.seen, wanted, state, sort, limit=limit, after=after)
-
-
-@question("/gone", "Broker addresses that left within the last hour")
-def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") -> overview.GonePage:
-    """Return the addresses that have no lease any more, newest first."""
-    return overview.gone_page(asked.seen, wanted, limit=limit, after=after)
 
 
 @question("/brokers/{name:path}", "One broker name or address")

@@ -12,12 +12,12 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError, StorageError
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.questions.accounts import Comparison, comparison
-from namesrv_stream.questions.subject import Lacking, Seen, between
+from namesrv_stream.questions.subject import Seen
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
+from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader, view_as_of
 
 T = TypeVar("T")
 
@@ -54,17 +54,15 @@ class KeptSnapshots:
             self._keep(view)
             self.newest = view
 
-    def find(self, moment: AsOf) -> SnapshotRow:
-        """Return the row of a moment; the newest row for a moment without an epoch and a time."""
+    def past(self, moment: AsOf) -> Past:
+        """Return the registry as of a moment; the newest snapshot for a moment without an epoch and a time."""
         if moment == AsOf() and self.newest is not None:
-            return self.newest.snapshot
-        with self._lock:
-            kept = self._views.get(moment.epoch or 0)
-            return kept.snapshot if kept else self.read(lambda reader: reader.snapshots.find(*moment))
+            return Past(self.newest.snapshot, self.newest.snapshot, {}, {})
+        return self.read(lambda reader: reader.past(moment))
 
     def since(self, epoch: int) -> list[SnapshotRow]:
         """Return the row of an epoch and those of all higher ones, lowest first. Raises SnapshotGoneError."""
-        first, later = self.find(AsOf(epoch)), self.read(lambda reader: reader.snapshots.after(epoch))
+        first, later = self.read(lambda reader: (reader.snapshots.find(epoch), reader.snapshots.after(epoch)))
         if later and later[0].epoch != epoch + 1:
             raise SnapshotGoneError(f"epoch {epoch + 1}", later[0].epoch)
         return [first, *later]
@@ -78,15 +76,9 @@ class KeptSnapshots:
             self._keep(view)
             return view
 
-    def seen(self, row: SnapshotRow, without: Lacking | None = None) -> Seen:
-        """Return the subject of questions about a snapshot; `without`: the events up to the moment that it lacks."""
-        return Seen.of(self.root, self.view(row), self.settings, without)
-
-    def lacking(self, row: SnapshotRow, moment: AsOf) -> Lacking | None:
-        """Return the events up to a moment that the snapshot in force then lacks; None if it lacks none."""
-        if moment.at_ms is None:
-            return None
-        return self.read(lambda reader: between(self.root, reader.snapshots, row, moment.at_ms))
+    def seen(self, past: Past) -> Seen:
+        """Return the subject of questions about a moment."""
+        return Seen.of(self.root, view_as_of(past, self.view(past.base)), self.settings)
 
     def compare(self, before: AsOf, after: AsOf) -> Comparison:
         """Return the differences between two moments. The last results are kept for readers who page through them."""

@@ -18,11 +18,11 @@ from namesrv_stream.console.hub import Hub
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.errors import NamesrvError, StorageError
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.questions.command_sending import has_read
 from namesrv_stream.questions.job_status import Status, health, status
 from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
@@ -137,7 +137,7 @@ class Running:
 
         May wait for the storage. Raises NamesrvError if there is no snapshot.
         """
-        seen = self.kept.seen(self.kept.find(AsOf()))
+        seen = self.kept.seen(self.kept.past(AsOf()))
         return status(seen, health(seen, time.time_ns() // 1_000_000), problem=self._feed.problem)
 
     async def await_snapshot(self) -> None:

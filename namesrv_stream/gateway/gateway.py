@@ -84,7 +84,7 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
         processes = BodyProcesses()
-        sending = Sending(self._link, processes, self.gateway_id)
+        sending = Sending(self._link, processes, self.gateway_id, on_registration=self.metrics.registered)
         self._writes = Writes(sending, settings.reconcile_interval_millis, self._answers)
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics, self._authorization)
         self._server = Server(settings, self._dispatcher)

@@ -55,6 +55,10 @@ class Metrics:
         self._not_allowed = Counter(
             "namesrv_not_allowed", "Requests whose sender lacked a right.", ["code", "user", "effect"], registry=of
         )
+        self._registrations = Counter(
+            "namesrv_gateway_registrations", "Registrations sent to Kafka.", ["sent", "why"], registry=of
+        )
+        self._light = self._registrations.labels("light", "unchanged")
         self._of_code: dict[tuple[int, int], tuple[Counter, Histogram]] = {}
 
     def answered(self, code: int, result: int, seconds: float, times: int = 1) -> None:
@@ -66,6 +70,10 @@ class Metrics:
     def not_allowed(self, request: str, user: str | None, effect: str) -> None:
         """Count a request that was refused, or would have been (`effect`). `user`: None if the sender is unknown."""
         self._not_allowed.labels(request, user or _UNKNOWN, effect).inc()
+
+    def registered(self, why_in_full: str | None) -> None:
+        """Count a registration that was sent, as a light heartbeat if there was no reason to send it in full."""
+        (self._registrations.labels("full", why_in_full) if why_in_full else self._light).inc()
 
     def brokers(self, by_cluster: Mapping[str, int]) -> None:
         """Set the number of live brokers of each cluster.

@@ -18,6 +18,7 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.registration_request import body_crc32, without_mapping_version
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 MAX_BROKERS_OF_A_CONNECTION = 1_000
@@ -29,18 +30,24 @@ may be sent as a light heartbeat that should be sent in full."""
 MEANING = "2"
 """A release that makes another record of the same request changes this, so that all is sent in full once more."""
 
-_CHANGE_BY_THEMSELVES = frozenset({"AccessKey", "Signature", "SecurityToken"})
+_CHANGE_BY_THEMSELVES = ("AccessKey", "Signature", "SecurityToken")
 """Fields of a request that identify its sender and change from request to request. A token leaves them out."""
 
 
 def token_of(command: RemotingCommand) -> str:
     """Return the token of a REGISTER_BROKER: a digest of its header fields, and length and CRC32 of its body.
 
-    The body is not decoded. All gateways make the same token of the same request.
+    The body is not decoded; `mappingDataVersion` is left out with its own checksum, if that is right. All gateways make
+    the same token of the same request.
     """
-    fields = (command.ext_fields or {}).items()
-    said = sorted(each for each in fields if each[0] not in _CHANGE_BY_THEMSELVES)
-    identity = repr((MEANING, command.version, len(command.body), crc32(command.body), said))
+    fields = dict(command.ext_fields or {})
+    for name in _CHANGE_BY_THEMSELVES:
+        fields.pop(name, None)
+    before, after = without_mapping_version(command.body)
+    if after and fields.get("bodyCrc32") == str(body_crc32(command.body)):
+        del fields["bodyCrc32"]
+    checksum = crc32(after, crc32(before))
+    identity = repr((MEANING, command.version, len(before) + len(after), checksum, sorted(fields.items())))
     return blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
@@ -94,13 +101,13 @@ class KnownBrokers:
         unread, lease = self._unread.get(address), published.live.get(address)
         if unread is not None and not unread.is_read_by(published):
             if not unread.is_it or unread.head is None or unread.head.token != token:
-                return "the snapshot has not read another record of its broker"
+                return "another record unread"
             if unread.place is None:
-                return "not acknowledged by Kafka"
+                return "not acknowledged"
         elif lease is None:
-            return "its broker has no lease"
+            return "no lease"
         elif token not in lease.tokens:
-            return "the tables do not show what it says"
+            return "not shown"
         is_overdue = now_ms - self._note_time(address, token, now_ms) >= self._reconcile_interval_ms
         return "reconcileIntervalMillis" if is_overdue else None
 

@@ -105,6 +105,7 @@ class Registering:
         place = self.sign_of_life(address, connection)
         if is_first and (head := self._shown_head(address)) is not None:
             self._broker_log.came(head, connection)
+        self._sending.on_registration(None)
         return Sent(place, partial(self._answer, command), is_light=True)
 
     def decoding(
@@ -120,7 +121,9 @@ class Registering:
         head, address = decoded.head, decoded.head.broker_addr
         if decoded.left_out:
             connection.note_left_out(address, ", ".join(ascii(name[:100]) for name in decoded.left_out))
+        why = self._known.why_in_full(address, head.token or "", self._answers, self._sending.now_ms)
         place = self._sending.link.send(head, decoded.record, connection.host)
+        self._sending.on_registration(why or "shown meanwhile")
         unread = self._known.note_sent_in_full(head, self._sending.now_ms)
         topics = self._own.not_awaited(decoded.topics)
         shown = self._answers.tables.queues.settings_on(head.broker_name, topics)

@@ -46,7 +46,8 @@ class Sent(NamedTuple):
 class Sending:
     """Hands the requests of one gateway to Kafka. `gateway_id` is part of the channel ids in the records.
 
-    `loop`: the clock and the timers, by default the running loop's.
+    `loop`: the clock and the timers, by default the running loop's. `on_registration` is called for each registration
+    that was sent, with the reason why in full, or None.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class Sending:
         processes: BodyProcesses,
         gateway_id: str,
         loop: asyncio.AbstractEventLoop | None = None,
+        on_registration: Callable[[str | None], None] = lambda _why: None,
     ) -> None:
         self.link = link
         self.loop = loop or asyncio.get_running_loop()
+        self.on_registration = on_registration
         self._processes = processes
         self._gateway_id = gateway_id
 

@@ -1,15 +1,16 @@
 """The views of the history without Spark and Java: in DuckDB, and from there in Arrow, polars and pandas.
 
-They are those of history/views.sql, in which this module replaces the few names that DuckDB does not have. DuckDB comes
-with the extra `analysis`.
+They are those of history/views.sql, in which this module replaces the few names that DuckDB does not have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -17,10 +18,15 @@ import pyarrow as pa
 from namesrv_stream.history.events import quoted
 from namesrv_stream.history.views import history_queries, past_sessions, sources, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.arrow import with_partition_column
+from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.pinned import PUBLICATION, open_tables
 from namesrv_stream.tables.root import Root, query
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
-from namesrv_stream.tables.spark_views import VIEWS
+from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
+
+_THREADS = 2
+"""Threads of one question: a console answers several at once, and each thread has memory of its own."""
 
 _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
 """Matches a URL, and a path that DuckDB would take for a pattern."""
@@ -82,7 +88,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
-    past = past_sessions(place, tables.snapshot)
+    past = past_sessions(place, tables.whole)
     queries, stored = history_queries(past), sources(tables.snapshot, past)
     names = wanted_views(queries, {PUBLICATION, *(spec.name for spec in stored)}, only)
     db.execute("SET TimeZone = 'UTC'")
@@ -90,7 +96,12 @@ def register_views(  # noqa: PLR0913 -- as Spark's
         db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
     for spec, (version, condition) in stored.items():
         if spec.name in names:
-            _register_table(db, place, spec, version, condition)
+            made = tables.made(spec)
+            if made is None:
+                until = spark_sql_of(rows_until(spec, tables.snapshot)) if tables.past.is_made else "true"
+                _register_table(db, place, spec, version, f"{condition} AND {_in_duckdb(until)}")
+            else:
+                _register_rows(db, spec, with_partition_column(spec, made))
     if PUBLICATION in names:
         db.register(PUBLICATION, tables[PUBLICATION])
     for name, text in queries.items():
@@ -111,11 +122,40 @@ def ask(
     The statement can be as short as "FROM broker_availability". For polars use `pl.from_arrow(answer)`, for pandas
     `answer.to_pandas()`.
     """
-    with duckdb.connect() as db:
-        known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
-        asked = {word.lower() for word in re.findall(r"\w+", statement)}
-        register_views(db, root, epoch, at, storage_options, only=known & asked)
-        return db.sql(statement).to_arrow_table()
+    known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
+    asked = {word.lower() for word in re.findall(r"\w+", statement)}
+    with opened(root, epoch, at, storage_options, only=known & asked) as views:
+        return views.table(statement)
+
+
+@contextmanager
+def opened(
+    root: str | Path | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    only: Collection[str] | None = None,
+) -> Iterator[Views]:
+    """Yield the views of one snapshot, for several statements. The arguments are those of `register_views`."""
+    with duckdb.connect(config={"threads": _THREADS}) as db:
+        yield Views(db, register_views(db, root, epoch, at, storage_options, only=only))
+
+
+class Views(NamedTuple):
+    """The tables and views of one snapshot in DuckDB."""
+
+    db: duckdb.DuckDBPyConnection
+    snapshot: SnapshotRow
+
+    def table(self, statement: str) -> pa.Table:
+        """Return the answer of a statement."""
+        return self.db.sql(statement).to_arrow_table()
+
+    def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement, in which `$name` stands for one of `values`."""
+        used = {name: value for name, value in values.items() if f"${name}" in statement}
+        return self.db.execute(statement, used).fetchall()
 
 
 def _register_table(
@@ -137,6 +177,12 @@ def _register_table(
         rows = _files_read(spec, paths, [each.get(f"partition.{spec.partition_column}") for each in files])
     both = f"FROM {columns} UNION ALL BY NAME FROM {rows}" if paths else f"FROM {columns}"
     db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS SELECT * FROM ({both}) WHERE {condition}")
+
+
+def _register_rows(db: duckdb.DuckDBPyConnection, spec: TableSpec, rows: pa.Table) -> None:
+    """Make a view of rows in memory."""
+    db.register(f"rows_of_{spec.name}", rows)
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS FROM rows_of_{spec.name}")
 
 
 def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str | None]) -> str:

@@ -42,10 +42,11 @@ def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
     """Return the differences between two snapshots."""
     differences = []
     for spec in ROUTE_TABLES:
-        if before.snapshot.versions[spec.name] != after.snapshot.versions[spec.name]:
+        if before.tables[spec.name] is not after.tables[spec.name]:
             rows = [{row[: len(spec.key)]: row for row in view.rows(spec.name)} for view in (before, after)]
             differences += _differences(spec.name, *rows)
-    return Diff(differences, {})
+    unnamed = Counter(before.unlisted) + Counter(after.unlisted)
+    return Diff(differences, dict(sorted(unnamed.items())))
 
 
 def diff_of_events(lines: Iterable[BrokerEventRow], undone: Iterable[BrokerEventRow] = ()) -> Diff:

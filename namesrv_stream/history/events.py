@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -14,21 +12,14 @@ import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from namesrv_stream.reporting.texts import iso_text, moment_text
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
-from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import (
     QUIET_COLUMNS,
     BrokerEventRow,
-    BrokerRow,
-    ClusterRow,
-    FilterRow,
-    LiveRow,
-    LogPosition,
     SnapshotRow,
 )
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.as_of import AsOf, month_of, rows_until, timestamp_sql
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
@@ -46,34 +37,6 @@ Rows = dict[str, list[dict[str, Any]]]
 """Table -> rows as JSON objects, as in `before` and `after` of a line."""
 
 
-class AsOf(NamedTuple):
-    """A moment: an epoch, or an event time in epoch milliseconds. Events at exactly that moment are included."""
-
-    epoch: int | None = None
-    at_ms: int | None = None
-
-    def __str__(self) -> str:
-        if self.at_ms is None:
-            return f"epoch {self.epoch}"
-        return moment_text(self.at_ms)
-
-    @property
-    def as_json(self) -> str | None:
-        """The moment as JSON has it."""
-        return str(self) if self.at_ms is None else iso_text(self.at_ms)
-
-    @property
-    def up_to_here(self) -> str:
-        """SQL condition that selects the lines up to this moment."""
-        if self.at_ms is None:
-            return f"epoch <= {self.epoch}"
-        return f"event_time <= {_timestamp(self.at_ms)} AND event_month <= '{_month(self.at_ms)}'"
-
-    def includes(self, line: BrokerEventRow) -> bool:
-        """Return whether `up_to_here` selects the line."""
-        return line.epoch <= (self.epoch or 0) if self.at_ms is None else line.event_time <= self.at_ms
-
-
 class Span(NamedTuple):
     """A stretch of history: from an event time in epoch milliseconds to the earliest of the moments in `until`."""
 
@@ -84,7 +47,7 @@ class Span(NamedTuple):
     def covers(self) -> str:
         """SQL condition that selects the lines within this stretch."""
         since_ms = self.since_ms or 0
-        since = f"event_time >= {_timestamp(since_ms)} AND event_month >= '{_month(since_ms)}'"
+        since = f"event_time >= {timestamp_sql(since_ms)} AND event_month >= '{month_of(since_ms)}'"
         return " AND ".join([since, *(end.up_to_here for end in self.until)])
 
     def holds(self, line: BrokerEventRow) -> bool:
@@ -152,9 +115,15 @@ def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) 
     return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
 
 
-def count_after(root: Root, snapshot: SnapshotRow, epoch: int, until: AsOf) -> int:
-    """Return the number of events of later epochs than `epoch`, up to a moment and up to a snapshot."""
-    return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE epoch > {epoch} AND {until.up_to_here}") or 0
+def newest_of_each(root: Root, version: int, keys: str, condition: str) -> list[BrokerEventRow]:
+    """Return the newest of the lines that meet a SQL condition for each value of `keys`, names of columns.
+
+    `version` is that of the table `broker_event`.
+    """
+    newest = f"SELECT max({_PLACE}) FROM rows WHERE {condition} GROUP BY {keys}"
+    with naming_damage(root, BROKER_EVENT, version):
+        found = select(root.open(BROKER_EVENT, version), BROKER_EVENT, f"{condition} AND {_PLACE} IN ({newest})")
+        return rows_from_arrow(BROKER_EVENT, found)
 
 
 class EpochEvents(NamedTuple):
@@ -177,74 +146,6 @@ def events_by_epoch(root: Root, snapshot: SnapshotRow, span: Span) -> list[Epoch
     ]
 
 
-@dataclass(frozen=True)
-class Membership:
-    """Members at one moment, from replayed lines: brokers by (name, id), filter servers and leases by address.
-
-    Replay needs no snapshot, so it works for moments past retention. Topics are not replayed, because the history has
-    only their number if very many change at once. A lease has the data version and the last sign of life of the newest
-    line that contains it.
-    """
-
-    brokers: dict[tuple[str, int], BrokerRow] = field(default_factory=dict)
-    filters: dict[str, FilterRow] = field(default_factory=dict)
-    live: dict[str, LiveRow] = field(default_factory=dict)
-
-    @classmethod
-    def after(cls, lines: Iterable[BrokerEventRow]) -> Membership:
-        """Return the members after lines in order of (epoch, seq). Lines of leases that have ended may be left out."""
-        members = cls()
-        for line in lines:
-            members._apply(line)
-        return members
-
-    @property
-    def clusters(self) -> set[ClusterRow]:
-        """Rows of `cluster`: a broker name is in exactly those clusters under which a holder of it registered (D6)."""
-        return {ClusterRow(row.cluster_name, row.broker_name) for row in self.brokers.values()}
-
-    def routes(self) -> RouteTables:
-        """Return the members as the tables that lookups read, in order of the keys; topics and KV are empty."""
-        brokers: dict[str, dict[int, BrokerRow]] = {}
-        for (name, broker_id), row in sorted(self.brokers.items()):
-            brokers.setdefault(name, {})[broker_id] = row
-        clusters: dict[str, list[str]] = {}
-        for cluster in sorted(self.clusters):
-            clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
-        filters = {address: row.filter_server_list for address, row in sorted(self.filters.items())}
-        return RouteTables(brokers=brokers, clusters=clusters, filters=filters, live=dict(sorted(self.live.items())))
-
-    def _apply(self, line: BrokerEventRow) -> None:
-        """Remove the line's rows of `before`, then add its rows of `after`.
-
-        The line in which an address loses an id precedes the line of the id's next holder.
-        """
-        before, after = recorded_rows(line.before), recorded_rows(line.after)
-        for row in map(_broker_row, before.get("broker", ())):
-            self.brokers.pop(row[:2], None)
-        for row in map(_broker_row, after.get("broker", ())):
-            self.brokers[row[:2]] = row
-        for fields in before.get("filter", ()):
-            self.filters.pop(fields["broker_addr"], None)
-        for fields in after.get("filter", ()):
-            self.filters[fields["broker_addr"]] = FilterRow(fields["broker_addr"], tuple(fields["filter_server_list"]))
-        if line.type in LEASE_ENDS and line.lease_millis is not None:
-            self._end(line)
-        for fields in after.get("live", ()):
-            self.live[fields["broker_addr"]] = _live_row(fields)
-
-    def _end(self, line: BrokerEventRow) -> None:
-        """Remove the lease of the line's address, and its id if the address still holds it.
-
-        If another address took the id before the lease ended, the line has no row of the id.
-        """
-        self.live.pop(line.broker_addr or "", None)
-        key = (line.broker_name or "", line.broker_id or 0)
-        held = self.brokers.get(key)
-        if held is not None and held.broker_addr == line.broker_addr:
-            self.brokers.pop(key)
-
-
 def recorded_rows(side: str | None) -> Rows:
     """Return the rows in `before` or `after` of a line, without a command's text and tables that have only a count."""
     decoded = msgspec.json.decode(side) if side else {}
@@ -257,32 +158,10 @@ def recorded_counts(side: str | None) -> dict[str, int]:
     return {table: rows["count"] for table, rows in decoded.items() if isinstance(rows, dict) and "count" in rows}
 
 
-def _broker_row(fields: dict[str, Any]) -> BrokerRow:
-    return BrokerRow(**{**fields, "registered_at": LogPosition(**fields["registered_at"])})
-
-
-def _live_row(fields: dict[str, Any]) -> LiveRow:
-    return LiveRow(**{**fields, "data_version": DataVersion(**fields["data_version"])})
-
-
-def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
-    """Return the members at any moment of the past. `snapshot` is the newest one, whose history is read.
-
-    It replays only leases that were in force at that moment, so years of history need only a few lines a broker.
-    """
-    began = f"max({_PLACE}) FILTER (WHERE type = 'REGISTERED')"
-    ended = f"coalesce(max({_PLACE}) FILTER (WHERE type IN {LEASE_ENDS} AND lease_millis IS NOT NULL), -1)"
-    leases = (
-        f"SELECT broker_addr, {began} AS began FROM rows WHERE {moment.up_to_here} GROUP BY 1 HAVING {began} > {ended}"
-    )
-    of_one = f"EXISTS (SELECT 1 FROM ({leases}) AS l WHERE l.broker_addr = rows.broker_addr AND {_PLACE} >= l.began)"
-    lines = f"{moment.up_to_here} AND type IN {_MEMBER_TYPES} AND {of_one} ORDER BY epoch, seq"
-    return Membership.after(_lines(root, snapshot, lines))
-
-
 def _lines(root: Root, snapshot: SnapshotRow, condition: str) -> list[BrokerEventRow]:
+    until = rows_until(BROKER_EVENT, snapshot)
     with _open(root, snapshot) as table:
-        return rows_from_arrow(BROKER_EVENT, select(table, BROKER_EVENT, condition))
+        return rows_from_arrow(BROKER_EVENT, select(table, BROKER_EVENT, f"{until} AND {condition}"))
 
 
 def _first(root: Root, snapshot: SnapshotRow, sql: str) -> int | None:
@@ -292,8 +171,9 @@ def _first(root: Root, snapshot: SnapshotRow, sql: str) -> int | None:
 
 
 def _answer(root: Root, snapshot: SnapshotRow, sql: str) -> pa.Table:
+    until = f"FROM (SELECT * FROM rows WHERE {rows_until(BROKER_EVENT, snapshot)}) AS rows"
     with _open(root, snapshot) as table:
-        return query(table, sql)
+        return query(table, sql.replace("FROM rows", until))
 
 
 @contextmanager
@@ -301,14 +181,6 @@ def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
     version = snapshot.versions[BROKER_EVENT.name]
     with naming_damage(root, BROKER_EVENT, version):
         yield root.open(BROKER_EVENT, version)
-
-
-def _timestamp(at_ms: int) -> str:
-    return f"to_timestamp_millis({at_ms})"
-
-
-def _month(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m")
 
 
 def quoted(text: str) -> str:

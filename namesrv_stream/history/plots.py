@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.history import palette
-from namesrv_stream.history.sessions import UNPLANNED
+from namesrv_stream.history.definitions import UNPLANNED
 
 try:
     from matplotlib.axes import Axes

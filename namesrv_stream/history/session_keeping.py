@@ -42,16 +42,20 @@ def keep_past_sessions(spark: SparkSession, root: Root) -> int:
     writer = writer_of(root)
     writer.ensure_table(PAST_SESSION, snapshots.retention_ms)
     base = writer.head(PAST_SESSION)  # before the views read the table: if another run writes it, this one gives way
-    former = past_sessions(root, newest)
-    session = spark.newSession()
-    register_views(session, root, newest.epoch, only=["recent_session"])
-    rows = session.sql(_SESSIONS.format(epoch=newest.epoch)).persist()
+    tag = CommitTag(newest.epoch, newest.term)
     try:
-        return _write(writer, base, rows, former.epoch if former else 0, CommitTag(newest.epoch, newest.term))
+        if former is None:  # the table may have sessions without zones
+            base = writer.delete(PAST_SESSION, base, "true", tag)
+        former = past_sessions(root, newest)
+        session = spark.newSession()
+        register_views(session, root, newest.epoch, only=["recent_session"])
+        rows = session.sql(_SESSIONS.format(epoch=newest.epoch)).persist()
+        try:
+            return _write(writer, base, rows, former.epoch if former else 0, tag)
+        finally:
+            rows.unpersist()
     except BaseMovedError:
         return 0
-    finally:
-        rows.unpersist()
 
 
 def _lines_since(root: Root, snapshot: SnapshotRow, epoch: int) -> int:

@@ -17,7 +17,7 @@ from namesrv_stream.tables.root import Root
 
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
-BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE"}
+BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
 """Types of lines that an operator's command causes."""
 
 _WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
@@ -247,8 +247,8 @@ def end_text(line: BrokerEventRow) -> str:
     if line.type == "EXPIRED":
         silence = duration_text(line.event_time - (line.last_heard_at or line.event_time))
         return f"gave no sign of life for {silence} and expired"
-    if line.type == "UNREGISTERED" and line.cause == "RESTORE":
-        return f"was taken out by the restore that {line.requested_by} asked for"
+    if line.type == "UNREGISTERED" and line.cause in ("RESTORE", "REPAIR"):
+        return f"was taken out by the {line.cause.lower()} that {line.requested_by} asked for"
     return _ENDS[line.type]
 
 
@@ -259,6 +259,8 @@ def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
     if settings := list(_settings(before, after)):
         return f": {', '.join(settings)}"
     command = msgspec.json.decode(line.after or "{}").get("command", {})
+    if rows := command.get("rows"):
+        return f" of epoch {command['epoch']}: {', '.join(f'{table} {count}' for table, count in rows.items())}"
     about = [f"{key}={text}" for key, text in command.items() if isinstance(text, str) and key not in _NOT_SHOWN]
     return ": nothing changed" + (f" ({', '.join(about)})" if about else "")
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from namesrv_stream.errors import NamesrvError, NotARegistryError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import give_spark_access
-from namesrv_stream.tables.pinned import PUBLICATION, event_time_ms
+from namesrv_stream.tables.pinned import PUBLICATION, open_tables
 from namesrv_stream.tables.root import Root, is_there, query
 from namesrv_stream.tables.schemas import (
     BACK_MONTH,
@@ -28,7 +28,7 @@ from namesrv_stream.tables.schemas import (
     TableSpec,
 )
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.spark_views import VIEWS, table_as_of, table_sql
+from namesrv_stream.tables.spark_views import VIEWS, rows_of, table_as_of, table_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
@@ -52,7 +52,7 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     *,
     only: Collection[str] | None = None,
 ) -> SnapshotRow:
-    """Register the tables of one snapshot, as `open_snapshot` does, and the views of views.sql over them.
+    """Register the tables of one moment, as `open_snapshot` does, and the views of views.sql over them.
 
     Returns the snapshot's row. A further call moves all views to another snapshot. `open_snapshot` moves only the
     tables; the views of views.sql stay at their snapshot.
@@ -62,19 +62,21 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     """
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
-    snapshot = Snapshots(place).find(epoch, event_time_ms(at))
-    past = past_sessions(place, snapshot)
+    tables = open_tables(place, epoch, at)
+    past = past_sessions(place, tables.whole)
     queries = _queries([_publications(place), *_view_statements(past)])
-    tables = sources(snapshot, past)
-    wanted = wanted_views(queries, {spec.name for spec in tables}, only)
-    for spec, (version, condition) in tables.items():
+    wanted = wanted_views(queries, {spec.name for spec in sources(tables.snapshot, past)}, only)
+    for spec in (*VIEWS, SNAPSHOT):
         if spec.name in wanted:
-            table_as_of(spark, place, spec, version).where(condition).createOrReplaceTempView(spec.name)
+            rows_of(spark, place, tables, spec).createOrReplaceTempView(spec.name)
+    if past is not None and PAST_SESSION.name in wanted:
+        kept = table_as_of(spark, place, PAST_SESSION, past.version)
+        kept.where(past.condition).createOrReplaceTempView(PAST_SESSION.name)
     for name, text in queries.items():
         if name in wanted:
             # Registered as an analysed plan, so that a question does not analyse this view again.
             spark.sql(text).createOrReplaceTempView(name)
-    return snapshot
+    return tables.snapshot
 
 
 def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[str] | None) -> set[str]:
@@ -206,10 +208,15 @@ class PastSessions(NamedTuple):
 
 
 def past_sessions(root: Root, snapshot: SnapshotRow) -> PastSessions | None:
-    """Return the kept sessions as of a snapshot; None if none are kept, or only as of a later snapshot."""
+    """Return the kept sessions as of a snapshot; None if none are kept, or only as of a later snapshot.
+
+    Sessions that release 0.2.0 kept have no zone. They are not used, and maintenance replaces them.
+    """
     try:
         table = root.open(PAST_SESSION)
     except NotARegistryError:
+        return None
+    if "zone_name" not in pa.schema(table.schema().to_arrow()).names:
         return None
     [newest] = query(table, f"SELECT max(as_of_epoch) AS epoch FROM rows WHERE {LATEST_OF_BROKERS}").to_pylist()
     epoch = newest["epoch"]

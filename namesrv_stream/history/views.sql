@@ -13,6 +13,8 @@
 -- Spark and DuckDB read the same text: namesrv_stream/history/analysis.py translates the few names that differ. So sums of
 -- whole numbers are cast (DuckDB makes them wider), and times are added to in hours, which no time zone changes.
 --
+-- The words for it are in docs/definitions.md: up, expected, down, planned end, outage, flap, writable, degraded.
+--
 -- What stands between <past_session> marks is left out while maintenance has not made that table: the history is short,
 -- and the plan of a question shorter. Then recent_event is broker_event itself.
 
@@ -25,6 +27,8 @@ FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(eve
 -- One row for each session that `past_session` does not have for good: of each broker its latest one there, and those that
 -- have begun since. Without that table, which maintenance makes for a long history, these are all sessions.
 -- was_handed_over: the broker's id has ever passed between living addresses (a promotion, a new address).
+--
+-- zone_name is the zone in which the session ended, or is.
 --
 -- If one address held the id from the beginning of its lease to its end, the line of the end has all facts of the
 -- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id was
@@ -49,14 +53,16 @@ handed_over AS (
 ), line AS (
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr AS first_addr, epoch, seq, event_time, type,
-         last_heard_at, type IN ('REGISTERED', 'ID_TAKEN') AS begins
+         last_heard_at, get_json_object(before, '$.broker[0].zone_name') AS zone_name,
+         type IN ('REGISTERED', 'ID_TAKEN') AS begins
   FROM recent_event SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
      OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   -- <past_session>
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
-         cluster_name, broker_name, broker_id, last_addr, first_addr, as_of_epoch, -1, from_time, 'REGISTERED', NULL, true
+         cluster_name, broker_name, broker_id, last_addr, first_addr, as_of_epoch, -1, from_time, 'REGISTERED', NULL,
+         NULL, true
   FROM latest SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE to_time IS NULL
   -- </past_session>
@@ -77,7 +83,8 @@ handed_over AS (
          lead(event_time) OVER of_broker AS next_time,
          lead(type) OVER of_broker AS next_type,
          lead(last_heard_at) OVER of_broker AS next_last_heard_at,
-         lead(broker_addr) OVER of_broker AS next_addr
+         lead(broker_addr) OVER of_broker AS next_addr,
+         lead(zone_name) OVER of_broker AS next_zone
   FROM of_holder
   WHERE IF(begins, NOT coalesce(takes_over, false), coalesce(began_before, false) AND NOT coalesce(hands_over, false))
   WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
@@ -85,23 +92,25 @@ handed_over AS (
   SELECT cluster_name, broker_name, broker_id, first_addr,
          coalesce(next_addr, broker.broker_addr) AS last_addr,
          event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at,
-         true AS was_handed_over
+         IF(next_time IS NULL, broker.zone_name, next_zone) AS zone_name, true AS was_handed_over
   FROM edge LEFT JOIN broker USING (cluster_name, broker_name, broker_id)
   WHERE begins
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr,
-         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at, false
+         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at,
+         get_json_object(before, '$.broker[0].zone_name'), false
   FROM recent_event ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   UNION ALL
-  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL, false
+  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL,
+         broker.zone_name, false
   FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
        ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   -- <past_session>
   UNION ALL
   SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at,
-         was_handed_over
+         zone_name, was_handed_over
   FROM latest
   WHERE to_time IS NOT NULL
   -- </past_session>
@@ -113,59 +122,65 @@ SELECT *,
        ) AS back_at
 FROM session;
 
--- One row for each broker of which a line of the history has the zone: that of its latest registration.
-CREATE OR REPLACE TEMPORARY VIEW broker_zone AS
-SELECT cluster_name, broker_name, broker_id,
-       max_by(get_json_object(after, '$.broker[0].zone_name'), (epoch, seq)) AS zone_name
-FROM broker_event
-WHERE type IN ('REGISTERED', 'ID_TAKEN', 'CHANGED') AND get_json_object(after, '$.broker[0].broker_name') IS NOT NULL
-GROUP BY cluster_name, broker_name, broker_id;
-
 -- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
 -- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
--- zone_name is the broker's, of its latest registration (a question without this column does not look for it).
+-- zone_name is the broker's zone at the end of the session (a question without this column does not look for it).
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
 WITH session AS (
   -- <past_session>
-  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at
+  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
+         zone_name
   FROM past_session
   WHERE back_month <> 'none'
   UNION ALL
   -- </past_session>
-  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at
+  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
+         zone_name
   FROM recent_session
 )
-SELECT session.*,
+SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
        unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis,
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key, zone_name
-FROM session LEFT JOIN broker_zone USING (cluster_name, broker_name, broker_id);
+FROM session;
 
--- One row for each broker and day on which it was expected: its time in the routes and its expected time.
+-- One row for each session, as a stretch in which the broker was expected: up from from_millis to up_until_millis, then
+-- down to expected_until_millis.
 --
 -- A broker is expected from its first registration on. After a planned end (it unregistered, moved to another cluster
--- or name, or lost its id to another address) it is not expected until it is back. After an unplanned end it counts as
--- away until it is back, for 7 days at most. Then it counts as decommissioned. So the figures of a day do not depend on
--- the time at which the broker comes back.
+-- or name, or lost its id to another address) it is not expected until it is back. After any other end it is down until
+-- it is back, for 7 days at most. Then it counts as decommissioned. So the figures of a time do not depend on the time at
+-- which the broker comes back. The figures of any period are sums over the parts of stretches within it.
+CREATE OR REPLACE TEMPORARY VIEW broker_stretch AS
+SELECT broker_session.*, unix_millis(from_time) AS from_millis,
+       unix_millis(coalesce(to_time, at)) AS up_until_millis,
+       CASE WHEN to_time IS NULL THEN unix_millis(at)
+            WHEN ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST') THEN unix_millis(to_time)
+            ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, at))) END AS expected_until_millis
+FROM broker_session CROSS JOIN known_until;
+
+-- One row for each broker that is down: expected, and not up. gone_at: the end of its lease, last_heard_at: its last sign
+-- of life, broker_addr: its last address, zone_name: its zone then.
+CREATE OR REPLACE TEMPORARY VIEW broker_down AS
+SELECT cluster_name, broker_name, broker_id, broker_key, zone_name, last_addr AS broker_addr, ended_by,
+       coalesce(last_heard_at, to_time) AS last_heard_at, to_time AS gone_at
+FROM broker_session CROSS JOIN known_until
+     ANTI JOIN broker USING (cluster_name, broker_name, broker_id)
+WHERE back_at IS NULL AND to_time + INTERVAL 168 HOURS > at AND ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
+
+-- One row for each broker and day on which it was expected: its time in the routes and its expected time.
 CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
-WITH stretch AS (  -- a session, and the time after it in which the broker was still expected
-  SELECT cluster_name, broker_name, broker_id, unix_millis(from_time) AS from_ms,
-         unix_millis(coalesce(to_time, at)) AS up_until_ms,
-         CASE WHEN to_time IS NULL THEN unix_millis(at)
-              WHEN ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST') THEN unix_millis(to_time)
-              ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, at))) END AS expected_until_ms
-  FROM broker_session CROSS JOIN known_until
-), part AS (
+WITH part AS (
   SELECT *, explode(  -- most stretches lie within one day, for which an array is faster than a sequence
-    IF(from_ms DIV 86400000 = expected_until_ms DIV 86400000, array(from_ms DIV 86400000),
-       sequence(from_ms DIV 86400000, expected_until_ms DIV 86400000))
+    IF(from_millis DIV 86400000 = expected_until_millis DIV 86400000, array(from_millis DIV 86400000),
+       sequence(from_millis DIV 86400000, expected_until_millis DIV 86400000))
   ) AS day_number
-  FROM stretch
+  FROM broker_stretch
 ), of_day AS (
   SELECT cluster_name, broker_name, broker_id, day_number,
-         CAST(sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000)
-                              - greatest(from_ms, day_number * 86400000))) AS BIGINT) AS up_millis,
-         CAST(sum(least(expected_until_ms, (day_number + 1) * 86400000)
-                  - greatest(from_ms, day_number * 86400000)) AS BIGINT) AS expected_millis
+         CAST(sum(greatest(0, least(up_until_millis, (day_number + 1) * 86400000)
+                              - greatest(from_millis, day_number * 86400000))) AS BIGINT) AS up_millis,
+         CAST(sum(least(expected_until_millis, (day_number + 1) * 86400000)
+                  - greatest(from_millis, day_number * 86400000)) AS BIGINT) AS expected_millis
   FROM part
   GROUP BY cluster_name, broker_name, broker_id, day_number
 )
@@ -195,23 +210,22 @@ GROUP BY cluster_name, day;
 -- minute, so brokers that die together have their last signs of life within the same minute, whenever they expire.
 -- The view counts leases that end: a dead master counts, even if a slave has taken its id before it expires.
 --
--- Columns: event_month in which the brokers left the routes (a group ends with it), first_gone_at and last_gone_at,
--- brokers (their number), cluster_names, which and broker_keys (sorted arrays, in `which` each broker as
--- 'cluster name id', in broker_keys by its key).
+-- Columns: event_month (of first_gone_at), first_gone_at and last_gone_at, brokers (their number), cluster_names, which and
+-- broker_keys (sorted arrays, in `which` each broker as 'cluster name id', in broker_keys by its key).
 CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
 WITH gone AS (
-  SELECT event_month, cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
+  SELECT cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
          concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
          IF(type = 'EXPIRED', last_heard_at, event_time) AS gone_at
   FROM broker_event
-  WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED')
+  WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED', 'REFUSED') AND lease_millis IS NOT NULL
 ), following AS (
-  SELECT *, IF(gone_at <= lag(gone_at) OVER (PARTITION BY event_month ORDER BY gone_at) + INTERVAL 1 MINUTE, 0, 1) AS begins
+  SELECT *, IF(gone_at <= lag(gone_at) OVER (ORDER BY gone_at) + INTERVAL 1 MINUTE, 0, 1) AS begins
   FROM gone
 ), numbered AS (
-  SELECT *, sum(begins) OVER (PARTITION BY event_month ORDER BY gone_at) AS group_number FROM following
+  SELECT *, sum(begins) OVER (ORDER BY gone_at) AS group_number FROM following
 )
-SELECT event_month,
+SELECT date_format(date_from_unix_date(CAST(unix_millis(min(gone_at)) DIV 86400000 AS INT)), 'yyyy-MM') AS event_month,
        min(gone_at) AS first_gone_at,
        max(gone_at) AS last_gone_at,
        count(DISTINCT broker) AS brokers,
@@ -219,24 +233,32 @@ SELECT event_month,
        array_sort(collect_set(broker)) AS which,
        array_sort(collect_set(broker_key)) AS broker_keys
 FROM numbered
-GROUP BY event_month, group_number
+GROUP BY group_number
 HAVING count(DISTINCT broker) >= 2;
 
--- One row for each outage of a broker: a session of it that ended unplanned. away_millis: how long it was away until it
--- was back, NULL while it is not.
+-- One row for each outage of a broker: a session of it that ended unplanned. It lasts until the broker is back, for 7 days
+-- at most, as in broker_stretch: the sum of down_millis is what availability lacks.
+--
+-- zone_name and broker_addr are those with which it fell out. back_at and away_millis: when it was back and after how
+-- long, NULL if it is not, or was not within 7 days. down_millis: how long it was, or has been, down.
 CREATE OR REPLACE TEMPORARY VIEW outage AS
 SELECT date_format(date_from_unix_date(CAST(unix_millis(to_time) DIV 86400000 AS INT)), 'yyyy-MM') AS month,
-       cluster_name, zone_name, broker_name, broker_id, broker_key, ended_by, to_time AS gone_at, back_at,
-       unix_millis(back_at) - unix_millis(to_time) AS away_millis, session_millis
-FROM broker_session
-WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED');
+       cluster_name, zone_name, broker_name, broker_id, broker_key, last_addr AS broker_addr, ended_by,
+       coalesce(last_heard_at, to_time) AS last_heard_at, to_time AS gone_at,
+       IF(back_at <= to_time + INTERVAL 168 HOURS, back_at, NULL) AS back_at,
+       IF(back_at <= to_time + INTERVAL 168 HOURS, unix_millis(back_at) - unix_millis(to_time), NULL) AS away_millis,
+       unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, at))) - unix_millis(to_time) AS down_millis,
+       session_millis
+FROM broker_session CROSS JOIN known_until
+WHERE ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
 
--- One row for each cluster, zone and month with outages: their number, how many of them are over (repaired), the mean
--- time to repair of those (mttr_millis), and the longest. zone_name NULL: brokers that sent none.
+-- One row for each cluster, zone and month with outages: their number, how many of them are over (repaired: the broker was
+-- back within 7 days), the mean time to repair of those (mttr_millis), and the time of the longest, which may last.
+-- zone_name is the zone of that time, NULL for brokers that sent none.
 CREATE OR REPLACE TEMPORARY VIEW zone_outage AS
 SELECT month, cluster_name, zone_name, count(*) AS outages, count(DISTINCT broker_key) AS brokers,
        count(away_millis) AS repaired, CAST(sum(away_millis) AS BIGINT) DIV nullif(count(away_millis), 0) AS mttr_millis,
-       max(away_millis) AS longest_millis
+       max(down_millis) AS longest_millis
 FROM outage
 GROUP BY month, cluster_name, zone_name;
 
@@ -290,18 +312,18 @@ FROM topic LEFT JOIN broker_name_dim USING (broker_name);
 -- the column, for tools that join by one column: 'cluster/name/id', each name as in a URL so that no name holds a slash.
 --
 -- Columns: first_seen_at and last_seen_at (while it is in the routes: the time up to which the history is known),
--- is_in_routes, broker_addr (the latest), zone_name (of the latest registration that the history has), sessions.
+-- is_in_routes, broker_addr and zone_name (the latest), sessions.
 CREATE OR REPLACE TEMPORARY VIEW broker_dim AS
 WITH seen AS (
   SELECT cluster_name, broker_name, broker_id, min(from_time) AS first_seen_at,
          max(coalesce(to_time, at)) AS last_seen_at, count_if(to_time IS NULL) > 0 AS is_in_routes,
-         max_by(last_addr, from_time) AS broker_addr, count(*) AS sessions
+         max_by(last_addr, from_time) AS broker_addr, max_by(zone_name, from_time) AS zone_name, count(*) AS sessions
   FROM broker_session CROSS JOIN known_until
   GROUP BY cluster_name, broker_name, broker_id
 )
 SELECT concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
        cluster_name, broker_name, broker_id, zone_name, broker_addr, is_in_routes, first_seen_at, last_seen_at, sessions
-FROM seen LEFT JOIN broker_zone USING (cluster_name, broker_name, broker_id);
+FROM seen;
 
 -- One row for each broker name: its place as in broker_name_dim, and its number of topics and queues.
 CREATE OR REPLACE TEMPORARY VIEW topic_spread AS
@@ -416,48 +438,134 @@ FROM named LEFT JOIN counted
                 brings AND NOT takes AND (at_epoch, at_seq) < (epoch, seq))
 GROUP BY topic, broker_name, epoch, seq, begins, is_end_named, from_time, to_time, named.ended_by;
 
--- One row for each topic and day on which it was expected: the time in which at least one broker name had it, and its
--- expected time. A topic is expected from its first session on. After a planned end (a command, an unregistration, a
--- registration without it) it is not expected until it is back, after any other end for 7 days at most, as a broker is.
-CREATE OR REPLACE TEMPORARY VIEW topic_availability AS
-WITH session AS (
-  SELECT topic, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, at)) AS to_ms, unix_millis(at) AS known_ms,
-         IF(coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED'), 604800000, 0) AS patience_ms
+-- One row for each topic on a broker name that is down: the topics that the name had when its last broker went, without
+-- a command or an unregistration, less than 7 days ago. The topic is expected on that name.
+CREATE OR REPLACE TEMPORARY VIEW topic_down AS
+WITH latest AS (
+  SELECT *, max(coalesce(to_time, at)) OVER (PARTITION BY broker_name) AS latest_at, at
+  FROM topic_session CROSS JOIN known_until
+)
+SELECT topic, broker_name, to_time AS gone_at
+FROM latest ANTI JOIN broker USING (broker_name)
+WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > at;
+
+-- One row for each topic that has a route or is expected to have one, with its state:
+--
+-- - without_route: no broker name has it.
+-- - not_writable: some broker name has it with the permission to write, but none of these has a master.
+-- - degraded: producers reach it, but of its `broker_names` fewer than all are up with a master (broker_names_up).
+-- - read_only: no broker name has it with the permission to write.
+-- - writable: all of its broker names are up with a master. is_readable: some broker name has it with the permission.
+--
+-- An acting master takes no messages: lookups show it in place of the master only where a topic cannot be written.
+CREATE OR REPLACE TEMPORARY VIEW topic_state AS
+WITH of_name AS (
+  SELECT topic, broker_name, has_master IS NOT NULL AS has_route, has_master, is_readable, is_writable
+  FROM topic_placement LEFT JOIN (SELECT broker_name, has_master FROM broker_name_dim) USING (broker_name)
+  UNION ALL
+  SELECT topic, broker_name, false, false, false, false FROM topic_down
+), of_topic AS (
+  SELECT topic, count(*) AS broker_names, count_if(has_master) AS broker_names_up, count_if(has_route) AS routes,
+         count_if(has_route AND is_readable) > 0 AS is_readable, count_if(has_route AND is_writable) AS may_write,
+         count_if(is_writable AND has_master) > 0 AS is_writable
+  FROM of_name
+  GROUP BY topic
+)
+SELECT topic, CASE WHEN routes = 0 THEN 'without_route'
+                   WHEN may_write > 0 AND NOT is_writable THEN 'not_writable'
+                   WHEN broker_names_up < broker_names THEN 'degraded'
+                   WHEN may_write = 0 THEN 'read_only'
+                   ELSE 'writable' END AS state,
+       broker_names_up, broker_names, is_readable, is_writable
+FROM of_topic;
+
+-- One row for each measure, topic and day on which it was expected, for the two views below.
+-- - measure 'route': up while at least one broker name has the topic.
+-- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
+--   is set: while this one does.
+-- After an end by silence or a lost connection the topic is expected until it is up again, for 7 days at most, as a broker
+-- is. After any other end (a command, an unregistration, a registration without it or without the permission) it is not.
+CREATE OR REPLACE TEMPORARY VIEW topic_uptime AS
+WITH routed AS (
+  SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, at)) AS to_ms,
+         unix_millis(at) AS known_ms, coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned
   FROM topic_session CROSS JOIN known_until
   WHERE from_time IS NOT NULL
+), change AS (
+  SELECT topic, broker_name, epoch, seq, unix_millis(event_time) AS at_ms, before.perm AS was, after.perm AS became
+  FROM topic_change
+  WHERE unnamed_topics IS NULL
+  UNION ALL
+  SELECT topic, broker_name, 9223372036854775807, 0, NULL, perm, NULL FROM topic
+  UNION ALL
+  SELECT DISTINCT topic, broker_name, -1, 0, NULL, NULL, NULL FROM topic_session
+), permission AS (
+  SELECT topic, broker_name, coalesce(at_ms, 0) AS from_ms,
+         coalesce(lead(at_ms) OVER of_topic, 9223372036854775807) AS to_ms, coalesce(became, lead(was) OVER of_topic) AS perm
+  FROM change
+  WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
+), master AS (
+  SELECT broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, at)) AS to_ms,
+         coalesce(ended_by, 'EXPIRED') NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST') AS is_unplanned
+  FROM broker_session CROSS JOIN known_until
+  WHERE broker_id = 0
+), written AS (
+  SELECT topic, broker_name, greatest(routed.from_ms, permission.from_ms, master.from_ms) AS from_ms,
+         least(routed.to_ms, permission.to_ms, master.to_ms) AS to_ms, known_ms,
+         routed.to_ms <= least(permission.to_ms, master.to_ms) AND routed.is_unplanned
+           OR master.to_ms <= least(permission.to_ms, routed.to_ms) AND master.is_unplanned AS is_unplanned
+  FROM routed JOIN permission USING (topic, broker_name) JOIN master USING (broker_name)
+  WHERE (perm & 2) <> 0
+), session AS (
+  SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, from_ms, to_ms, known_ms, is_unplanned FROM routed
+  UNION ALL
+  SELECT 'write', topic, NULL, from_ms, to_ms, known_ms, is_unplanned FROM written WHERE from_ms < to_ms
+  UNION ALL
+  SELECT 'write', topic, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written WHERE from_ms < to_ms
 ), beside AS (
-  SELECT *, IF(from_ms <= max(to_ms) OVER (PARTITION BY topic ORDER BY from_ms, to_ms
+  SELECT *, IF(from_ms <= max(to_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins
   FROM session
 ), numbered AS (
-  SELECT *, sum(begins) OVER (PARTITION BY topic ORDER BY from_ms, to_ms
+  SELECT *, sum(begins) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
                               ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
   FROM beside
 ), up AS (
-  SELECT topic, min(from_ms) AS from_ms, max(to_ms) AS up_until_ms, max(known_ms) AS known_ms,
-         max_by(patience_ms, (to_ms, patience_ms)) AS patience_ms
+  SELECT measure, topic, of_name, min(from_ms) AS from_ms, max(to_ms) AS up_until_ms, max(known_ms) AS known_ms,
+         max_by(IF(is_unplanned, 604800000, 0), (to_ms, is_unplanned)) AS patience_ms
   FROM numbered
-  GROUP BY topic, number
+  GROUP BY measure, topic, of_name, number
 ), stretch AS (
-  SELECT topic, from_ms, up_until_ms,
-         least(up_until_ms + patience_ms, coalesce(lead(from_ms) OVER (PARTITION BY topic ORDER BY from_ms), known_ms))
+  SELECT measure, topic, of_name, from_ms, up_until_ms,
+         least(up_until_ms + patience_ms,
+               coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms), known_ms))
            AS expected_until_ms
   FROM up
 ), part AS (
   SELECT *, explode(sequence(from_ms DIV 86400000, expected_until_ms DIV 86400000)) AS day_number FROM stretch
 ), of_day AS (
-  SELECT topic, day_number,
+  SELECT measure, topic, of_name, day_number,
          CAST(sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000)
                               - greatest(from_ms, day_number * 86400000))) AS BIGINT) AS up_millis,
          CAST(sum(least(expected_until_ms, (day_number + 1) * 86400000)
                   - greatest(from_ms, day_number * 86400000)) AS BIGINT) AS expected_millis
   FROM part
-  GROUP BY topic, day_number
+  GROUP BY measure, topic, of_name, day_number
 )
-SELECT topic, date_from_unix_date(CAST(day_number AS INT)) AS day, up_millis, expected_millis,
-       up_millis / expected_millis AS availability
+SELECT measure, topic, of_name AS broker_name, date_from_unix_date(CAST(day_number AS INT)) AS day, up_millis,
+       expected_millis, up_millis / expected_millis AS availability
 FROM of_day
 WHERE expected_millis > 0;
+
+-- One row for each topic and day on which it was expected: the time in which at least one broker name had it, so that
+-- clients got a route, and its expected time.
+CREATE OR REPLACE TEMPORARY VIEW topic_availability AS
+SELECT topic, day, up_millis, expected_millis, availability FROM topic_uptime WHERE measure = 'route';
+
+-- One row for each topic and day on which it was expected to be writable: the time in which producers could write to it,
+-- and its expected time, broker_name is NULL. And one row for each broker name of it, for that broker name alone.
+CREATE OR REPLACE TEMPORARY VIEW topic_write_availability AS
+SELECT topic, broker_name, day, up_millis, expected_millis, availability FROM topic_uptime WHERE measure = 'write';
 
 -- One row for each hour and type of event.
 CREATE OR REPLACE TEMPORARY VIEW route_changes AS
@@ -472,7 +580,7 @@ SELECT event_month, event_time, epoch, type AS command, requested_by, reason, br
 FROM broker_event
 WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
                'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG', 'LIFT_EXPIRY_GUARD',
-               'IMPORT', 'RESTORE');
+               'IMPORT', 'RESTORE', 'REPAIR');
 
 -- One row for each record outside the contract, with its first 200 bytes as text.
 CREATE OR REPLACE TEMPORARY VIEW rejected_record AS

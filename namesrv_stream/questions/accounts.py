@@ -1,28 +1,24 @@
-"""Accounts of what happened: lines of history with sentences, stories, differences, snapshots, refused records.
-
-Two moments are compared by their snapshots. The events between them are used if a snapshot is past retention, or lacks
-events that had happened by its moment.
-"""
+"""Accounts of what happened: lines of history with sentences, stories, differences, snapshots, refused records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.diff import Diff as RowDiff
 from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
-from namesrv_stream.history.events import EVERYTHING, AsOf, Span, events_between, newest_events, recorded_names
+from namesrv_stream.history.events import EVERYTHING, Span, events_between, newest_events, recorded_names
 from namesrv_stream.history.story import story_of, story_of_broker, topic_story
 from namesrv_stream.history.topics import topic_history
 from namesrv_stream.questions.lists import check_known
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, between, camel, shown
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
 from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
@@ -41,6 +37,8 @@ _MANY = {
     "TOPICS_CHANGED": "topics of {} brokers changed",
 }
 _SHOWN_VALUE_BYTES = 300
+MOST_ROWS_OF_A_LINE = 200
+"""Most rows of one table that an answer lists for a line of the history."""
 Place = tuple[int, int]
 """Place of a line in the history: its epoch and its number there."""
 
@@ -158,10 +156,12 @@ def _rows(side: str | None) -> dict[str, Any] | None:
     if side is None:
         return None
     tables: dict[str, Any] = msgspec.json.decode(side)
-    return {
-        name: list(map(row_fields, rows)) if isinstance(rows, list) else row_fields(rows)
-        for name, rows in tables.items()
-    }
+    return {name: _row_list(rows) if isinstance(rows, list) else row_fields(rows) for name, rows in tables.items()}
+
+
+def _row_list(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | dict[str, int]:
+    """Return the rows of a line, or only their number if they are many: `diff` lists them."""
+    return {"count": len(rows)} if len(rows) > MOST_ROWS_OF_A_LINE else list(map(row_fields, rows))
 
 
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,8 +293,7 @@ class Diff(Fields):
 
     from_: str | None
     to: str | None
-    source: Literal["snapshots", "events"]
-    epochs: tuple[int, int] | None
+    epochs: tuple[int, int]
     counts: dict[str, dict[str, int]]
     unnamed_topics: Mapping[str, int]
     total: int
@@ -303,41 +302,27 @@ class Diff(Fields):
 
 
 class Comparison(NamedTuple):
-    """The differences between two moments.
-
-    `gone`: the moments whose snapshot is past retention. `inexact`: the moments that lie between two snapshots, with
-    events in between. `epochs`: the epochs of the two snapshots, None if the differences are from the events.
-    """
+    """The differences between two moments; `epochs` are those of the moments."""
 
     before: AsOf
     after: AsOf
     diff: RowDiff
-    gone: tuple[AsOf, ...] = ()
-    inexact: tuple[AsOf, ...] = ()
-    epochs: tuple[int, int] | None = None
+    epochs: tuple[int, int]
 
 
 def comparison(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> Comparison:
-    """Compare two moments. Raises NoSuchSnapshotError if there never was a snapshot of one of them."""
-    found = [_found(reader, moment) for moment in (before, after)]
-    asked = list(zip((before, after), found, strict=True))
-    gone = tuple(moment for moment, row in asked if row is None)
-    inexact = tuple(moment for moment, row in asked if row and between(root, reader.snapshots, row, moment.at_ms))
-    if found[0] and found[1] and not inexact:
-        first = reader.view(found[0], None)
-        diff = diff_of_views(first, reader.view(found[1], first))
-        return Comparison(before, after, diff, epochs=(found[0].epoch, found[1].epoch))
+    """Compare two moments by the lines between them. Raises NoSuchSnapshotError if one of them is no moment of the log.
+
+    If lines of a former release count topics without naming them, the tables of both moments are compared.
+    """
+    pasts = reader.past(before), reader.past(after)
     newest = reader.snapshots.newest()
     undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
-    return Comparison(before, after, diff_of_events(done, undone), gone, inexact)
-
-
-def _found(reader: RouteReader, moment: AsOf) -> SnapshotRow | None:
-    """Return the snapshot of a moment, None if it is past retention."""
-    try:
-        return reader.snapshots.find(moment.epoch, moment.at_ms)
-    except SnapshotGoneError:
-        return None
+    found = diff_of_events(done, undone)
+    if found.unnamed:
+        first = reader.past_view(pasts[0], None)
+        found = diff_of_views(first, reader.past_view(pasts[1], first))
+    return Comparison(before, after, found, (pasts[0].snapshot.epoch, pasts[1].snapshot.epoch))
 
 
 def diff(compared: Comparison, table: str | None = None, *, limit: int | None = None, after: int = 0) -> Diff:
@@ -354,7 +339,6 @@ def diff(compared: Comparison, table: str | None = None, *, limit: int | None = 
     return Diff(
         from_=compared.before.as_json,
         to=compared.after.as_json,
-        source="snapshots" if compared.epochs else "events",
         epochs=compared.epochs,
         counts=counts,
         unnamed_topics=compared.diff.unnamed,

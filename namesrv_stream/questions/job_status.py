@@ -240,10 +240,9 @@ def _election(kafka: dict[str, Any], settings: NamesrvSettings, root: Root) -> F
         return FromKafka(notice=f"which jobs are active is not known: {error}")
     if report is None or facts.active_job is None:
         return facts
-    from_other = report.run_id != facts.active_job.run_id
-    return facts._replace(
-        report=msgspec.structs.replace(report, role="starting", problem=None) if from_other else report
-    )
+    if report.run_id != facts.active_job.run_id:
+        report = msgspec.structs.replace(report, role="starting", problem=None)
+    return facts._replace(report=report)
 
 
 def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:

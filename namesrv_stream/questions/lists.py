@@ -6,23 +6,21 @@ Whether a broker is late is decided by the log's clock at the snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
 from namesrv_stream.errors import did_you_mean
+from namesrv_stream.history.definitions import DownBroker
 from namesrv_stream.history.events import recorded_names
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, paged
-from namesrv_stream.reporting.texts import natural_key
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged
+from namesrv_stream.questions.verdict import State, down_of, state_of
+from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
-from namesrv_stream.rules.record_types import DataVersion
+from namesrv_stream.rules.record_types import MASTER_ID, DataVersion
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.rules.topic_names import is_system_topic
-from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
-
-State = Literal["alive", "late", "suspect"]
 
 
 class Chosen(NamedTuple):
@@ -41,35 +39,45 @@ class Chosen(NamedTuple):
 EVERY_BROKER = Chosen()
 
 
-class Holder(Fields):
+class Down(Fields):
+    """Since when a broker is down: its last sign of life, and the end of its lease, from which on clients lacked it."""
+
+    last_heard_at: str
+    gone_at: str
+    ended_by: str
+
+
+class Holder(Fields, kw_only=True):
     """Holder of a broker id. `silentMillis`: time by the log's clock since its last sign of life.
 
     `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
-    it. A holder that is taken from the events has no state, no sign of life and no data version.
+    it. `down`: nobody holds the id, and the broker is expected; `brokerAddr` is its last address. A holder that is
+    taken from the events has no state, no sign of life and no data version.
     """
 
     broker_addr: str
     broker_id: int
-    state: State | UnsetType
-    silent_millis: int | UnsetType
-    lease_began_at: str | None
+    state: State | UnsetType = UNSET
+    silent_millis: int | UnsetType | None = None
+    lease_began_at: str | None = None
+    down: Down | UnsetType = UNSET
 
 
-class Broker(Holder):
-    """A broker address with a lease. Another address may hold its id."""
+class Broker(Holder, kw_only=True):
+    """A broker address with a lease, where another address may hold its id; or a broker that is down."""
 
     cluster_name: str
     broker_name: str
     holds_id: bool
     zone_name: str | None
-    suspect_since: str | None
-    heartbeat_timeout_millis: int
-    last_update_timestamp: str | UnsetType | None
-    ha_server_addr: str
-    broker_version: str | None
-    data_version: DataVersion | UnsetType
-    filter_server_list: list[str]
-    topics: int | UnsetType
+    suspect_since: str | None = None
+    heartbeat_timeout_millis: int | None = None
+    last_update_timestamp: str | UnsetType | None = None
+    ha_server_addr: str = ""
+    broker_version: str | None = None
+    data_version: DataVersion | UnsetType = UNSET
+    filter_server_list: tuple[str, ...] = ()
+    topics: int | UnsetType = 0
 
 
 class Brokers(Page):
@@ -79,9 +87,10 @@ class Brokers(Page):
 
 
 class BrokerPage(Page):
-    """The leases of a broker name or address, and a page of its topics."""
+    """The brokers of a broker name or address, those that are down too, and a page of its topics."""
 
     broker_name: str
+    text: str
     brokers: list[Broker]
     topics: list[TopicOfBroker]
 
@@ -118,32 +127,6 @@ class Clusters(Fields):
     clusters: list[Cluster]
 
 
-class Topic(Fields):
-    """A topic, its queues over all broker names, and the number of these names."""
-
-    topic: str
-    read_queue_nums: int
-    write_queue_nums: int
-    broker_names: int
-    is_system: bool
-
-
-class Topics(Page):
-    """A page of topics, by name. `hidden`: how many more there are that brokers have made by themselves."""
-
-    hidden: int
-    topics: list[Topic]
-
-
-class Route(Fields):
-    """The route of a topic: RocketMQ's TopicRouteData, and the leases of its brokers."""
-
-    snapshot: Moment
-    topic: str
-    route: TopicRouteData
-    brokers: list[Broker]
-
-
 def broker(seen: Seen, lease: LiveRow) -> Broker:
     """Return a lease as an answer shows it."""
     tables = seen.tables
@@ -152,27 +135,26 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
     more = {
         "holds_id": holds_id,
         "zone_name": holder.zone_name if holder and holds_id else None,
-        "filter_server_list": list(tables.filters.get(lease.broker_addr, ())),
+        "filter_server_list": tables.filters.get(lease.broker_addr, ()),
         "topics": tables.queues.topic_counts.get(lease.broker_name, 0),
     }
     return Broker.of(lease, **more | _heard(seen, lease))
 
 
 def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
-    """Return the fields that follow from a lease's signs of life.
-
-    Without them, as from the events, the fields are unset.
-    """
-    if seen.remembered is not None:
-        return dict.fromkeys(("state", "silent_millis", "last_update_timestamp", "data_version", "topics"), UNSET)
+    """Return the fields that follow from a lease's signs of life. Times are unset where these are not known."""
+    if seen.is_made:
+        return {"state": state_of(seen, lease), "silent_millis": UNSET, "last_update_timestamp": UNSET}
     return {"state": state_of(seen, lease), "silent_millis": silence_ms(lease, seen.snapshot)}
 
 
-def state_of(seen: Seen, lease: LiveRow) -> State:
-    """Return the state of a lease."""
-    if lease.suspect_since is not None:
-        return "suspect"
-    return "late" if silence_ms(lease, seen.snapshot) > lease.heartbeat_timeout_millis // 2 else "alive"
+def down_broker(each: DownBroker) -> Broker:
+    """Return a broker that is down as an answer shows it."""
+    return Broker.of(each, state="down", holds_id=False, down=_down(each))
+
+
+def _down(each: DownBroker) -> Down:
+    return Down(iso_text(each.last_heard_ms), iso_text(each.gone_ms), each.ended_by)
 
 
 _ORDERS: dict[str, Callable[[Broker], Any]] = {
@@ -180,8 +162,8 @@ _ORDERS: dict[str, Callable[[Broker], Any]] = {
     "name": lambda each: (natural_key(each.broker_name), each.broker_id),
     "cluster": lambda each: natural_key(each.cluster_name),
     "zone": lambda each: natural_key(each.zone_name or ""),
-    "state": lambda each: ("suspect", "late", "alive").index(str(each.state)),
-    "silent": lambda each: each.silent_millis,
+    "state": lambda each: ("down", "suspect", "late", "alive").index(str(each.state)),
+    "silent": lambda each: -1 if each.silent_millis is None else each.silent_millis,
     "since": lambda each: each.lease_began_at or "",
     "topics": lambda each: each.topics,
 }
@@ -197,17 +179,23 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
     limit: int | None = None,
     after: str = "",
 ) -> Brokers:
-    """Return a page of the chosen leases in an order; `-` before the order's name reverses it."""
+    """Return a page of the chosen brokers in an order, also of those that are down; `-` before its name reverses it."""
+    every = [*(broker(seen, lease) for lease in seen.tables.live.values()), *map(down_broker, down_of(seen))]
     found = [
         each
-        for each in (broker(seen, lease) for lease in seen.tables.live.values())
+        for each in every
         if chosen.has(each.cluster_name, each.zone_name, each.broker_name, each.broker_addr)
         and state in (None, each.state)
     ]
     found.sort(key=lambda each: natural_key(each.broker_addr))
     found.sort(key=_order(order), reverse=order.startswith("-"))
-    page, following = paged(found, lambda each: each.broker_addr, limit, after)
+    page, following = paged(found, _place, limit, after)
     return Brokers(seen.moment, len(found), following, page)
+
+
+def _place(each: Broker) -> str:
+    """Return the name of a broker in a list: its address may be down as one broker and up as another."""
+    return f"{each.cluster_name}/{each.broker_name}/{each.broker_id}" if each.down else each.broker_addr
 
 
 def _order(text: str) -> Callable[[Broker], Any]:
@@ -219,29 +207,38 @@ def _order(text: str) -> Callable[[Broker], Any]:
 
 
 def brokers_of(seen: Seen, names: Iterable[str]) -> list[Broker]:
-    """Return the leases of broker names, by address."""
+    """Return the brokers of broker names, by address, those that are down last."""
     wanted = frozenset(names)
     leases = [lease for lease in seen.tables.live.values() if lease.broker_name in wanted]
-    return [broker(seen, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
+    alive = [broker(seen, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
+    return alive + [down_broker(each) for each in down_of(seen) if each.broker_name in wanted]
 
 
 def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str = "") -> BrokerPage:
-    """Return the leases of a broker name or address, and its topics. A broker that is gone has neither."""
+    """Return the brokers of a broker name or address, and its topics. A broker that is gone has neither."""
     lease, queues = seen.tables.live.get(name), seen.tables.queues
-    broker_name = lease.broker_name if lease else name
-    shown = [each for each in brokers_of(seen, [broker_name]) if lease is None or each.broker_addr == name]
+    fallen = next((each.broker_name for each in down_of(seen) if each.broker_addr == name), name)
+    broker_name = lease.broker_name if lease else fallen
+    shown = [each for each in brokers_of(seen, [broker_name]) if name in (broker_name, each.broker_addr)]
     if not shown and broker_name not in seen.tables.brokers:
         check_known(seen, name)
     topics = queues.topics_on({broker_name})
-    page, following = _names_behind(topics, after, limit)
+    page, following = names_behind(topics, after, limit)
     of_broker = [TopicOfBroker.of(row) for topic in page for row in queues[topic] if row.broker_name == broker_name]
-    return BrokerPage(seen.moment, len(topics), following, broker_name, shown, of_broker)
+    return BrokerPage(
+        seen.moment, len(topics), following, broker_name, _broker_text(broker_name, shown), shown, of_broker
+    )
 
 
-def _names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
-    """Return the names after `after`, which may be gone, and the last one if more follow. `names` are in order."""
-    page = [name for name in names if name > after][:limit]
-    return page, page[-1] if page and page[-1] != names[-1] else None
+def _broker_text(name: str, shown: Sequence[Broker]) -> str:
+    """Return the verdict about a broker name."""
+    holders = [each for each in shown if each.holds_id]
+    if not holders:
+        return f"{name} is down." if any(each.down for each in shown) else f"{name} is in no route, and not expected."
+    if all(each.broker_id != MASTER_ID for each in holders):
+        return f"{name} has no master: no writes."
+    down = [str(each.broker_id) for each in shown if each.down]
+    return f"{name} is up, without {', '.join(down)}, which is down." if down else f"{name} is up."
 
 
 def check_known(seen: Seen, name: str) -> None:
@@ -251,63 +248,30 @@ def check_known(seen: Seen, name: str) -> None:
 
 
 def clusters(seen: Seen) -> Clusters:
-    """Return the clusters, their broker names, and the holder of each id."""
+    """Return the clusters, their broker names, and the holder of each id, also of those that are down."""
+    names = {cluster: {*names} for cluster, names in seen.tables.clusters.items()}
+    down: dict[tuple[str, str], list[DownBroker]] = {}
+    for each in down_of(seen):
+        names.setdefault(each.cluster_name, set()).add(each.broker_name)
+        down.setdefault(each[:2], []).append(each)
     found = [
-        Cluster(cluster, [_broker_name(seen, cluster, name) for name in sorted(names, key=natural_key)])
-        for cluster, names in sorted(seen.tables.clusters.items())
+        Cluster(cluster, [_broker_name(seen, cluster, name, down) for name in sorted(of_cluster, key=natural_key)])
+        for cluster, of_cluster in sorted(names.items())
     ]
     return Clusters(seen.moment, found)
 
 
-def _broker_name(seen: Seen, cluster: str, name: str) -> BrokerName:
-    tables = seen.tables
-    rows = [row for _, row in sorted(tables.brokers[name].items())]
+def _broker_name(
+    seen: Seen, cluster: str, name: str, down: Mapping[tuple[str, str], Sequence[DownBroker]]
+) -> BrokerName:
+    tables, fallen = seen.tables, down.get((cluster, name), ())
+    rows = [row for _, row in sorted(tables.brokers.get(name, {}).items())]
     leases = [tables.live[row.broker_addr] for row in rows if row.cluster_name == cluster]
     holders = [Holder.of(lease, **_heard(seen, lease)) for lease in leases]
-    return BrokerName(name, lookup.latest_registered(rows).zone_name, tables.queues.topic_counts.get(name, 0), holders)
-
-
-def system_topics(seen: Seen) -> frozenset[str]:
-    """Return the topics that brokers have made by themselves."""
-    of_brokers = seen.tables.brokers.keys() | seen.tables.clusters.keys()
-    return frozenset(topic for topic in seen.tables.queues if is_system_topic(topic, of_brokers))
-
-
-def topics(  # noqa: PLR0913  # what a reader may choose
-    seen: Seen,
-    cluster: str | None = None,
-    *,
-    containing: str = "",
-    with_system: bool = True,
-    limit: int | None = None,
-    after: str = "",
-) -> Topics:
-    """Return topics in order of their names, with their queues over all brokers, or over those of a cluster."""
-    tables, system = seen.tables, system_topics(seen)
-    if cluster is not None and cluster not in tables.clusters:
-        raise seen.not_found("cluster", cluster, tables.clusters)
-    found = list(tables.queues) if cluster is None else sorted(lookup.topics_by_cluster(tables, cluster))
-    named = [topic for topic in found if containing.lower() in topic.lower()] if containing else found
-    names = named if with_system else [topic for topic in named if topic not in system]
-    page, following = _names_behind(names, after, limit)
-    of_cluster = None if cluster is None else frozenset(tables.clusters[cluster])
-    shown = [_topic(seen, topic, of_cluster, topic in system) for topic in page]
-    return Topics(seen.moment, len(names), following, len(named) - len(names), shown)
-
-
-def _topic(seen: Seen, topic: str, broker_names: frozenset[str] | None, is_system: bool) -> Topic:
-    rows = [row for row in seen.tables.queues[topic] if broker_names is None or row.broker_name in broker_names]
-    read, write = sum(row.read_queue_nums for row in rows), sum(row.write_queue_nums for row in rows)
-    return Topic(topic, read, write, len(rows), is_system)
-
-
-def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
-    """Return the route of a topic as clients get it, those of a zone if one is given."""
-    found = lookup.route(seen.tables, topic, seen.settings, zone)
-    if found is None:
-        raise seen.not_found("topic", topic, seen.tables.queues)
-    leases = brokers_of(seen, (row.broker_name for row in seen.tables.queues[topic]))
-    return Route(seen.moment, topic, topic_route_data(found), leases)
+    holders += [Holder.of(each, state="down", down=_down(each)) for each in fallen]
+    zone = lookup.latest_registered(rows).zone_name if rows else fallen[0].zone_name
+    by_id = sorted(holders, key=lambda each: each.broker_id)
+    return BrokerName(name, zone, tables.queues.topic_counts.get(name, 0), by_id)
 
 
 def kv_values(seen: Seen, namespace: str) -> dict[str, str]:

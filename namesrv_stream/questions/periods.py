@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from namesrv_stream.history.events import AsOf, EpochEvents, Span, events_between, events_by_epoch, members_at
-from namesrv_stream.history.sessions import (
-    UNPLANNED,
-    BrokerKey,
-    Outage,
-    Session,
-    availability,
-    flapping,
-    outages,
-    sessions,
-)
+from namesrv_stream.history.analysis import opened
+from namesrv_stream.history.definitions import UNPLANNED
+from namesrv_stream.history.events import EpochEvents, Span, events_by_epoch
 from namesrv_stream.history.story import BY_OPERATORS
 from namesrv_stream.questions.accounts import Rejected, rejected
 from namesrv_stream.questions.lists import check_known
@@ -23,6 +15,7 @@ from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf
 
 MOST_MARKS = 2_000
 _MOST_REJECTED = 50
@@ -138,45 +131,63 @@ def _mark(epochs: Sequence[EpochEvents]) -> Mark:
     return Mark(epochs[-1].epoch, iso_text(epochs[-1].event_time), ends, begins, commands, gaps, others, *several)
 
 
+_BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
+_SESSIONS = f"""
+    SELECT {_BROKER} AS broker, broker_name, last_addr, epoch_ms(from_time), epoch_ms(to_time), ended_by
+    FROM broker_stretch
+    WHERE from_millis <= $until AND greatest(expected_until_millis, up_until_millis + 1) > $since
+      AND coalesce($broker IN (broker_name, first_addr, last_addr), true)
+    ORDER BY from_millis, cluster_name, broker_name, broker_id"""
+_AVAILABILITY = f"""
+    SELECT {_BROKER} AS broker, sum(greatest(0, least(up_until_millis, $until) - greatest(from_millis, $since))) AS up,
+           sum(greatest(0, least(expected_until_millis, $until) - greatest(from_millis, $since))) AS expected
+    FROM broker_stretch
+    WHERE coalesce($broker IN (broker_name, first_addr, last_addr), true)
+    GROUP BY ALL HAVING expected > 0 ORDER BY ALL"""
+_FLAPPING = f"""
+    SELECT {_BROKER} AS broker, count(*) AS ends, count(*) FILTER (away_millis <= 600000) AS flaps, min(session_millis)
+    FROM outage
+    WHERE epoch_ms(gone_at) BETWEEN $since AND $until AND coalesce($broker IN (broker_name, broker_addr), true)
+    GROUP BY ALL ORDER BY flaps DESC, ends DESC, broker"""
+_OUTAGES = """
+    SELECT epoch_ms(first_gone_at), epoch_ms(last_gone_at), which
+    FROM shared_outage
+    WHERE epoch_ms(last_gone_at) BETWEEN $since AND $until
+      AND ($broker IS NULL OR len(list_filter(which, lambda each: split_part(each, ' ', -2) = $broker)) > 0)
+    ORDER BY first_gone_at"""
+
+
 def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
-    """Return the sessions of brokers from `since_ms` to the snapshot, the brokers that flapped, and shared outages."""
-    root, row, until_ms = seen.root, seen.snapshot, now_of(seen.snapshot)
-    lines = events_between(root, row, AsOf(at_ms=since_ms), AsOf(epoch=row.epoch))
-    found = sessions(members_at(root, row, AsOf(at_ms=since_ms)), lines)
-    if broker is not None:
-        found = [each for each in found if broker in (each.broker_name, each.address)]
-        lines = [line for line in lines if broker in (line.broker_name, line.broker_addr)]
-        if not found:
+    """Return the sessions of brokers from `since_ms` to the snapshot, the brokers that flapped, and shared outages.
+
+    The figures are those of the views of history/views.sql for this time. A broker that was down at its beginning is
+    there with its last session.
+    """
+    with opened(seen.root, *seen.as_of, only=["broker_stretch", "outage", "shared_outage"]) as views:
+        asked = {"since": since_ms, "until": now_of(seen.snapshot), "broker": broker}
+        found = list(views.rows(_SESSIONS, asked))
+        if broker is not None and not found:
             check_known(seen, broker)
-    refused = rejected(seen, _MOST_REJECTED + 1)
-    shares = {
-        _text(key): round(each.up_ms / each.expected_ms, 6)
-        for key, each in sorted(availability(found, since_ms, until_ms).items())
-        if each.expected_ms
-    }
-    return Churn(
-        snapshot=seen.moment,
-        since=iso_text(since_ms),
-        sessions=list(map(_session, found)),
-        availability=shares,
-        flapping=[Flapping(_text(each[0]), *each[1:]) for each in flapping(found)],
-        outages=list(map(_outage, outages(lines))),
-        rejected=refused[:_MOST_REJECTED],
-        rejected_more=len(refused) > _MOST_REJECTED,
-    )
+        refused = rejected(seen, _MOST_REJECTED + 1)
+        return Churn(
+            snapshot=seen.moment,
+            since=iso_text(since_ms),
+            sessions=[_session(*row) for row in found],
+            availability={broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, asked)},
+            flapping=[Flapping(*row) for row in views.rows(_FLAPPING, asked)],
+            outages=[_outage(*row) for row in views.rows(_OUTAGES, asked)],
+            rejected=refused[:_MOST_REJECTED],
+            rejected_more=len(refused) > _MOST_REJECTED,
+        )
 
 
-def _outage(outage: Outage) -> SharedOutage:
-    names = sorted(map(_text, outage.brokers), key=natural_key)
-    clusters = Counter(broker[0] for broker in outage.brokers)
-    return SharedOutage(iso_text(outage.first_gone_ms), iso_text(outage.last_gone_ms), len(names), clusters, names)
+def _outage(first_ms: int, last_ms: int, brokers: list[str]) -> SharedOutage:
+    clusters = Counter(broker.rsplit(" ", 2)[0] for broker in brokers)
+    return SharedOutage(iso_text(first_ms), iso_text(last_ms), len(brokers), clusters, sorted(brokers, key=natural_key))
 
 
-def _session(each: Session) -> PastSession:
-    began, ended = iso_text(each.from_ms), iso_text(each.to_ms)
-    unplanned = each.ended_by in UNPLANNED
-    return PastSession(_text(each.broker), each.broker_name, each.address, began, ended, each.ended_by, unplanned)
-
-
-def _text(broker: BrokerKey) -> str:
-    return " ".join(map(str, broker))
+def _session(  # noqa: PLR0913, PLR0917  # one argument a column
+    broker: str, name: str, address: str, from_ms: int, to_ms: int | None, ended_by: str | None
+) -> PastSession:
+    is_unplanned = ended_by in UNPLANNED
+    return PastSession(broker, name, address, iso_text(from_ms), iso_text(to_ms), ended_by, is_unplanned)

@@ -1,18 +1,14 @@
-"""The subject of a question: a moment as people write it, the snapshot in force then, and the events that it lacks.
+"""The subject of a question: a moment as people write it, and the registry as it was then.
 
 A moment is an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m` or `1d 2h ago`. A time without a zone is in
 the given zone, or else in this machine's. If the clocks were put back, a time may exist twice: the later one that is
 not in the future counts.
-
-Usually a snapshot lacks nothing, because an event is published within a second. A registry that was made from an older
-log has one epoch for all that the job read at once, such as an hour. A moment within that hour lacks the events that
-the next epoch has.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple, Self, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
@@ -21,15 +17,15 @@ from msgspec import UNSET, Struct, UnsetType
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.values import parsed_duration
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, did_you_mean
-from namesrv_stream.history.events import AsOf, Span, count_after
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, did_you_mean
+from namesrv_stream.history.events import Span
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.rules.topic_names import is_system_topic
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView
-from namesrv_stream.tables.snapshots import Snapshots
 
 T = TypeVar("T")
 
@@ -91,35 +87,17 @@ class BadQuestionError(NamesrvError):
     exit_status = 2
 
 
-class Lacking(Fields):
-    """The moment of a question lies between two snapshots, and `events` in between are not in the answer."""
-
-    asked_at: str
-    next_epoch: int
-    next_event_time: str | None
-    events: int
-
-
-def between(root: Root, snapshots: Snapshots, row: SnapshotRow, at_ms: int | None) -> Lacking | None:
-    """Return the events up to a moment that the snapshot in force then lacks; None if it lacks none."""
-    newest = snapshots.newest()
-    if at_ms is None or row.epoch == newest.epoch:
-        return None
-    count = count_after(root, newest, row.epoch, AsOf(at_ms=at_ms))
-    try:
-        following = snapshots.find(row.epoch + 1) if count else None
-    except SnapshotGoneError:
-        return None
-    return following and Lacking(iso_text(at_ms), following.epoch, iso_text(following.event_time), count)
-
-
 class Moment(Fields):
-    """The snapshot from which an answer is made. `eventTime` is null before the first record."""
+    """The moment of an answer. `eventTime` is null before the first record.
+
+    `unlistedTopics`: broker name -> number of changed topics that the history of a former release does not name, and
+    that the answer may lack.
+    """
 
     epoch: int
     event_time: str | None
     published_at: str
-    between: Lacking | UnsetType = UNSET
+    unlisted_topics: Mapping[str, int] | UnsetType = UNSET
 
 
 class Page(Fields):
@@ -131,29 +109,34 @@ class Page(Fields):
 
 
 class Seen(NamedTuple):
-    """One snapshot of a registry. `settings`: those in force there. `lacking`: events up to the moment that it lacks.
+    """A registry at one moment. `settings`: those in force there.
 
-    `remembered` is set if the snapshot of the moment is gone. Then `tables` has the brokers of that moment from the
-    events, `snapshot` is the newest one, and topics, signs of life and data versions are not known.
+    `is_made`: no snapshot of the moment is kept, so that signs of life are not known. `unlisted`: see `Moment`.
     """
 
     root: Root
     snapshot: SnapshotRow
     tables: RouteTables
     settings: NamesrvSettings
-    lacking: Lacking | None = None
-    remembered: AsOf | None = None
+    is_made: bool = False
+    unlisted: Mapping[str, int] | None = None
 
     @classmethod
-    def of(cls, root: Root, view: RegistryView, settings: NamesrvSettings, lacking: Lacking | None = None) -> Self:
+    def of(cls, root: Root, view: RegistryView, settings: NamesrvSettings) -> Self:
         """Return the subject for a view; `settings` are those with which this process was started."""
         tables = view.routes
-        return cls(root, view.snapshot, tables, settings.restored(tables.namesrv_config), lacking)
+        return cls(root, view.snapshot, tables, settings.restored(tables.namesrv_config), view.is_made, view.unlisted)
 
     @property
     def moment(self) -> Moment:
-        """The moment of the snapshot, as answers have it."""
-        return Moment.of(self.snapshot, between=self.lacking or UNSET)
+        """The moment, as answers have it."""
+        return Moment.of(self.snapshot, unlisted_topics=self.unlisted or UNSET)
+
+    @property
+    def as_of(self) -> AsOf:
+        """The moment, to open it again."""
+        at_ms = self.snapshot.event_time if self.is_made else None
+        return AsOf(self.snapshot.epoch) if at_ms is None else AsOf(at_ms=at_ms)
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
         """Return the error for an unknown name. It lists the names most like it, or else the existing names."""
@@ -179,6 +162,12 @@ def paged(items: Sequence[T], name: Callable[[T], str], limit: int | None, after
     last = len(items) if limit is None else first + limit
     page = list(items[first:last])
     return page, name(page[-1]) if page and last < len(items) else None
+
+
+def names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
+    """Return the names after `after`, which may be gone, and the last one if more follow. `names` are in order."""
+    page = [name for name in names if name > after][:limit]
+    return page, page[-1] if page and page[-1] != names[-1] else None
 
 
 ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"

@@ -25,17 +25,13 @@ from namesrv_stream.rules.rows import (
     LogPosition,
 )
 
-MAX_LISTED_TOPICS = 200
-"""Most topics of a broker name that a line lists. For more it has only their count; the tables at its epoch have
-them."""
-
 BEGINS = ("REGISTERED", "ID_TAKEN")
 """Types of lines that record the beginning of an address's hold on a broker id."""
 
 LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
 """Types of lines that record the end of a lease. A REFUSED without `lease_millis` ended no lease."""
 
-_COUNTED_TABLES = ("topic", "topic_mapping")
+_TOPIC_TABLES = ("topic", "topic_mapping")
 
 _LEFT_OUT_IF_NONE = frozenset({"suspect_since", "broker_version"})
 """Columns of `live` that not all rows have."""
@@ -68,8 +64,8 @@ def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[Brok
     changes = _in_order(change for change in net_of(changes) if not _is_of_tokens_alone(change))
     if applied.command is not None:
         return _command_lines(applied, changes)
-    topics = [change for change in changes if change.table in _COUNTED_TABLES]
-    others = [change for change in changes if change.table not in _COUNTED_TABLES]
+    topics = [change for change in changes if change.table in _TOPIC_TABLES]
+    others = [change for change in changes if change.table not in _TOPIC_TABLES]
     lines = [line for address in _addresses(others) for line in _address_lines(applied, address, others, bool(topics))]
     lines.sort(key=lambda line: line.type != "ID_LOST")  # an id is lost before the next holder has it
     lines += [_topics_line(applied, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
@@ -89,7 +85,7 @@ def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
 
     Rules read topics in memory order, which a restart changes.
     """
-    return sorted(changes, key=lambda each: (each.table, each.key) if each.table in _COUNTED_TABLES else ("", ()))
+    return sorted(changes, key=lambda each: (each.table, each.key) if each.table in _TOPIC_TABLES else ("", ()))
 
 
 def _is_of_tokens_alone(change: RowChange) -> bool:
@@ -200,8 +196,8 @@ def _topics_line(
 
 def _command_lines(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
     """Return one line for each broker name whose topics the command changed, else one line for the command."""
-    of_names = _by_broker_name([change for change in changes if change.table == "topic"])
-    rest = [change for change in changes if change.table != "topic"]
+    of_names = _by_broker_name([change for change in changes if change.table in _TOPIC_TABLES])
+    rest = [change for change in changes if change.table not in _TOPIC_TABLES]
     subject = msgspec.json.encode({"command": applied.command}).decode()
     lines = [
         _line(applied, applied.cause, _rows_as_json(of_name))._replace(broker_name=name)
@@ -222,20 +218,15 @@ def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
 
 
 def _rows_as_json(changes: Iterable[RowChange]) -> _Sides:
-    """Return the rows before and after as JSON text {table: [row, ...]}, None if there is none.
-
-    If more topics changed than MAX_LISTED_TOPICS, both sides have {table: {"count": n}} instead, even one with few
-    rows.
-    """
+    """Return the rows before and after as JSON text {table: [row, ...]}, None if there is none."""
     of_table: dict[str, list[RowChange]] = {}
     for change in changes:
         of_table.setdefault(change.table, []).append(change)
     sides: tuple[dict[str, object], dict[str, object]] = ({}, {})
     for table, of_one in of_table.items():
-        is_counted = table in _COUNTED_TABLES and len(of_one) > MAX_LISTED_TOPICS
         for side, rows in zip(sides, zip(*((each.before, each.after) for each in of_one), strict=True), strict=True):
             if found := [row for row in rows if row is not None]:
-                side[table] = {"count": len(found)} if is_counted else [as_json_row(row) for row in found]
+                side[table] = [as_json_row(row) for row in found]
     return _json(sides[0]), _json(sides[1])
 
 

@@ -158,6 +158,13 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         has_one = cache(lambda cells: not codes.isdisjoint(name_codes_of(cells)))  # few distinct single rows
         return [topic for topic, cells in self._all_cells() if has_one(cells)]
 
+    def alike(self) -> Iterator[tuple[Sequence[str], Sequence[TopicRow]]]:
+        """Yield the topics that have the same rows, with these rows, which name the first of them."""
+        found: dict[bytes, list[str]] = {}
+        for topic, cells in self._all_cells():
+            found.setdefault(cells, []).append(topic)
+        return ((topics, self._codes.rows(topics[0], cells)) for cells, topics in found.items())
+
     def rows(self) -> Iterator[TopicRow]:
         """Yield all rows in order of their key."""
         return chain.from_iterable(self._codes.rows(topic, cells) for topic, cells in self._all_cells())

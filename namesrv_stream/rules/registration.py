@@ -251,7 +251,8 @@ def note_token(
     """Note the token of an accepted registration that made these changes.
 
     The former tokens stay if the registration changed nothing or only added topics, as each further part of a split
-    registration does. `topics_go`: T5 is on, so that a registration is never one part of several.
+    registration does. `topics_go`: T5 is on, so that a registration is never one part of several. A new token alone
+    is published as a sign of life is: with the next change.
     """
     lease = tables.live.first(request.broker_addr)
     if lease is None:
@@ -260,7 +261,7 @@ def note_token(
     tokens = lease.tokens if is_a_part and not (changes and topics_go) else ()
     if request.token is not None and request.token not in tokens:
         tokens = (*tokens, request.token)[-MAX_TOKENS:]
-    tables.live.put(lease._replace(tokens=tokens))
+    tables.live.refresh(lease._replace(tokens=tokens))
 
 
 def _forget(tables: RegistryTables, addresses: Iterable[str]) -> None:

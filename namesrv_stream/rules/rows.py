@@ -172,7 +172,7 @@ class BrokerEventRow(NamedTuple):
         "who asked for a command or sent the registration: user@peer if the gateway knows the user, only the peer for "
         "other commands",
     ]
-    before: Annotated[str | None, "rows before, a JSON object: table name -> rows, or {count} for over 200 topics"]
+    before: Annotated[str | None, "rows before, JSON: table name -> rows; old lines have {count} for over 200 topics"]
     after: Annotated[str | None, "rows after, in the same form as before"]
     last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"]
     lease_millis: Annotated[int | None, "duration of a lease that ended"]
@@ -236,6 +236,7 @@ class PastSessionRow(NamedTuple):
     back_at: Annotated[int | None, TIME, "begin of the broker's next session; NULL in its latest one"]
     was_handed_over: Annotated[bool, "true if the broker's id has ever passed between living addresses"]
     as_of_epoch: Annotated[int, "epoch up to which maintenance had read the history"]
+    zone_name: Annotated[str | None, "zone of the broker at the session's end"] = None
 
 
 class PastSnapshotRow(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -20,7 +20,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.errors import NotARegistryError, StorageError, TableDamagedError
 from namesrv_stream.tables.arrow import parquet_rows
-from namesrv_stream.tables.root import FILES_ARE_ALL, Root, select, with_later_columns
+from namesrv_stream.tables.root import FILES_ARE_ALL, Root, batches, select, with_later_columns
 from namesrv_stream.tables.schemas import TableSpec
 
 UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
@@ -30,8 +30,11 @@ UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
 _MOST_COMMITS = 200
 """Most commits that are read one by one. For more, delta-rs is quicker, because it begins at a checkpoint."""
 
-_COMMIT = msgspec.json.Decoder(dict[str, Any])
-"""Decoder of a line of a commit: an object that maps an action's name to the action."""
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+"""Decoder of a line of a commit, which maps an action's name to the action, and of LAST_CHECKPOINT."""
+
+LAST_CHECKPOINT = "_delta_log/_last_checkpoint"
+"""File that names the checkpoint at which a reader may begin. Without it readers look for the newest."""
 
 
 class TableFiles:
@@ -67,7 +70,7 @@ class TableFiles:
 
     def actions(self, path: str) -> list[dict[str, Any]]:
         """Return the actions of a commit, a file of the log."""
-        return _COMMIT.decode_lines(self.content(path))
+        return _OBJECT.decode_lines(self.content(path))
 
     def paths(self, version: int) -> frozenset[str]:
         """Return the data files of a version.
@@ -104,13 +107,19 @@ class TableFiles:
         return None
 
     def log_problem(self, version: int) -> tuple[str, str] | None:
-        """Return the first unreadable file of the log that `version` needs, and why it is; None if all can be read."""
-        checkpoints = {path: _number(path) for path in self.listed("_delta_log") if path.endswith(".parquet")}
+        """Return the first unreadable file of the log that `version` needs, and why it is; None if all can be read.
+
+        delta-rs also needs the commit of that version where a checkpoint has all that is in it.
+        """
+        listed = self.listed("_delta_log")
+        checkpoints = {path: _number(path) for path in listed if path.endswith(".parquet")}
+        if LAST_CHECKPOINT in listed and self._last_checkpoint() not in checkpoints.values():
+            return LAST_CHECKPOINT, "names no checkpoint that there is"
         first = max((at for at in checkpoints.values() if at <= version), default=-1)
         for path in (path for path, at in checkpoints.items() if at == first):
             if problem := self.problem(path):
                 return path, problem
-        for path in map(_commit_file, range(first + 1, version + 1)):
+        for path in map(_commit_file, range(min(first + 1, version), version + 1)):
             try:
                 self.actions(path)
             except FileNotFoundError:
@@ -118,6 +127,19 @@ class TableFiles:
             except msgspec.DecodeError as error:
                 return path, f"is damaged ({error})"
         return None
+
+    def _last_checkpoint(self) -> int | None:
+        with suppress(msgspec.DecodeError):
+            version: int | None = _OBJECT.decode(self.content(LAST_CHECKPOINT)).get("version")
+            return version
+        return None
+
+    def row_count(self, version: int) -> int | None:
+        """Return how many rows the log says that a version has, None if the log cannot be read."""
+        try:
+            return int(self._root.open(self._spec, version).count())
+        except UNREADABLE:
+            return None
 
 
 def all_rows(root: Root, spec: TableSpec, table: DeltaTable) -> pa.Table:
@@ -157,6 +179,11 @@ class Damage(NamedTuple):
     epochs: tuple[int, ...]
     is_past: bool = False
 
+    @property
+    def is_of_checkpoint(self) -> bool:
+        """True if the file only shortens the reading of a log, so that it may be removed."""
+        return self.file == LAST_CHECKPOINT or self.file.endswith(".checkpoint.parquet")
+
 
 def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int]]) -> list[Damage]:
     """Return the damaged files of versions of one table. `epochs`: version -> the epochs that name it, in order."""
@@ -179,10 +206,31 @@ def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int
                 seen[path] = files.problem(path)
             if problem := seen[path]:
                 hurt[path, problem].append(version)
+    highest = max(epochs, default=-1)
+    if not any(highest in versions for versions in hurt.values()) and (found := _problem_of_delta(root, spec, highest)):
+        hurt[found].append(highest)
     return [
         Damage(spec.name, path, problem, tuple(versions), tuple(epoch for each in versions for epoch in epochs[each]))
         for (path, problem), versions in hurt.items()
     ]
+
+
+def _problem_of_delta(root: Root, spec: TableSpec, version: int) -> tuple[str, str] | None:
+    """Return a file that keeps delta-rs from reading a version as the job does, and why; None if it can be read.
+
+    delta-rs reads more of a file than Arrow: a table's log from its hint on, and the statistics of a data file.
+    """
+    files = TableFiles(root, spec)
+    if version < 0 or (of_log := files.log_problem(version)):
+        return None if version < 0 else of_log
+    try:
+        root.open(spec)
+        for _ in batches(root.open(spec, version), spec):
+            pass
+    except UNREADABLE as error:
+        named = (path for path in files.paths(version) if path.rpartition("/")[2] in str(error))
+        return next(named, "_delta_log"), f"is damaged ({' '.join(str(error).split()).removesuffix('.')})"
+    return None
 
 
 @contextmanager

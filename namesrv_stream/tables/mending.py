@@ -8,19 +8,39 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.fs import DeltaStorageHandler
 
-from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.damage import UNREADABLE, Damage, TableFiles, newest_version, table_damages
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, PINNED_TABLES, REJECTED, SNAPSHOT, TableSpec
+from namesrv_stream.rules.record_types import DataVersion
+from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, SnapshotRow
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import (
+    LAST_CHECKPOINT,
+    UNREADABLE,
+    Damage,
+    TableFiles,
+    newest_version,
+    table_damages,
+)
+from namesrv_stream.tables.object_store import writer_of
+from namesrv_stream.tables.root import Root, select
+from namesrv_stream.tables.schemas import (
+    BROKER_EVENT,
+    LIVE,
+    PAST_SNAPSHOT,
+    PINNED_TABLES,
+    REJECTED,
+    SNAPSHOT,
+    TABLES,
+    TableSpec,
+)
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import CommitTag, RustWriter
 
@@ -32,31 +52,35 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """Columns that identify a row of an append-only table."""
 
+_SPECS = {spec.name: spec for spec in (*TABLES.values(), PAST_SNAPSHOT)}
+
 _ROOM = 10
 """Versions left free below a table that is written anew. A job that has not noticed yet that it was replaced commits
 there."""
-
-_HINT = "_delta_log/_last_checkpoint"
-"""File that names the checkpoint at which a reader may begin. Without it readers look for the newest."""
 
 
 def damages(root: Root) -> list[Damage]:
     """Return the damaged files of all snapshots that retention keeps. Reads every file that they need.
 
-    If the table `snapshot` cannot be read, these versions are not known, and only the newest ones are checked.
+    If the table `snapshot` cannot be read, these are the snapshots in its readable files.
     """
     found = [*_damages_at_head(root, SNAPSHOT), *_damages_at_head(root, PAST_SNAPSHOT)]
-    if any(damage.table == SNAPSHOT.name for damage in found):
-        return [*found, *(damage for spec in PINNED_TABLES for damage in _damages_at_head(root, spec))]
-    rows = Snapshots(root).readable()
+    is_hurt = any(damage.table == SNAPSHOT.name for damage in found)
+    rows = saved_snapshots(root) if is_hurt else Snapshots(root).readable()
     return [*found, *(damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, rows))]
+
+
+def saved_snapshots(root: Root) -> list[SnapshotRow]:
+    """Return the rows of the table `snapshot` that can still be read, newest first."""
+    rows: list[SnapshotRow] = rows_from_arrow(SNAPSHOT, saved_rows(root, SNAPSHOT))
+    return sorted(rows, key=lambda row: row.epoch, reverse=True)
 
 
 def _damages_of(root: Root, spec: TableSpec, rows: Sequence[SnapshotRow]) -> list[Damage]:
     """Return the damaged files of the versions that snapshots name, and of the newest one, on which the job writes."""
     head = newest_version(root, spec)
     found = table_damages(root, spec, dict(sorted(({head: []} | naming(spec, rows)).items())))
-    needed = {head, rows[0].versions[spec.name]}
+    needed = {head, *(row.versions[spec.name] for row in rows[:1])}
     return [damage._replace(is_past=needed.isdisjoint(damage.versions)) for damage in found]
 
 
@@ -71,6 +95,24 @@ def naming(spec: TableSpec, rows: Sequence[SnapshotRow]) -> dict[int, list[int]]
 def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
     head = newest_version(root, spec)
     return table_damages(root, spec, {head: ()}) if head >= 0 else []
+
+
+def drop_checkpoint(root: Root, damage: Damage) -> None:
+    """Remove a damaged checkpoint, and the hint at it. Delta reads the commits before it instead, if they are there."""
+    files = TableFiles(root, _SPECS[damage.table])
+    for path in {damage.file, LAST_CHECKPOINT}.intersection(files.listed("_delta_log")):
+        files.storage.delete_file(path)
+
+
+def forget(root: Root, epochs: Collection[int], tag: CommitTag) -> None:
+    """Move snapshots that cannot be read to `past_snapshot`. The history has their rows."""
+    writer = writer_of(root)
+    version = writer.head(SNAPSHOT)
+    condition = f"epoch IN ({', '.join(map(str, sorted(epochs)))})"
+    rows = select(root.open(SNAPSHOT, version), SNAPSHOT, condition, "ORDER BY epoch")
+    writer.ensure_table(PAST_SNAPSHOT, Snapshots(root).retention_ms)
+    writer.append(PAST_SNAPSHOT, writer.head(PAST_SNAPSHOT), rows.select(PAST_SNAPSHOT.schema.names), tag)
+    writer.delete(SNAPSHOT, version, condition, tag)
 
 
 def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, retention_ms: int, above: int, tag: CommitTag) -> int:  # noqa: PLR0913, PLR0917
@@ -103,25 +145,29 @@ def _move(root: Root, spec: TableSpec, name: str, made: int, version: int) -> No
     data = {path: path for path in files.listed("") if not path.startswith("_delta_log")}
     for path, there in (data | log).items():  # the log last: then all files exist that it names
         store.move(f"{name}/{spec.name}/{path}", f"{spec.name}/{there}")
-    if _HINT in TableFiles(root, spec).listed("_delta_log"):
-        store.delete_file(f"{spec.name}/{_HINT}")
+    if LAST_CHECKPOINT in TableFiles(root, spec).listed("_delta_log"):
+        store.delete_file(f"{spec.name}/{LAST_CHECKPOINT}")
     for path in files.listed(""):
         store.delete_file(f"{name}/{spec.name}/{path}")
     if "://" not in root.url:
         shutil.rmtree(Path(root.url, name))
 
 
-def saved_rows(root: Root, spec: TableSpec, version: int | None = None) -> pa.Table:
+def saved_rows(root: Root, spec: TableSpec, versions: Sequence[int] = ()) -> pa.Table:
     """Return the rows of an append-only table that can still be read, each once.
 
-    If the log names a version's files, these are read. Otherwise all files are read that a commit added. Other files
-    then give only rows of epochs that these lack, because a run that died may have left lines of an epoch that another
-    run has published.
+    `versions`: those that snapshots name, in order; by default the newest one. If a file of the last one is damaged,
+    the files of the others have rows of it from before they were merged. If the log does not name its files, all are
+    read that a commit added. Other files then give only rows of epochs that these lack, because a run that died may
+    have left lines of an epoch that another run has published.
     """
     files = TableFiles(root, spec)
+    *former, last = versions or [newest_version(root, spec)]
+    others = frozenset[str]()
     try:
-        at = newest_version(root, spec) if version is None else version
-        known, others = files.paths(at), frozenset[str]()
+        known = files.paths(last)
+        if any(map(files.problem, known)):
+            known |= _named(files, former)
     except UNREADABLE:
         stored = frozenset(path for path in files.listed("") if path.endswith(".parquet") and not path.startswith("_"))
         known = stored & frozenset(_added(files))
@@ -131,6 +177,43 @@ def saved_rows(root: Root, spec: TableSpec, version: int | None = None) -> pa.Ta
     for more in _readable(files, others):
         rows = pa.concat_tables([rows, more.filter(pc.invert(pc.is_in(more.column(first), rows.column(first))))])
     return _each_once(spec, rows)
+
+
+def readable_rows(root: Root, spec: TableSpec, version: int) -> pa.Table:
+    """Return the rows of a version in files that can be read; none if the log does not name its files."""
+    files = TableFiles(root, spec)
+    return pa.concat_tables([spec.schema.empty_table(), *_readable(files, _named(files, [version]))])
+
+
+def apply_line(spec: TableSpec, rows: dict[tuple[Any, ...], Any], line: BrokerEventRow) -> None:
+    """Change the rows of a table, by key, as a line of the history says."""
+    before, after = (msgspec.json.decode(side).get(spec.name, ()) if side else () for side in (line.before, line.after))
+    for fields in before if isinstance(before, list) else ():
+        rows.pop(tuple(fields[name] for name in spec.key), None)
+    for fields in after if isinstance(after, list) else ():
+        rows[tuple(fields[name] for name in spec.key)] = spec.row(**{name: _value(fields[name]) for name in fields})
+    if spec is LIVE and line.type == "TOPICS_CHANGED" and (lease := rows.get((line.broker_addr,))):
+        rows[line.broker_addr,] = lease._replace(data_version=line.data_version)  # `after` has the topics alone
+
+
+def _value(value: Any) -> Any:
+    """Return a value of a line as the row has it."""
+    match value:
+        case list():
+            return tuple(value)
+        case {"state_version": _}:
+            return DataVersion(**value)
+        case {"event_time": _}:
+            return LogPosition(**value)
+    return value
+
+
+def _named(files: TableFiles, versions: Sequence[int]) -> frozenset[str]:
+    found = frozenset[str]()
+    for version in versions:
+        with suppress(*UNREADABLE):
+            found |= files.paths(version)
+    return found
 
 
 def _added(files: TableFiles) -> Iterator[str]:

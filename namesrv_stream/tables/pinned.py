@@ -1,19 +1,23 @@
-"""Tables of one snapshot in Arrow, without Spark: for DuckDB, pandas, polars and whatever else reads Arrow."""
+"""Tables of one moment in Arrow, without Spark: for DuckDB, pandas, polars and whatever else reads Arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
+from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, is_there, select
-from namesrv_stream.tables.schemas import PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import LIVE, PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
 PUBLICATION = "publication"
@@ -23,15 +27,17 @@ _SPECS = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT, PAST_SNAPSHOT)}
 
 
 class PinnedTables(Mapping[str, pa.Table]):
-    """The tables of one snapshot: name -> Arrow table. Each is read from storage at its first use.
+    """The tables of one moment: name -> Arrow table. Each is read from storage at its first use.
 
-    The table `snapshot` has the rows up to this snapshot. `past_snapshot` is empty until maintenance makes it.
-    `publication` is no stored table: it has the columns of `past_snapshot` for each epoch up to this one, and
-    `is_kept`, which is False for the rows of `past_snapshot`. A column that a former release did not have is NULL.
+    `snapshot` is the row of the moment. The table `snapshot` has the rows up to it. `past_snapshot` is empty until
+    maintenance makes it. `publication` is no stored table: it has the columns of `past_snapshot` for each epoch up to
+    this one, and `is_kept`, which is False for the rows of `past_snapshot`. A column that a former release did not have
+    is NULL.
     """
 
-    def __init__(self, root: Root, snapshot: SnapshotRow) -> None:
-        self.snapshot = snapshot
+    def __init__(self, root: Root, past: Past) -> None:
+        self.past = past
+        self.snapshot = past.snapshot
         self._root = root
         self._read: dict[str, pa.Table] = {}
 
@@ -57,15 +63,42 @@ class PinnedTables(Mapping[str, pa.Table]):
         spec = _SPECS[name]
         if spec is PAST_SNAPSHOT and not is_there(self._root, spec):
             return spec.schema.empty_table()
-        with naming_damage(self._root, spec, self.snapshot.versions.get(name)):
-            return select(self.delta(name), spec, f"({condition}){self._up_to(spec)}")
+        made = self.made(spec)
+        if made is not None:
+            return made if condition == "true" else _selected(made, spec, condition)
+        return self._stored(spec, f"({condition}) AND {self._up_to(spec)}")
+
+    @property
+    def whole(self) -> SnapshotRow:
+        """The newest snapshot of which the moment has every line, with the newer one's history."""
+        return self.snapshot._replace(epoch=self.snapshot.epoch - 1) if self.past.is_made else self.snapshot
+
+    def made(self, spec: TableSpec) -> pa.Table | None:
+        """Return the rows of a table if no version of it has them, because no snapshot of the moment is kept."""
+        if not self.past.is_made:
+            return None
+        if spec is SNAPSHOT:
+            rows = self._stored(spec, f"epoch < {self.snapshot.epoch}")
+            return pa.concat_tables([rows, rows_to_arrow(spec, [self.snapshot])])
+        if spec is LIVE or spec.name in self.past.changes:
+            return self.past.applied_to(spec, self._stored(spec, "true"))
+        return None
 
     def delta(self, name: str) -> DeltaTable:
         """Return a table at the snapshot's version, for readers of Delta such as polars' `scan_delta`.
 
-        The table `snapshot` also has the rows of later snapshots, because it is no part of a snapshot.
+        The table `snapshot` also has the rows of later snapshots, because it is no part of a snapshot. Raises
+        SnapshotGoneError if no snapshot of the moment is kept and no version has these rows.
         """
-        return self._root.open(_SPECS[name], self.snapshot.versions.get(name))
+        spec = _SPECS[name]
+        if self.past.is_made and spec in PINNED_TABLES:
+            raise SnapshotGoneError(f"epoch {self.snapshot.epoch}", self.past.base.epoch)
+        return self._root.open(spec, self.snapshot.versions.get(name))
+
+    def _stored(self, spec: TableSpec, condition: str) -> pa.Table:
+        version = self.snapshot.versions.get(spec.name)
+        with naming_damage(self._root, spec, version):
+            return select(self._root.open(spec, version), spec, condition)
 
     def _publications(self, condition: str) -> pa.Table:
         """Return one row for each epoch, in order.
@@ -81,7 +114,16 @@ class PinnedTables(Mapping[str, pa.Table]):
         ).sort_by("epoch")
 
     def _up_to(self, spec: TableSpec) -> str:
-        return "" if spec in PINNED_TABLES else f" AND epoch <= {self.snapshot.epoch}"
+        if spec in (SNAPSHOT, PAST_SNAPSHOT):
+            return f"epoch <= {self.snapshot.epoch}"
+        return rows_until(spec, self.snapshot) if self.past.is_made else "true"
+
+
+def _selected(rows: pa.Table, spec: TableSpec, condition: str) -> pa.Table:
+    """Return the rows that meet a SQL condition, which delta-rs answers about a table on disk."""
+    with TemporaryDirectory() as folder:
+        write_deltalake(folder, rows)
+        return select(DeltaTable(folder), spec, condition)
 
 
 def open_tables(
@@ -90,14 +132,13 @@ def open_tables(
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> PinnedTables:
-    """Return the tables of the newest snapshot, of `epoch`, or of the one in force at the event time `at`.
+    """Return the tables as they are, as of `epoch`, or as of the event time `at`.
 
     `at` is a datetime or epoch milliseconds. `storage_options` are the settings `delta.storage.*` for a root that is
-    given by its URL. Raises NoSuchSnapshotError if there is no such snapshot, SnapshotGoneError if it is past
-    retention.
+    given by its URL. Raises NoSuchSnapshotError if the moment is before the first record or has not come.
     """
     place = Root.at(root, storage_options)
-    return PinnedTables(place, Snapshots(place).find(epoch, event_time_ms(at)))
+    return PinnedTables(place, as_of(place, Snapshots(place), AsOf(epoch, event_time_ms(at))))
 
 
 def event_time_ms(at: datetime | int | None) -> int | None:

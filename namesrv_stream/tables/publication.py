@@ -24,7 +24,6 @@ from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
-    LIVE,
     PINNED_TABLES,
     REJECTED,
     SNAPSHOT,
@@ -56,6 +55,8 @@ Compaction causes one or two. More mean that a second job writes the table.
 
 OnPoint = Callable[[str], None]
 
+_COMPACTION = ("compacting", "compacted")
+
 POINTS = (
     "claiming",
     "claimed",
@@ -63,8 +64,7 @@ POINTS = (
     *(f"{point} {spec.name}" for spec in PINNED_TABLES for point in ("writing", "written")),
     "publishing",
     "published",
-    # `live` is written whole each time, so it has one file.
-    *(f"{point} {name}" for name in TABLES if name != LIVE.name for point in ("compacting", "compacted")),
+    *(f"{point} {spec.name}" for spec in TABLES.values() if not spec.is_rewritten for point in _COMPACTION),
 )
 """The points of a run before and after each commit, in order. Tests let a run die at each of them."""
 
@@ -223,7 +223,7 @@ class Publisher:
         The next snapshot names the new versions. A table that another writer commits to at this moment is left for
         the next call.
         """
-        return [spec.name for spec in TABLES.values() if self._compacted(spec, max_files)]
+        return [spec.name for spec in TABLES.values() if not spec.is_rewritten and self._compacted(spec, max_files)]
 
     def _compact_claims(self) -> None:
         """Compact `snapshot`, the only table to which a claim adds a file, because the run may end before it publishes.

@@ -11,7 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from namesrv_stream.errors import NamesrvError, NotARegistryError, StorageError
+from namesrv_stream import __version__
+from namesrv_stream.errors import NotARegistryError, StorageError, TablesTooNewError
 from namesrv_stream.tables.schemas import FORMAT, PAST_SNAPSHOT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
@@ -33,6 +34,9 @@ _WRITER_THAT_CHECKS = 3
 """Delta's writer version from which a writer must honour CHECK constraints."""
 
 FORMAT_PROPERTY = "registry.format"
+RELEASE_PROPERTY = "registry.release"
+"""The release that made the table, or the last one that added a column to it."""
+
 RETENTION_PROPERTY = "registry.snapshotRetentionMillis"
 LOG_RETENTION_PROPERTY = "delta.logRetentionDuration"
 
@@ -179,10 +183,16 @@ def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | Non
     if found is None:
         raise NotARegistryError(root.url, spec.name)
     if int(found) > FORMAT:
-        raise NamesrvError(
-            f"table {spec.name} has registry format {found}, this release knows up to {FORMAT}. Update namesrv-stream "
-            "here; the tables are not changed."
-        )
+        problem = f"has registry format {found}, and this release knows up to {FORMAT}"
+        raise TablesTooNewError(root.url, spec.name, problem, properties.get(RELEASE_PROPERTY))
+
+
+def require_known_columns(root: Root, spec: TableSpec, table: DeltaTable) -> None:
+    """Raise TablesTooNewError for a table with columns that this release would leave empty."""
+    known = set(spec.stored_schema.names)
+    if unknown := [field.name for field in table.schema().fields if field.name not in known]:
+        problem = f"has columns that this release does not know ({', '.join(unknown)})"
+        raise TablesTooNewError(root.url, spec.name, problem, table.metadata().configuration.get(RELEASE_PROPERTY))
 
 
 def kept_for_ms(retention_ms: int) -> int:
@@ -201,6 +211,7 @@ def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
     log_kept = f"interval {_SHORT_LOG_MS // 1000} seconds" if spec in (SNAPSHOT, PAST_SNAPSHOT) else kept
     return {
         FORMAT_PROPERTY: str(FORMAT),
+        RELEASE_PROPERTY: __version__,
         RETENTION_PROPERTY: str(retention_ms),
         "delta.enableChangeDataFeed": str(spec.change_feed).lower(),
         "delta.enableDeletionVectors": "false",  # delta-rs counts them wrongly and refuses such tables

@@ -103,9 +103,9 @@ class TableSpec:
     """One Delta table. A table with an empty key is append only, except `past_session`.
 
     `grain` completes the sentence "one row is ...". `partition` is computed from the row and is no field of it.
-    `change_feed` is True if Delta's change data feed is on; an append-only table needs none, since its rows are the
-    feed. `checks` are CHECK constraints, name -> SQL. They state only what the rules guarantee, because a row that
-    violates one would stop the publication.
+    `change_feed` is True if Delta's change data feed is on, for gateways, which follow that of `topic`. `checks` are
+    CHECK constraints, name -> SQL. They state only what the rules guarantee, because a row that violates one would stop
+    the publication.
     """
 
     name: str
@@ -128,6 +128,11 @@ class TableSpec:
         Every column may be null, because a merge names deleted rows by their key alone.
         """
         return pa.schema([(column.name, column.kind) for column in self.columns])
+
+    @property
+    def is_rewritten(self) -> bool:
+        """True if each change writes the whole table as one file, which takes less time than a merge."""
+        return bool(self.key) and not self.change_feed
 
     @property
     def description(self) -> str:
@@ -189,7 +194,6 @@ BROKER = TableSpec(
     rows.BrokerRow,
     "the holder of a broker id",
     key=("broker_name", "broker_id"),
-    change_feed=True,
     checks={"broker_id_is_not_negative": "broker_id >= 0"},
 )
 CLUSTER = TableSpec(
@@ -197,22 +201,18 @@ CLUSTER = TableSpec(
     rows.ClusterRow,
     "a broker name in a cluster",
     key=("cluster_name", "broker_name"),
-    change_feed=True,
 )
 FILTER = TableSpec(
     "filter",
     rows.FilterRow,
     "an address with filter servers",
     key=("broker_addr",),
-    change_feed=True,
 )
 LIVE = TableSpec(
     "live",
     rows.LiveRow,
     "a lease: a broker address that is alive",
     key=("broker_addr",),
-    # The feed would hold each refreshed row twice, more than half of a registry's bytes. `broker_event` has it all.
-    change_feed=False,
     checks={
         "broker_id_is_not_negative": "broker_id >= 0",
         "timeout_is_positive": "heartbeat_timeout_millis > 0",
@@ -224,21 +224,18 @@ KV_CONFIG = TableSpec(
     rows.KvConfigRow,
     "a value of the KV table",
     key=("namespace", "key"),
-    change_feed=True,
 )
 NAMESRV_CONFIG = TableSpec(
     "namesrv_config",
     rows.NamesrvConfigRow,
     "a setting changed at run time",
     key=("key",),
-    change_feed=True,
 )
 TOPIC_MAPPING = TableSpec(
     "topic_mapping",
     rows.TopicMappingRow,
     "the mapping of a static topic on a broker name",
     key=("topic", "broker_name"),
-    change_feed=True,
 )
 BROKER_EVENT = TableSpec(
     "broker_event",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,14 +17,17 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
-from namesrv_stream.rules.queues import TopicQueues
+from namesrv_stream.rules.queues import QueueSettings, TopicQueues
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import all_rows, naming_damage
 from namesrv_stream.tables.root import OpenTables, Root, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
+
+_NO_VERSION = -1
 
 _SMALL_TABLES = tuple(spec for spec in ROUTE_TABLES if spec is not TOPIC)
 
@@ -64,14 +67,17 @@ class LoadedTopics:
 class RegistryView:
     """One snapshot: the row that names it, and its tables.
 
-    `changed_topics`: the topics in the change feed since the view that was this one's base. None if the table `topic`
-    was loaded whole, so that any topic may have changed. `registry` is the identity of the registry.
+    `is_made`: the moment is no kept snapshot, and is made from one by the history. Then `unlisted` has the number of
+    topics that are not known, by broker name (tables/as_of.py). `changed_topics`: the topics in the change feed since
+    the view that was this one's base; None if any topic may have changed. `registry` is the identity of the registry.
     """
 
     snapshot: SnapshotRow
     tables: Mapping[str, LoadedTable | LoadedTopics]
     changed_topics: frozenset[str] | None = None
     registry: str = ""
+    is_made: bool = False
+    unlisted: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def routes(self) -> RouteTables:
@@ -82,6 +88,30 @@ class RegistryView:
     def rows(self, name: str) -> list[Any]:
         """Return the rows of one route table as its row class, in no particular order."""
         return self.tables[name].rows()
+
+
+def view_as_of(past: Past, view: RegistryView) -> RegistryView:
+    """Return the view of a moment from that of its kept snapshot."""
+    if not past.is_made:
+        return view
+    tables = {name: _as_of(past, table) for name, table in view.tables.items()}
+    return replace(
+        view, snapshot=past.snapshot, tables=tables, changed_topics=None, is_made=True, unlisted=past.unlisted
+    )
+
+
+def _as_of(past: Past, table: LoadedTable | LoadedTopics) -> LoadedTable | LoadedTopics:
+    """Return a table of a moment from that of its kept snapshot. A table that differs has no version."""
+    if isinstance(table, LoadedTable):
+        rows = past.applied_to(table.spec, table.arrow)
+        return table if rows is table.arrow else LoadedTable(table.spec, _NO_VERSION, rows)
+    changed = past.changes.get(TOPIC.name)
+    if not changed:
+        return table
+    by_topic: dict[str, dict[str, QueueSettings | None]] = {}
+    for (topic, broker_name), row in changed.items():
+        by_topic.setdefault(topic, {})[broker_name] = None if row is None else QueueSettings(*row[2:])
+    return LoadedTopics(_NO_VERSION, table.index.changed(by_topic))
 
 
 class RouteReader:
@@ -108,11 +138,19 @@ class RouteReader:
         return has_changed
 
     def open(self, epoch: int | None = None, at_ms: int | None = None) -> RegistryView:
-        """Return the newest snapshot, the snapshot of `epoch`, or the one in force at the event time `at_ms`.
+        """Return the tables as they are, as of `epoch`, or as of the event time `at_ms`.
 
-        Raises NoSuchSnapshotError if there is no such snapshot, SnapshotGoneError if it is past retention.
+        Raises NoSuchSnapshotError if the moment is before the first record or has not come.
         """
-        return self.view(self.snapshots.find(epoch, at_ms), self._latest)
+        return self.past_view(self.past(AsOf(epoch, at_ms)), self._latest)
+
+    def past(self, moment: AsOf) -> Past:
+        """Return the registry as of a moment, without its tables."""
+        return as_of(self._root, self.snapshots, moment)
+
+    def past_view(self, past: Past, base: RegistryView | None) -> RegistryView:
+        """Return the tables of a moment. Tables at a version that another view, `base`, has are not read again."""
+        return view_as_of(past, self.view(past.base, base))
 
     def view(self, snapshot: SnapshotRow, base: RegistryView | None) -> RegistryView:
         """Return the view of a snapshot. Tables that another view, `base`, has at the same version are not read again.
@@ -187,5 +225,5 @@ def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[Rejec
     """Return the newest `limit` rejected records that a snapshot has, newest first."""
     table = root.open(REJECTED, snapshot.versions[REJECTED.name])
     order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'
-    rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, "true", order))
+    rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, rows_until(REJECTED, snapshot), order))
     return rows

@@ -120,6 +120,15 @@ class Snapshots:
         kept_ms = self._now_ms() - self.retention_ms
         return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]
 
+    def around(self, epoch: int | None, at_ms: int | None) -> tuple[SnapshotRow | None, SnapshotRow | None]:
+        """Return the last readable row up to an epoch or an event time, and the first one after it."""
+        readable = f"epoch >= {self.oldest_readable().epoch}"
+        later = f"epoch > {epoch}" if at_ms is None else f"event_time > {_timestamp(at_ms)}"
+        earlier = f"epoch <= {epoch}" if at_ms is None else f"(event_time IS NULL OR event_time <= {_timestamp(at_ms)})"
+        sides = ((earlier, "DESC"), (later, "ASC"))
+        first, second = (self._rows(f"{readable} AND {side}", f"ORDER BY epoch {way} LIMIT 1") for side, way in sides)
+        return next(iter(first), None), next(iter(second), None)
+
     def event_times(self, first: int, last: int) -> dict[int, int]:
         """Return the event time of each epoch from `first` to `last` that has one."""
         asked = f"SELECT epoch, event_time FROM rows WHERE epoch BETWEEN {first} AND {last} AND event_time IS NOT NULL"

@@ -13,11 +13,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.arrow import with_partition_column
+from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.object_store import give_spark_access
-from namesrv_stream.tables.pinned import event_time_ms
+from namesrv_stream.tables.pinned import PinnedTables, open_tables
 from namesrv_stream.tables.root import FILES_ARE_ALL, Root, missing_columns
-from namesrv_stream.tables.schemas import PINNED_TABLES, TableSpec, type_name
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.schemas import PINNED_TABLES, SNAPSHOT, TableSpec, type_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession  # callers that need only the SQL text have no Spark
@@ -34,20 +35,36 @@ def open_snapshot(
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> SnapshotRow:
-    """Register each table of VIEWS as a temporary view pinned to one snapshot, and return the snapshot.
+    """Register each table of VIEWS as a temporary view as of one moment, and return the moment's row.
 
-    The snapshot is the newest one, that of `epoch`, or the one in force at the event time `at` (a datetime or epoch
-    milliseconds). A later call in the same session moves these views to another snapshot. Views over them, which
-    `register_views` makes, stay at their snapshot.
+    The moment is the newest snapshot, `epoch`, or the event time `at` (a datetime or epoch milliseconds). If no
+    snapshot of it is kept, tables that differ from the nearest one are in the session's memory. A later call in the
+    same session moves these views to another moment. Views over them, which `register_views` makes, stay at theirs.
 
     `storage_options` are the settings `delta.storage.*` for a root that is given by its URL; Spark gets them too.
     """
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
-    snapshot = Snapshots(place).find(epoch, event_time_ms(at))
+    tables = open_tables(place, epoch, at)
     for spec in VIEWS:
-        table_as_of(spark, place, spec, snapshot.versions[spec.name]).createOrReplaceTempView(spec.name)
-    return snapshot
+        rows_of(spark, place, tables, spec).createOrReplaceTempView(spec.name)
+    return tables.snapshot
+
+
+def rows_of(spark: SparkSession, root: Root, tables: PinnedTables, spec: TableSpec) -> DataFrame:
+    """Return a table of VIEWS or the table `snapshot` at the moment of `tables`."""
+    made = tables.made(spec)
+    if made is not None:
+        return spark.createDataFrame(with_partition_column(spec, made))
+    condition = "true" if not tables.past.is_made else spark_sql_of(rows_until(spec, tables.snapshot))
+    if spec is SNAPSHOT:
+        return table_as_of(spark, root, spec).where(f"epoch <= {tables.snapshot.epoch}")
+    return table_as_of(spark, root, spec, tables.snapshot.versions[spec.name]).where(condition)
+
+
+def spark_sql_of(condition: str) -> str:
+    """Return a condition of delta-rs's SQL in Spark's."""
+    return condition.replace("to_timestamp_millis(", "timestamp_millis(")
 
 
 def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int | None = None) -> DataFrame:

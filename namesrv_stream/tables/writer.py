@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from namesrv_stream import __version__
 from namesrv_stream.errors import NamesrvError, NotARegistryError
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.registry_tables import RowChange
@@ -23,12 +24,12 @@ from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import (
     CHECKPOINT_INTERVAL,
     FORMAT_PROPERTY,
-    LOG_RETENTION_PROPERTY,
-    RETENTION_PROPERTY,
+    RELEASE_PROPERTY,
     OpenTables,
     Root,
     constraint_properties,
     missing_columns,
+    require_known_columns,
     select,
     table_properties,
 )
@@ -108,12 +109,11 @@ class RowChanges:
         return pa.concat_tables(parts, promote_options="default")
 
     def applied_to(self, spec: TableSpec, rows: pa.Table) -> pa.Table:
-        """Return the rows of a table whose key is one column, after these changes and in no particular order."""
-        (key,) = spec.key
+        """Return the rows of a table after these changes, in no particular order."""
         upserts = _arrow(spec.schema, self.upserts)
-        gone = _arrow(pa.schema([spec.schema.field(key)]), self.deletes)
-        changed = pa.chunked_array([*upserts.column(key).chunks, *gone.column(key).chunks], spec.schema.field(key).type)
-        kept = rows.filter(pc.invert(pc.is_in(rows.column(key), value_set=changed)))
+        gone = _arrow(pa.schema([spec.schema.field(name) for name in spec.key]), self.deletes)
+        changed = pa.concat_tables([upserts.select(spec.key), gone])
+        kept = rows.filter(pc.invert(pc.is_in(_keys(rows, spec), value_set=_keys(changed, spec))))
         return pa.concat_tables([kept, upserts]).combine_chunks()
 
 
@@ -140,6 +140,12 @@ def appended(spec: TableSpec, rows: Rows) -> pa.Table:
 
 def _arrow(schema: pa.Schema, rows: Rows) -> pa.Table:
     return rows.select(schema.names).cast(schema) if isinstance(rows, pa.Table) else columns_to_arrow(schema, rows)
+
+
+def _keys(rows: pa.Table, spec: TableSpec) -> pa.ChunkedArray:
+    """Return the key of each row, which has one or two columns, as one text. It tells where the first column ends."""
+    first, *rest = (rows.column(name).cast(pa.string()) for name in spec.key)
+    return pc.binary_join_element_wise(pc.binary_length(first).cast(pa.string()), first, *rest, "/")
 
 
 def _flags(length: int, value: bool) -> pa.Array:
@@ -243,12 +249,13 @@ class RustWriter:
         """Return the snapshot row with the highest epoch, and the version of the snapshot table that was read."""
         version = self.head(SNAPSHOT)
         if version != self._newest[1]:
-            self._newest = (newest_row(self._root, self._tables.at(SNAPSHOT, version)), version)
+            with naming_damage(self._root, SNAPSHOT, version):
+                self._newest = (newest_row(self._root, self._tables.at(SNAPSHOT, version)), version)
         return self._newest
 
     def merge(self, spec: TableSpec, base: int, changes: RowChanges, tag: CommitTag) -> int:
         """Write upserts and deletes by the table's key."""
-        if not spec.change_feed:
+        if spec.is_rewritten:
             return self._rewrite(spec, base, changes, tag)
         with self._on(spec, base) as table:
             source, is_same = _merge_source(spec, table, changes.merge_source(spec))
@@ -260,10 +267,7 @@ class RustWriter:
             return table.version()
 
     def _rewrite(self, spec: TableSpec, base: int, changes: RowChanges, tag: CommitTag) -> int:
-        """Write a table without a change feed as one new file.
-
-        A merge would read and join the rows before it writes the same, and take three times as long.
-        """
+        """Write the table as one new file. A merge would read and join the rows first, and take three times as long."""
         with self._on(spec, base) as table:
             version, rows = self._written.pop(spec.name, (-1, None))
             rows = changes.applied_to(spec, rows if version == base else select(table, spec))
@@ -368,15 +372,17 @@ class RustWriter:
         self._root.open(spec)
 
     def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:
-        """Add the columns and comments that a former release did not have, and set the retentions if they differ."""
+        """Add the columns and comments that a former release did not have, and set the properties that differ."""
         table = self._root.open(spec)
+        require_known_columns(self._root, spec, table)
         if missing := missing_columns(table, spec):
             added = [stored_field(column) for column in spec.columns if column.name in missing]
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
+            table.alter.set_table_properties({RELEASE_PROPERTY: __version__}, raise_if_not_exists=False)
         _describe(table, spec)
         properties, found = table_properties(spec, retention_ms), table.metadata().configuration
-        if any(found.get(name) != properties[name] for name in (RETENTION_PROPERTY, LOG_RETENTION_PROPERTY)):
-            del properties[FORMAT_PROPERTY]  # the table keeps the format with which it was made
+        del properties[FORMAT_PROPERTY], properties[RELEASE_PROPERTY]  # the table keeps what it was made with
+        if any(found.get(name) != value for name, value in properties.items()):
             table.alter.set_table_properties(properties, raise_if_not_exists=False)
 
 

@@ -1,35 +1,47 @@
 """Put the rows of a backup or of an earlier epoch into a registry, as one new epoch that the history explains.
 
 This module claims the registry as a job does, so a running job can publish nothing more. Its changes are either before
-the new epoch or not in the tables. A repair also replaces damaged tables. After it the job reads the log from the place
-of the restored snapshot, so later records are applied again.
+the new epoch or not in the tables. A repair first makes damaged tables readable again, with the rows that can be got
+back. After a repair from a backup the job reads the log from the place of that backup.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
-from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
+from namesrv_stream.kafka.election import candidates
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.lease import LogClock
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.registry_tables import RowChange
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.damage import Damage, newest_version, table_damages
-from namesrv_stream.tables.job_progress import STALE_AFTER_MS, ProgressFile
-from namesrv_stream.tables.mending import lay_anew, saved_rows
+from namesrv_stream.tables.damage import Damage, TableFiles, newest_version, table_damages
+from namesrv_stream.tables.mending import (
+    apply_line,
+    forget,
+    lay_anew,
+    naming,
+    readable_rows,
+    saved_rows,
+    saved_snapshots,
+)
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.schemas import (
+    BROKER,
     BROKER_EVENT,
     LIVE,
     PAST_SNAPSHOT,
@@ -37,6 +49,7 @@ from namesrv_stream.tables.schemas import (
     REJECTED,
     ROUTE_TABLES,
     SNAPSHOT,
+    TOPIC,
     TableSpec,
 )
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -44,7 +57,9 @@ from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RustWriter, changes_to_write
 from namesrv_stream.tools.backup_file import Content, Rows, content_of
 
-Cause = Literal["IMPORT", "RESTORE"]
+_KAFKA_LIMIT_MS = 5_000
+
+Cause = Literal["IMPORT", "RESTORE", "REPAIR"]
 _OPERATORS_TABLES = frozenset({"kv_config", "namesrv_config", "topic_mapping"})
 """Tables whose changes belong to no broker address. The history has them in the line of the command."""
 
@@ -78,8 +93,9 @@ def restore_content(
 
     Raises NamesrvError unless no job is active or `takes_over` is set.
     """
-    newest = ProgressFile(root).row_now(RouteReader(root).snapshots.newest())
-    _require_no_active_job(newest, takes_over=takes_over)
+    newest = RouteReader(root).snapshots.newest()
+    if not takes_over and newest.kind != "STOP":
+        require_no_active_job(root, settings)
     for spec in PINNED_TABLES:  # a damaged table ends this command before it ends a job
         if damage := table_damages(root, spec, {newest.versions[spec.name]: ()}):
             raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
@@ -88,14 +104,22 @@ def restore_content(
     return _published(publisher, "RESTORE", now.rows, content, publisher.last, requested_by)
 
 
-def _require_no_active_job(newest: SnapshotRow, *, takes_over: bool) -> None:
-    """Raise NamesrvError if a running job published the newest snapshot, unless `takes_over` is set."""
-    age_s = time.time() - newest.published_at / 1000
-    if newest.kind != "STOP" and age_s * 1000 < STALE_AFTER_MS and not takes_over:
+def require_no_active_job(root: Root, settings: NamesrvSettings) -> None:
+    """Raise NamesrvError if a job holds the registry's lock in Kafka, or if Kafka does not answer."""
+    kafka = {"socket.timeout.ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
+    try:
+        jobs = candidates(kafka, settings.kafka_topic, root.hadoop_url)
+    except NamesrvError as error:
         raise NamesrvError(
-            f"run {newest.run_id} published epoch {newest.epoch} {age_s:.0f} s ago, so a job is active. Stop it first, "
-            "or give --take-over: then that job ends in order, and has to be started again unless it has standby=true."
-        )
+            f"Kafka does not say whether a job is active: {error} If you know that none runs, or want it to end, give "
+            "--take-over: a job that runs after all ends in order."
+        ) from error
+    for job in jobs:
+        if job.is_active:
+            raise NamesrvError(
+                f"run {job.run_id} on {job.host} is active. Stop it first, or give --take-over: then that job ends in "
+                "order, and has to be started again unless it has standby=true."
+            )
 
 
 def _claimed(root: Root, settings: NamesrvSettings, log_of: Callable[[SnapshotRow | None], KafkaLog]) -> Publisher:
@@ -124,7 +148,7 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
         event_time_ms=log_position.event_time,
         offsets=log_position.offsets,
         changes=changes_to_write(changes),
-        events=_history(cause, event_time, content.snapshot.epoch, changes, requested_by),
+        events=_history(cause, event_time, content, changes, requested_by),
         clock=replace(clock, tick_append_ms=None),
         last_append_ms=log_position.last_append,
         kind="STOP",
@@ -133,15 +157,22 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
 
 
 def _history(
-    cause: Cause, event_time: int, epoch: int, changes: Iterable[RowChange], requested_by: str
+    cause: Cause, event_time: int, content: Content, changes: Sequence[RowChange], requested_by: str
 ) -> list[BrokerEventRow]:
-    """Return the line of the command, with the changes that belong to no broker, and the lines of the brokers."""
-    changes = list(changes)
+    """Return the line of the command, with the changes that belong to no broker, and the lines of the brokers.
+
+    The line of the command has the number of rows of each table after it.
+    """
     of_operators = [change for change in changes if change.table in _OPERATORS_TABLES]
     of_brokers = [change for change in changes if change.table not in _OPERATORS_TABLES]
-    command = AppliedEvent(cause, event_time, requested_by=requested_by, command={"type": cause, "epoch": epoch})
+    rows = {name: len(of_table) for name, of_table in content.rows.items()}
+    subject = {"type": cause, "epoch": content.snapshot.epoch, "rows": rows}
+    command = AppliedEvent(cause, event_time, requested_by=requested_by, command=subject)
+    first, *others = history_of(command, of_operators)
+    after = msgspec.json.decode(first.after or "{}") | {"command": subject}
+    first = first._replace(after=msgspec.json.encode(after).decode())
     brokers = AppliedEvent(cause, event_time, requested_by=requested_by)
-    return [*history_of(command, of_operators), *history_of(brokers, of_brokers)]
+    return [first, *others, *history_of(brokers, of_brokers)]
 
 
 def _retention_ms(settings: NamesrvSettings) -> int:
@@ -187,57 +218,131 @@ def _by_key(key: Sequence[str], rows: Rows) -> dict[tuple[Any, ...], tuple[Any, 
 
 
 class Repair(NamedTuple):
-    """Result of a repair: the published snapshot, the epoch whose tables it has, and the tables written anew."""
+    """Result of a repair: the published snapshot, the tables written anew, and the epochs moved to `past_snapshot`."""
 
     published: SnapshotRow
-    epoch: int
     laid_anew: Sequence[str]
+    forgotten: Collection[int]
 
 
-def repair(  # noqa: PLR0913  # each a fact of the new epoch
+def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     root: Root,
     settings: NamesrvSettings,
     found: Sequence[Damage],
-    source: Callable[[Sequence[SnapshotRow]], Content],
+    now: Salvaged,
+    wanted: Content,
     requested_by: str,
     *,
     takes_over: bool = False,
 ) -> Repair:
-    """Publish the content that `source` makes from the registry's snapshots, and mend the tables for it.
-
-    `source` is called before a running job is ended, so an unusable source ends no job. Raises NamesrvError.
-    """
-    rows = rows_from_arrow(SNAPSHOT, saved_rows(root, SNAPSHOT))
-    content = source(rows)
-    newest = max(rows, key=lambda row: row.epoch, default=content.snapshot)
-    if not _is_of_same_log(newest, content.snapshot):
-        content = _heard_at(content, newest.clock_millis)
-    _require_no_active_job(ProgressFile(root).row_now(newest), takes_over=takes_over)
-    mending = _Mending(root, _retention_ms(settings), found, newest)
+    """Mend the damaged tables with the salvaged rows, and publish `wanted` after them. Raises NamesrvError."""
+    newest = now.content.snapshot
+    if not _is_of_same_log(newest, wanted.snapshot):
+        wanted = _heard_at(wanted, newest.clock_millis)
+    if not takes_over and newest.kind != "STOP":
+        require_no_active_job(root, settings)
+    mending = _Mending(root, _retention_ms(settings), found, now)
     mending.save(SNAPSHOT)
     if is_there(root, PAST_SNAPSHOT):
         mending.save(PAST_SNAPSHOT)
-    versions = {spec.name: mending.put_back(spec, content) for spec in ROUTE_TABLES}
+    versions = {spec.name: mending.put_back(spec) for spec in ROUTE_TABLES}
     versions |= {spec.name: mending.save(spec) for spec in (BROKER_EVENT, REJECTED)}
-    _claim(root, _log_position(newest, content.snapshot), versions)
+    _claim(root, _log_position(newest, wanted.snapshot), versions)
     publisher = _claimed(root, settings, _log_of_before)
-    row = _published(publisher, "RESTORE", content.rows, content, publisher.last, requested_by)
-    return Repair(row, content.snapshot.epoch, mending.laid_anew)
+    row = _published(publisher, "REPAIR", now.content.rows, wanted, publisher.last, requested_by)
+    forgotten = {epoch for damage in found for epoch in damage.epochs}
+    if forgotten:
+        forget(root, forgotten, CommitTag(row.epoch, row.term))
+    return Repair(row, mending.laid_anew, forgotten)
 
 
-def content_of_newest_whole(root: Root, found: Sequence[Damage], rows: Sequence[SnapshotRow]) -> Content:
-    """Return the content of the newest snapshot without a damaged route table. Raises NamesrvError."""
-    hurt = {(damage.table, version) for damage in found for version in damage.versions}
-    names = [spec.name for spec in ROUTE_TABLES]
-    whole = [row for row in rows if hurt.isdisjoint((name, row.versions[name]) for name in names)]
-    if not whole:
+class Salvaged(NamedTuple):
+    """The newest content as far as it can be got back.
+
+    `lost`: table -> number of rows that cannot, None if that is not known. A table without a loss is not in it.
+    `made`: table -> the epoch whose rows and the lines of history after it gave the rows of damaged files.
+    """
+
+    content: Content
+    lost: Mapping[str, int | None]
+    made: Mapping[str, int]
+
+
+def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
+    """Return the newest content: rows of readable files, and those of damaged files from the history.
+
+    Raises NamesrvError if no row of `snapshot` can be read.
+    """
+    rows = saved_snapshots(root)
+    if not rows:
         raise NamesrvError(
-            f"no snapshot under {root.url} is whole. Give a folder of backups by --from FOLDER, or have the tables "
-            "made anew from all that Kafka has by --from-log. Nothing was changed."
+            f"no row of the table snapshot under {root.url} can be read. Give a folder of backups by --from FOLDER: "
+            "it has the place in the log too. Nothing was changed."
         )
-    snapshot, writer = max(whole, key=lambda row: row.epoch), RustWriter(root)
-    tables = {spec.name: writer.read(spec, snapshot.versions[spec.name]) for spec in ROUTE_TABLES}
-    return Content(snapshot, {spec.name: rows_from_arrow(spec, tables[spec.name]) for spec in ROUTE_TABLES})
+    rescue = _Rescue(root, found, rows)
+    tables = {spec.name: rescue.rows(spec) for spec in ROUTE_TABLES}
+    for spec in (BROKER_EVENT, REJECTED):
+        rescue.count(spec, len(rescue.saved(spec)))
+    if any(name in rescue.lost for name in tables):  # each broker sends in full what the tables may lack
+        tables[LIVE.name] = [_to_register_in_full(lease) for lease in tables[LIVE.name]]  # type: ignore[arg-type]
+    return Salvaged(Content(rows[0], tables), rescue.lost, rescue.made)
+
+
+def _to_register_in_full(lease: LiveRow) -> LiveRow:
+    return lease._replace(tokens=(), data_version=DataVersion(lease.data_version.state_version))
+
+
+class _Rescue:
+    """Reads the rows of the newest snapshot, table by table."""
+
+    def __init__(self, root: Root, found: Sequence[Damage], rows: Sequence[SnapshotRow]) -> None:
+        self._root = root
+        self._hurt = {(damage.table, version) for damage in found for version in damage.versions}
+        self._snapshots = rows
+        self.lost: dict[str, int | None] = {}
+        self.made: dict[str, int] = {}
+
+    def is_hurt(self, spec: TableSpec, row: SnapshotRow) -> bool:
+        """Return whether a file of the table is damaged that a snapshot needs."""
+        return (spec.name, row.versions[spec.name]) in self._hurt
+
+    def rows(self, spec: TableSpec) -> Rows:
+        """Return the rows of a route table."""
+        newest = self._snapshots[0]
+        base = next((row for row in self._snapshots if not self.is_hurt(spec, row)), None)
+        rows = RustWriter(self._root).read(spec, base.versions[spec.name]) if base else spec.schema.empty_table()
+        if base is newest:
+            return rows_from_arrow(spec, rows)
+        self.made[spec.name] = epoch = base.epoch if base else 0
+        state = _by_key(spec.key, rows_from_arrow(spec, rows))
+        for line in self.lines:
+            if epoch < line.epoch <= newest.epoch:
+                apply_line(spec, state, line)
+        state |= _by_key(spec.key, rows_from_arrow(spec, readable_rows(self._root, spec, newest.versions[spec.name])))
+        self.count(spec, len(state))
+        found = list(state.values())
+        return found if spec is not LIVE else [_lease_put_back(None, row, newest.clock_millis or 0) for row in found]  # type: ignore[arg-type]
+
+    @cached_property
+    def lines(self) -> list[BrokerEventRow]:
+        """The lines of the history that can be read, in order."""
+        return sorted(rows_from_arrow(BROKER_EVENT, self.saved(BROKER_EVENT)), key=lambda line: (line.epoch, line.seq))
+
+    def saved(self, spec: TableSpec) -> pa.Table:
+        """Return the rows of `broker_event` or `rejected` that can be read."""
+        return saved_rows(self._root, spec, list(naming(spec, self._snapshots)))
+
+    def count(self, spec: TableSpec, found: int) -> None:
+        """Note how many rows of the newest snapshot are lost."""
+        newest = self._snapshots[0]
+        if not self.is_hurt(spec, newest):
+            return
+        wanted = TableFiles(self._root, spec).row_count(newest.versions[spec.name])
+        if wanted is None:
+            if spec not in ROUTE_TABLES or self.is_hurt(BROKER_EVENT, newest):
+                self.lost[spec.name] = None
+        elif wanted > found:
+            self.lost[spec.name] = wanted - found
 
 
 def of_backup(content: Content) -> Content:
@@ -245,46 +350,53 @@ def of_backup(content: Content) -> Content:
     return content._replace(snapshot=content.snapshot._replace(versions={}))
 
 
-def nothing(rows: Sequence[SnapshotRow]) -> Content:
-    """Return empty tables, after which the job reads all records that Kafka has. Raises NoSuchSnapshotError."""
-    if not rows:
-        raise NoSuchSnapshotError("any epoch", None)
-    newest = max(rows, key=lambda row: row.epoch)
+def nothing(newest: SnapshotRow) -> Content:
+    """Return empty tables, after which the job reads all records that Kafka has."""
     before_all = newest._replace(epoch=0, versions={}, offsets={}, event_time=None)
     return Content(before_all, {spec.name: () for spec in ROUTE_TABLES})
+
+
+def fewer(now: Content, lost: Mapping[str, int | None], then: Content) -> list[str]:
+    """Return what `then` has fewer of than gateways serve now, in words: brokers, rows of topics."""
+    found = []
+    for name, what in ((BROKER.name, "brokers"), (TOPIC.name, "rows of topics")):
+        before, after = len(now.rows[name]) + (lost.get(name) or 0), len(then.rows[name])
+        if after < before or (name in lost and lost[name] is None):
+            known = "" if lost.get(name, 0) is not None else " or more"
+            found.append(f"{after:,} {what} in place of {before:,}{known}")
+    return found
 
 
 class _Mending:
     """Makes readable versions of the tables, which no snapshot names yet."""
 
-    def __init__(self, root: Root, kept_ms: int, found: Sequence[Damage], newest: SnapshotRow) -> None:
+    def __init__(self, root: Root, kept_ms: int, found: Sequence[Damage], now: Salvaged) -> None:
         self._root = root
         self._kept_ms = kept_ms
-        self._newest = newest
-        self._tag = CommitTag(newest.epoch + 1, newest.term + 1)
+        self._now = now
+        self._newest = now.content.snapshot
+        self._tag = CommitTag(self._newest.epoch + 1, self._newest.term + 1)
         self._found = found
         self.laid_anew: list[str] = []
 
-    def put_back(self, spec: TableSpec, content: Content) -> int:
-        """Make a version of a route table that has the rows of `content`, and return it."""
-        wanted = content.snapshot.versions.get(spec.name)
-        if wanted is None or self._log_is_hurt(spec):
-            return self._lay_anew(spec, rows_to_arrow(spec, content.rows[spec.name]))
-        if wanted == self._newest.versions[spec.name]:
-            return wanted
-        writer = RustWriter(self._root)
-        return writer.restore(spec, writer.head(spec), wanted, self._tag)
+    def put_back(self, spec: TableSpec) -> int:
+        """Return a version of a route table that has the salvaged rows."""
+        if not self._is_hurt(spec) and not (spec is LIVE and self._now.lost):
+            return self._newest.versions[spec.name]
+        return self._lay_anew(spec, rows_to_arrow(spec, self._now.content.rows[spec.name]))
 
     def save(self, spec: TableSpec) -> int:
         """Return a version of an append-only table that has all rows that can still be read."""
-        named = self._newest.versions.get(spec.name, newest_version(self._root, spec))
-        hurt = any(damage.table == spec.name and named in damage.versions for damage in self._found)
-        if not hurt and not self._log_is_hurt(spec):
-            return named
-        return self._lay_anew(spec, saved_rows(self._root, spec, self._newest.versions.get(spec.name)))
+        if not self._is_hurt(spec):
+            return self._newest.versions.get(spec.name, newest_version(self._root, spec))
+        snapshots = saved_snapshots(self._root) if spec in PINNED_TABLES else []
+        return self._lay_anew(spec, saved_rows(self._root, spec, list(naming(spec, snapshots))))
 
-    def _log_is_hurt(self, spec: TableSpec) -> bool:
-        return any(damage.table == spec.name and damage.file.startswith("_delta_log") for damage in self._found)
+    def _is_hurt(self, spec: TableSpec) -> bool:
+        """Return whether a file is damaged that the newest snapshot or the next write needs."""
+        return (spec.name not in self._newest.versions and spec in PINNED_TABLES) or any(
+            damage.table == spec.name and not damage.is_past for damage in self._found
+        )
 
     def _lay_anew(self, spec: TableSpec, rows: pa.Table) -> int:
         self.laid_anew.append(spec.name)

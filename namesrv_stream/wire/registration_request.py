@@ -37,6 +37,11 @@ T = TypeVar("T")
 
 _BODY, _WRAPPER = "RegisterBrokerBody", "topicConfigSerializeWrapper"
 _ZLIB_FIRST_BYTE = 0x78
+_UP_TO_MAPPING_VERSION = re.compile(
+    rb'(\{"filterServerList":\[[^]\\]*\],"topicConfigSerializeWrapper":\{"dataVersion":\{[^{}]*\},)'
+    rb'"mappingDataVersion":\{"counter":\d{1,18},"stateVersion":\d{1,18},"timestamp":\d{1,18}\},'
+)
+"""Matches the begin of a body up to `mappingDataVersion` alone: a topic may have that name too."""
 _INT32 = struct.Struct(">i")
 
 
@@ -79,6 +84,16 @@ _filter_servers_decoder = msgspec.json.Decoder(list[str] | None)
 def body_crc32(body: bytes) -> int:
     """Return the value of `bodyCrc32`: the CRC32 of the body as sent, without the top bit."""
     return crc32(body) & 0x7FFFFFFF
+
+
+def without_mapping_version(body: bytes) -> tuple[bytes, bytes]:
+    """Return a registration's body in two parts, before and after `mappingDataVersion`, which no rule reads (T7).
+
+    Brokers of 5.x with uncompressed bodies set its time anew in each registration. A body without it, or in another
+    form than theirs, is the first part.
+    """
+    found = _UP_TO_MAPPING_VERSION.match(body)
+    return (body, b"") if found is None else (found[1], body[found.end() :])
 
 
 def check_crc32(body: bytes, expected: int) -> None:

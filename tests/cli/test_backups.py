@@ -101,11 +101,13 @@ def test_restored_leases_last_their_timeout_from_the_next_jobs_first_tick(run, r
     assert sorted(ended_by(first_tick_ms + lease_ms + 1000)) == ["10.0.0.1:10911", "10.0.0.2:10911"]
 
 
-def test_an_active_job_refuses_a_restore_and_one_that_is_taken_over_can_publish_nothing(run, registry, now_ms):
-    registry.now_ms = now_ms  # the job's newest sign of life
+def test_a_restore_needs_kafkas_word_that_no_job_is_active_and_a_job_taken_over_can_publish_nothing(
+    run, registry, closed_port
+):
     good = registry.register("10.0.0.1:10911", "c1", "broker-a").epoch
-    refused = run(f"restore {good}")
+    refused = run(f"restore {good}", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
     assert refused.exit_code == 1
+    assert "Kafka does not say whether a job is active" in refused.stderr
     assert "--take-over" in refused.stderr
     assert newest(registry.root).epoch == good
     assert run(f"restore {good} --take-over").exit_code == 0
@@ -113,7 +115,7 @@ def test_an_active_job_refuses_a_restore_and_one_that_is_taken_over_can_publish_
         registry.register("10.0.0.4:10911", "c1", "broker-d")
 
 
-def test_a_job_that_has_stopped_or_died_needs_no_take_over(run, registry, good):
+def test_a_job_that_has_stopped_in_order_needs_neither_take_over_nor_kafka(run, registry, good):
     assert run(f"restore {good} --take-over").exit_code == 0  # leaves a row of an orderly stop
     assert run(f"restore {good}").exit_code == 0
 

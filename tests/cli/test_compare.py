@@ -10,6 +10,7 @@ from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, WipeWri
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
 from tests.cli.registry import PublishedRegistry
+from tests.counted import count_topics
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 DAY_MS = 24 * 3_600_000
@@ -56,14 +57,14 @@ def texts(result):
 
 def test_diff_names_rows_that_came_went_and_changed(run, story):
     heading, _columns, *rows = lines(run("diff 3 5"))
-    assert heading.endswith("by snapshots of epochs 3 and 5")
+    assert heading.endswith("epoch 3 to epoch 5")
     assert [row.split(maxsplit=3)[:3] for row in rows] == [["topic", "-", "Orders"], ["topic", "~", "TopicA"]]
     assert rows[1].endswith("perm RW- -> R--")
 
 
-def test_diff_as_json_has_both_rows_and_names_its_source(run, story):
+def test_diff_as_json_has_both_rows_and_names_its_epochs(run, story):
     found = json.loads(lines(run("diff 4 5 --json"))[0])
-    assert (found["from"], found["to"], found["source"]) == ("epoch 4", "epoch 5", "snapshots")
+    assert (found["from"], found["to"], found["epochs"]) == ("epoch 4", "epoch 5", [4, 5])
     [gone] = found["differences"]
     assert (gone["table"], gone["key"], gone["after"]) == ("topic", ["Orders", "broker-a"], None)
 
@@ -218,7 +219,8 @@ def test_why_shows_a_restart_within_one_epoch_of_a_name_with_very_many_topics(ru
     assert texts(run(f"why T7 --json --since {since}")) == [came]
 
 
-def test_why_lays_to_none_of_several_counted_changes_in_one_epoch_what_they_came_to(run, registry):
+def test_why_lays_to_none_of_several_counted_changes_in_one_epoch_what_they_came_to(run, registry, monkeypatch):
+    count_topics(monkeypatch)
     registry.register(MASTER, "c1", "broker-a", topics=MANY, publish=False)
     registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
     assert texts(run("why T7 --json")) == [
@@ -227,7 +229,8 @@ def test_why_lays_to_none_of_several_counted_changes_in_one_epoch_what_they_came
     ]
 
 
-def test_why_reports_that_several_counted_changes_in_one_epoch_left_a_topic_as_it_was(run, registry):
+def test_why_reports_that_several_counted_changes_in_one_epoch_left_a_topic_as_it_was(run, registry, monkeypatch):
+    count_topics(monkeypatch)
     registry.register(MASTER, "c1", "broker-a", topics=MANY)
     registry.command(WipeWritePerm(broker_name="broker-a"), publish=False)
     registry.command(AddWritePerm(broker_name="broker-a"))
@@ -238,13 +241,15 @@ def test_why_reports_that_several_counted_changes_in_one_epoch_left_a_topic_as_i
     assert len(texts(run("why U --json"))) == 1
 
 
-def test_why_asks_the_snapshots_for_static_mappings_too(run, registry):
+def test_why_asks_the_snapshots_for_static_mappings_too(run, registry, monkeypatch):
+    count_topics(monkeypatch)
     mappings = {topic: {"bname": "broker-a", "epoch": 1} for topic in MANY}
     registry.register(MASTER, "c1", "broker-a", topic_queue_mapping_info_map=mappings)
     assert texts(run("why T7 --json")) == [f"the static mapping of T7 on broker-a came, because {MASTER} registered."]
 
 
-def test_why_reports_that_nothing_is_left_that_names_a_topic(run, registry, now_ms):
+def test_why_reports_that_nothing_is_left_that_names_a_topic(run, registry, now_ms, monkeypatch):
+    count_topics(monkeypatch)
     old = PublishedRegistry(registry.root + "-of-old", now_ms - 40 * DAY_MS)
     old.register(MASTER, "c1", "broker-a", topics=MANY)
     old.now_ms = now_ms
@@ -287,7 +292,7 @@ def test_tables_of_a_newer_release_are_left_to_it(run, story, line):
     result = run(line)
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
-    assert "Update namesrv-stream here" in result.stderr
+    assert f"has registry format {FORMAT + 1}" in result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -311,30 +316,25 @@ def registry_of_old(registry, old):
     return registry
 
 
-def test_brokers_past_retention_are_taken_from_the_events(run, registry_of_old):
+def test_a_moment_past_retention_is_made_from_the_history(run, registry_of_old):
     by_epoch, by_time = run("brokerList --as-of 3 --json"), run("clusterList --as-of 40d --json")
     assert [row["brokerAddr"] for row in json.loads(by_epoch.stdout)] == [MASTER, SLAVE]
     assert "lastUpdateTimestamp" not in json.loads(by_epoch.stdout)[0]
-    assert "past snapshot.retention" in by_epoch.stderr
+    assert (by_epoch.stderr, by_time.stderr) == ("", "")
     assert json.loads(by_time.stdout)["clusterAddrTable"] == {"c1": ["broker-a"]}
+    assert "10.0.0.2:10911" in run("topicRoute -t TopicA --as-of 3").stdout
 
 
-def test_routes_past_retention_are_refused_with_what_there_is(run, registry_of_old):
-    result = run("topicRoute -t TopicA --as-of 3")
-    assert (result.exit_code, "the oldest readable epoch is 5" in result.stderr) == (1, True)
+def test_plain_lists_of_a_made_moment_leave_out_signs_of_life(run, registry_of_old):
+    _heading, columns, *rows = lines(run("clusterList --as-of 4"))
+    assert columns.split() == ["cluster", "broker", "topics", "id", "address", "heard"]
+    assert [row.split()[:5] for row in rows if "down, heard last" not in row] == [["c1", "broker-a", "1", "1", SLAVE]]
+    assert any("down, heard last" in row for row in rows)
 
 
-def test_plain_lists_past_retention_leave_out_what_events_do_not_have(run, registry_of_old):
-    heading, columns, *rows = lines(run("clusterList --as-of 4"))
-    assert "from the events" in heading
-    assert columns.split() == ["cluster", "broker", "id", "address"]
-    assert [row.split() for row in rows] == [["c1", "broker-a", "1", SLAVE]]
-
-
-def test_diff_past_retention_is_taken_from_the_events(run, registry_of_old):
+def test_diff_past_retention_has_the_same_rows(run, registry_of_old):
     result = run("diff 2 5 --json")
     found = json.loads(result.stdout)
-    assert found["source"] == "events"
     assert [(each["table"], each["key"]) for each in found["differences"] if each["table"] == "broker"] == [
         ("broker", ["broker-a", 0]),
         ("broker", ["broker-a", 1]),
@@ -363,7 +363,6 @@ def test_diff_past_retention_of_an_epoch_and_a_time_knows_of_an_expiry_that_came
 def test_history_past_retention_is_there_up_to_a_moment(run, registry_of_old):
     everything = json.loads(run("history --json").stdout)
     by_epoch = run("history --json --as-of 3")
-    assert "past snapshot.retention" in by_epoch.stderr
     assert json.loads(by_epoch.stdout) == [event for event in everything if event["epoch"] <= 3] != []
     assert json.loads(run("history --json --as-of 30d").stdout) == [
         event for event in everything if event["epoch"] <= 4

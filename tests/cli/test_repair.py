@@ -1,195 +1,212 @@
-"""Damaged tables: which file it is, what is refused before a job is ended,
-and how a good snapshot is published."""
+"""Damaged tables: each kind of damage is named and mended, what is got back and what is lost, and what is asked."""
 
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from namesrv_stream.cli import main
+from namesrv_stream.errors import TableDamagedError
 from namesrv_stream.rules.record_types import PutKvConfig
-from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.writer import RustWriter
+from namesrv_stream.tables.writer import RowChanges, RustWriter
 from namesrv_stream.tools.backup_file import content_of
+from tests.cli.registry import PublishedRegistry
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Epochs before and after a checkpoint of each table. Each changes the one file of `topic` that has all rows."""
+    root = tmp_path_factory.mktemp("made") / "registry"
+    registry = PublishedRegistry(str(root), time.time_ns() // 1_000_000 - 60_000)
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("T0",))
+    registry.now_ms += 1_000
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("T0", "T1"))
+    registry.register("10.0.0.2:10911", "c1", "broker-a", 1, topics=("T0", "T1"))
+    registry.command(PutKvConfig(namespace="n", key="k", value="v"))
+    for spec in TABLES.values():
+        Root(registry.root).open(spec).create_checkpoint()
+    for topics in (("T0", "T2"), ("T0", "T3", "T4")):
+        registry.now_ms += 1_000
+        registry.register("10.0.0.1:10911", "c1", "broker-a", topics=topics)
+    registry.wanted = tables(registry.root)
+    return registry
 
 
 @pytest.fixture
-def epochs(registry):
-    """Three epochs with a broker more each, the last published a minute ago."""
-    return [registry.register(f"10.0.0.{n}:10911", "c1", f"broker-{n}", topics=(f"Topic{n}",)).epoch for n in (1, 2, 3)]
+def registry(made, tmp_path):
+    return made.copied_to(str(tmp_path / "registry"))
 
 
 def tables(root, epoch=None):
-    return {name: sorted(map(repr, rows)) for name, rows in content_of(RouteReader(root), epoch).rows.items()}
+    """The rows of the route tables, leases without signs of life and tokens."""
+    rows = content_of(RouteReader(root), epoch).rows
+    bare = {name: sorted(map(repr, rows)) for name, rows in rows.items() if name != "live"}
+    return bare | {"live": sorted((*lease[:4], *map(repr, lease[5:9])) for lease in rows["live"])}
 
 
-def newest_file(root, table):
-    files = (file for file in Path(root, table).rglob("*.parquet") if "_c" not in str(file.parent.relative_to(root)))
-    return max(files, key=lambda file: file.stat().st_mtime_ns)
+def log_of(root, table):
+    return Path(root, table, "_delta_log")
 
 
-def cut_data(root, table):
-    file = newest_file(root, table)
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    return str(file.relative_to(Path(root, table)))
+def commit_of(root, table, newest=True):
+    """The newest commit, or one from before the checkpoint."""
+    return sorted(log_of(root, table).glob("*.json"))[-1 if newest else 1]
 
 
-def lose_data(root, table):
-    file = newest_file(root, table)
-    file.unlink()
-    return str(file.relative_to(Path(root, table)))
+def data_of(root, table, newest=True):
+    actions = map(json.loads, commit_of(root, table, newest).read_text().splitlines())
+    return Path(root, table, next(each["add"]["path"] for each in actions if "add" in each))
 
 
-def lose_log(root, table):
-    """The entry of the last but one epoch."""
-    file = sorted(Path(root, table, "_delta_log").glob("*.json"))[-2]
-    file.unlink()
-    return f"_delta_log/{file.name}"
+def checkpoint_of(root, table, newest=True):
+    return next(log_of(root, table).glob("*.checkpoint.parquet"))
 
 
-def lose_newest_log(root, table):
-    file = sorted(Path(root, table, "_delta_log").glob("*.json"))[-1]
-    file.unlink()
-    return f"_delta_log/{file.name}"
+def hint_of(root, table, newest=True):
+    return log_of(root, table) / "_last_checkpoint"
 
 
-def cut_log(root, table):
-    file = sorted(Path(root, table, "_delta_log").glob("*.json"))[-2]
+def cut(file):
     os.truncate(file, file.stat().st_size // 2)
-    return f"_delta_log/{file.name}"
 
 
-DAMAGES = [cut_data, lose_data, lose_log, lose_newest_log, cut_log]
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[-40:-20] = bytes(each ^ 255 for each in content[-40:-20])
+    file.write_bytes(content)
 
 
-@pytest.mark.parametrize("harm", DAMAGES)
-def test_a_command_that_meets_a_damaged_table_names_table_and_file(run, registry, epochs, harm):
-    file = harm(registry.root, "topic")
-    result = run("status --no-kafka")
-    assert result.exit_code == 1
-    assert "unexpected" not in result.stderr
-    assert "the table topic" in result.stderr
-    assert f"its file {file} is" in result.stderr
-    assert "namesrv-stream repair" in result.stderr
+def lose_under_checkpoint(commit):
+    Root(str(commit.parents[2])).open(TABLES[commit.parents[1].name]).create_checkpoint()
+    commit.unlink()
 
 
-@pytest.mark.parametrize(
-    ("table", "harm"),
-    [*(("topic", harm) for harm in DAMAGES), ("live", cut_data), ("broker_event", cut_log), ("snapshot", lose_log)],
-)
-def test_doctor_reads_every_file_and_names_what_is_hurt(run, registry, epochs, harm, table):
-    assert run("doctor --tables").exit_code == 0
-    file = harm(registry.root, table)
-    result = run("doctor --tables --json")
-    assert result.exit_code == 1, result.output
-    found = json.loads(result.stdout)
-    assert {each["check"] for each in found} == {f"table {table}"}
-    assert file in {each["found"].split()[1] for each in found}
+DATA = [(data_of, harm) for harm in (cut, os.remove, flip)]
+LOG = [(commit_of, os.remove), (commit_of, cut)]
+CHECKPOINT = [
+    (commit_of, lose_under_checkpoint),
+    (checkpoint_of, cut),
+    (checkpoint_of, os.remove),
+    (hint_of, lambda hint: hint.write_bytes(b"")),
+    (hint_of, lambda hint: hint.write_text('{"version": 77, "size": 9}')),
+]
+NAMED = ("topic", "live", "broker_event", "snapshot")
+CASES = [
+    *((table, *kind, True) for table in NAMED for kind in DATA),
+    *((table, *kind, True) for table in NAMED[:3] for kind in LOG),
+    (NAMED[3], *LOG[1], True),  # a publication whose row is gone has not happened
+    *((table, *kind, True) for table in (NAMED[0], NAMED[3]) for kind in CHECKPOINT),
+    *(pytest.param(table, *kind, True, marks=pytest.mark.full) for table in NAMED[1:3] for kind in CHECKPOINT),
+    *((table, *kind, False) for table in NAMED for kind in DATA[:1]),
+    *((table, *kind, False) for table in NAMED[:3] for kind in LOG[1:]),
+]
 
 
-def test_doctor_names_the_epochs_that_a_damaged_file_hurts(run, registry, epochs):
-    cut_data(registry.root, "topic")
-    registry.command(PutKvConfig(namespace="n", key="k", value="v"))  # names the same version of topic
-    (found,) = json.loads(run("doctor --tables --json").stdout)
-    assert f"named by epochs {epochs[-1]} to {epochs[-1] + 1}" in found["found"]
+def name_of_case(value):
+    return getattr(value, "__name__", str(value))
 
 
-@pytest.mark.parametrize(("table", "harm"), [*(("topic", harm) for harm in DAMAGES), ("live", lose_log)])
-def test_repair_publishes_the_newest_whole_snapshot_and_reads_on_in_the_log_from_there(
-    run, registry, epochs, harm, table
-):
-    whole = epochs[0] if harm in (lose_log, cut_log) else epochs[1]
-    wanted, place = tables(registry.root, whole), RouteReader(registry.root).snapshots.find(whole)
-    harm(registry.root, table)
+def findings(root):
+    return json.loads(CliRunner().invoke(main, ["--root", root, "doctor", "--tables", "--json"]).stdout)
+
+
+def work_as_a_job(root, table):
+    """Claim the registry and write the table."""
+    publisher = Publisher.claim(RustWriter(Root(root)), "next", 0)
+    rows = publisher.table(table) if table in (TOPIC.name, LIVE.name) else []
+    changes = {table: RowChanges(rows.slice(0, 1))} if len(rows) else {}
+    publisher.publish(Batch(None, None, None, publisher.last.offsets, changes), 0)
+
+
+@pytest.mark.parametrize(("table", "file_of", "harm", "newest"), CASES, ids=name_of_case)
+def test_damage_of_each_kind_is_named_and_mended_and_the_job_goes_on(run, registry, made, table, file_of, harm, newest):
+    file = file_of(registry.root, table, newest)
+    harm(file)
+    found = [each for each in findings(registry.root) if each["check"] == f"table {table}"]
+    assert found
+    try:
+        work_as_a_job(registry.copied_to(f"{registry.root}-of-job").root, table)
+    except TableDamagedError as error:
+        assert f"the table {table} under" in str(error)
+        assert "cannot be read at version" in str(error)
+        assert "namesrv-stream repair" in str(error)
     result = run("repair --take-over --as ann")
     assert result.exit_code == 0, result.output
-    assert f"has the tables of epoch {whole}" in result.stdout
-    after = tables(registry.root)
-    assert after | {"live": ()} == wanted | {"live": ()}
-    assert len(after["live"]) == len(wanted["live"])
+    assert {each["state"] for each in findings(registry.root)} == {"ok"}
+    if (table, newest) != ("snapshot", True) or harm not in (cut, os.remove, flip):
+        assert tables(registry.root) == made.wanted
+    work_as_a_job(registry.root, table)
+
+
+def double(commit):
+    commit.write_bytes(commit.read_bytes() * 2)
+
+
+def come_again(commit):
+    shutil.copy(commit, commit.with_name(f"{int(commit.stem) + 1:020}.json"))
+
+
+@pytest.mark.parametrize("harm", [double, come_again])
+@pytest.mark.parametrize("table", NAMED)
+def test_a_commit_that_is_there_twice_hurts_nobody(registry, table, harm, made):
+    harm(commit_of(registry.root, table))
+    work_as_a_job(registry.root, table)
+    assert tables(registry.root) == made.wanted
+
+
+def test_a_data_file_that_is_lost_costs_no_row_and_no_record_of_the_log(run, registry, made):
+    place = RouteReader(registry.root).snapshots.newest()
+    data_of(registry.root, "topic").unlink()
+    result = run("repair --take-over --as ann")
+    assert "topic: 5 rows, of epoch" in result.stdout
+    assert "cannot be got back" not in result.stdout
     newest = RouteReader(registry.root).snapshots.newest()
-    assert newest.offsets == place.offsets
-    assert newest.event_time == place.event_time
-    assert (newest.last_append, newest.clock_millis) == (place.last_append, place.clock_millis), (
-        "else the job refuses it"
+    assert tables(registry.root) == made.wanted
+    assert (newest.offsets, newest.last_append, newest.clock_millis) == (
+        place.offsets,
+        place.last_append,
+        place.clock_millis,
     )
-    assert json.loads(run("history --json").stdout)[-1]["requestedBy"] == "ann"
 
 
-@pytest.mark.parametrize(
-    ("table", "harm"),
-    [
-        ("topic", cut_data),
-        ("topic", lose_log),
-        ("broker_event", lose_newest_log),
-        ("snapshot", cut_data),
-        ("snapshot", lose_log),
-        ("snapshot", lose_newest_log),
-        ("kv_config", cut_log),
-    ],
-)
-def test_a_job_publishes_to_repaired_tables_and_nothing_readable_is_damaged(run, registry, epochs, harm, table):
-    for epoch in range(2):
-        registry.command(PutKvConfig(namespace="n", key="k", value=f"v{epoch}"))
-    harm(registry.root, table)
-    assert run("repair --take-over").exit_code == 0
-    publisher = Publisher.claim(RustWriter(Root(registry.root)), "next", registry.now_ms)
-    assert publisher.last.term > 1
-    assert run("doctor --tables").exit_code == 0  # what cannot be read any more is past
-    assert "nothing was changed" in run("repair --take-over").stdout
-    newest = RouteReader(registry.root).open()
-    assert set(newest.routes.queues) <= {"Topic1", "Topic2", "Topic3"}
-    assert newest.routes.queues
+def test_the_history_has_the_rows_by_table_of_a_repair(run, registry):
+    data_of(registry.root, "topic").unlink()
+    run("repair --take-over --as ann")
+    line = json.loads(run("history --json").stdout)[-1]
+    assert (line["type"], line["requestedBy"]) == ("REPAIR", "ann")
+    assert line["after"]["command"]["rows"] | {"topic": 5, "broker": 2, "live": 2} == line["after"]["command"]["rows"]
+    assert "asked for REPAIR of epoch" in run("history").stdout
 
 
-@pytest.mark.parametrize("harm", [cut_data, lose_log])
-def test_rows_of_the_history_and_of_snapshots_in_whole_files_are_kept(run, registry, epochs, harm):
-    before = json.loads(run("history --json").stdout)
-    harm(registry.root, "broker_event")
-    harm(registry.root, "snapshot")
-    assert run("repair --take-over").exit_code == 0
-    after = json.loads(run("history --json").stdout)
-    lost = {line["epoch"] for line in before if line not in after}
-    assert lost == ({epochs[-1]} if harm is cut_data else set())  # a file that only the log did not name is there
-
-
-def test_a_whole_registry_is_left_alone(run, registry, epochs):
-    assert "nothing was changed" in run("repair").stdout
-    assert RouteReader(registry.root).snapshots.newest().epoch == epochs[-1]
-
-
-def test_repair_from_a_backup_and_from_the_log(run, registry, epochs, tmp_path):
-    folder = tmp_path / "backups"
-    assert run(f"backup {folder}").exit_code == 0
-    wanted = tables(registry.root)
-    (folder / "epoch-999.zip").write_bytes(b"cut short")
-    shutil.rmtree(Path(registry.root, "topic"))
-    lacks = run("repair --take-over")
-    assert lacks.exit_code == 1
-    assert "--from-log" in lacks.stderr
-    assert run(f"repair --from {folder} --take-over").exit_code == 0
-    after = tables(registry.root)
-    assert after | {"live": ()} == wanted | {"live": ()}
-
-    cut_data(registry.root, "topic")
-    result = run("repair --from-log --take-over")
-    assert "from its begin on" in result.stdout
-    view = RouteReader(registry.root).open()
-    assert (view.snapshot.offsets, dict(view.routes.brokers), len(view.routes.queues)) == ({}, {}, 0)
-
-
-def test_a_job_that_is_active_is_not_ended_by_a_repair_or_a_restore_that_fails(run, registry, now_ms, tmp_path):
-    registry.now_ms = now_ms
-    good = registry.register("10.0.0.1:10911", "c1", "broker-a").epoch
-    registry.register("10.0.0.2:10911", "c1", "broker-b", topics=("Other",))
-    newest = RouteReader(registry.root).snapshots.newest()
-    cut_data(registry.root, "topic")
-    assert "--take-over" in run("repair").stderr
-    assert run(f"repair --from {tmp_path} --take-over").exit_code == 1
-    refused = run(f"restore {good} --take-over")
+def test_what_neither_a_file_nor_the_history_has_is_counted_and_brokers_are_asked_for_it(run, registry, tmp_path):
+    assert run(f"backup {tmp_path / 'backups'}").exit_code == 0
+    data_of(registry.root, "topic").unlink()
+    data_of(registry.root, "broker_event").unlink()
+    refused = run("repair --take-over")
     assert refused.exit_code == 1
-    assert "the table topic" in refused.stderr
-    assert RouteReader(registry.root).snapshots.newest() == newest
+    assert "broker_event: 1 row cannot be got back" in refused.stdout
+    assert f"repair --from {tmp_path / 'backups'}" in refused.stdout
+    before = RouteReader(registry.root).snapshots.newest().epoch
+    assert before == 7
+    assert run("repair --take-over --yes").exit_code == 0
+    for lease in RouteReader(registry.root).open().routes.live.values():
+        assert lease.tokens == ()
+        assert lease.data_version.counter == 0, "so that the next registration counts as changed"
+
+
+def test_status_shows_job_and_kafka_although_a_table_is_damaged(run, registry, epochs, closed_port):
+    cut(data_of(registry.root, "topic"))
+    result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    assert result.exit_code == 1
+    told = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
+    assert "unknown, the last publication was at" in told["job"]
+    assert f"127.0.0.1:{closed_port} does not answer" in told["Kafka"]
+    assert "the table topic" in told["tables"]

@@ -45,7 +45,8 @@ def test_a_moment_is_an_epoch_or_an_event_time(registry, client):
     registry.expire(A)
     assert [each["brokerAddr"] for each in client.get(f"/v1/brokers?at={earlier}").json["brokers"]] == [A, B]
     assert [each["brokerAddr"] for each in client.get("/v1/brokers?epoch=3").json["brokers"]] == [A, B]
-    assert client.get("/v1/brokers?epoch=4").json["total"] == 1
+    found = client.get("/v1/brokers?epoch=4").json["brokers"]
+    assert [(each["brokerAddr"], each["state"]) for each in found] == [(A, "down"), (B, "alive")]
 
 
 def test_a_silent_broker_that_the_guard_holds_is_suspect(registry, client):
@@ -92,12 +93,13 @@ def test_a_list_is_read_page_by_page(still):
     assert ([each["topic"] for each in topics["topics"]], topics["next"]) == (["TopicA", "TopicB"], None)
 
 
-def test_a_broker_that_is_gone_has_a_story_and_no_lease(registry, client):
+def test_a_broker_that_is_down_has_a_story_and_no_lease(registry, client):
     registry.expire(A)
     answer = client.get("/v1/brokers/broker-a?epoch=4")
-    assert (answer.status, answer.json["brokers"], answer.json["total"]) == (200, [], 0)
-    gone = client.get("/v1/overview?epoch=4").json["gone"]
-    assert [(each["brokerAddr"], each["endedBy"]) for each in gone] == [(A, "EXPIRED")]
+    assert (answer.status, answer.json["text"], answer.json["total"]) == (200, "broker-a is down.", 0)
+    [down] = client.get("/v1/brokers?epoch=4&state=down").json["brokers"]
+    assert (down["brokerAddr"], down["down"]["endedBy"], down["holdsId"]) == (A, "EXPIRED", False)
+    assert [each["name"] for each in client.get("/v1/clusters?epoch=4").json["clusters"]] == ["c1", "c2"]
     assert "expired" in client.get("/v1/why/broker-a?epoch=4").json["sentences"][-1]["text"]
 
 
@@ -162,7 +164,6 @@ ABOUT_A_MOMENT = [
     "/v1/brokers",
     "/v1/brokers/broker-a",
     "/v1/clusters",
-    "/v1/gone",
     "/v1/events",
     "/v1/why/broker-a",
     "/v1/diff?from=1",

@@ -58,14 +58,34 @@ def test_brokers_are_chosen_by_cluster_zone_state_and_text(crowd):
 
 def test_an_outage_of_a_zone_is_one_thing_in_each_cluster(crowd):
     found = crowd.get("/v1/overview?epoch=3").json
-    assert [(each["zoneName"], each["state"], each["count"], each["total"]) for each in found["trouble"]] == [
-        ("zone-1", "gone", 4, 4)
-    ] * 3
-    assert (found["counts"]["gone"], found["counts"]["alive"]) == (12, 24)
+    [cause] = found["verdict"]["causes"]
+    assert (cause["zones"], cause["state"], cause["count"], cause["total"]) == (["zone-1"], "down", 12, 12)
+    assert "zone zone-1 is down in all three clusters: 12 of 12 brokers (33 %) since " in found["verdict"]["text"]
+    assert (found["counts"]["down"], found["counts"]["alive"]) == (12, 24)
     assert sum(each["count"] for each in found["events"] if each["type"] == "EXPIRED") == 12
     assert len(found["events"]) < 20
-    gone = crowd.get("/v1/gone?epoch=3&cluster=cluster-2&zone=zone-1&limit=3").json
-    assert (gone["total"], len(gone["gone"]), gone["gone"][0]["endedBy"]) == (4, 3, "EXPIRED")
+    down = crowd.get("/v1/brokers?epoch=3&cluster=cluster-2&zone=zone-1&limit=3&state=down").json
+    assert (down["total"], len(down["brokers"]), down["brokers"][0]["down"]["endedBy"]) == (4, 3, "EXPIRED")
+    rest = crowd.get(f"/v1/brokers?epoch=3&cluster=cluster-2&zone=zone-1&state=down&after={down['next']}").json
+    assert (len(rest["brokers"]), rest["next"]) == (1, None)
+
+
+def test_topics_are_chosen_by_state_cluster_and_zone_and_sorted(crowd):
+    def names(query):
+        return [
+            each["topic"] for each in crowd.get(f"/v1/topics?epoch=3&system=false&limit=1000{query}").json["topics"]
+        ]
+
+    counts = crowd.get("/v1/overview?epoch=3").json["verdict"]["topics"]
+    for state, key in (("degraded", "degraded"), ("without_route", "withoutRoute"), ("writable", "writable")):
+        assert len(names(f"&state={state}")) == counts[key]
+    assert counts["degraded"] + counts["withoutRoute"] > 0
+    assert names("&sort=-name") == sorted(names(""), reverse=True)
+    assert set(names("&zone=zone-1")) == set(names("")) - set(names("&state=writable"))
+    assert set(names("&cluster=cluster-0&zone=zone-1")) < set(names("&zone=zone-1"))
+    one = crowd.get(f"/v1/topics/{names('&state=degraded')[0]}?epoch=3").json
+    assert {each["why"] for each in one["missing"]} == {"down"}
+    assert " is degraded, " in one["text"]
 
 
 def test_topics_are_numbers_and_those_of_brokers_can_be_left_out(crowd):
@@ -168,8 +188,6 @@ def test_a_past_that_was_published_later_has_its_marks_and_one_time_an_epoch(tmp
         asked_ms = registry.now_ms - HOUR_MS // 4
         asked = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(asked_ms / 1000))
         answer = client.get(f"/v1/clusters?at={asked}&tz=UTC")
-        between = answer.json["snapshot"]["between"]
-        assert (answer.json["snapshot"]["epoch"], between["nextEpoch"], between["events"]) == (2, 3, 2)
-        assert between["askedAt"].startswith(asked)
-        assert "between" not in client.get("/v1/clusters?epoch=2").json["snapshot"]
+        assert (answer.json["snapshot"]["epoch"], answer.json["clusters"]) == (3, [])
+        assert client.get("/v1/clusters?epoch=2").json["clusters"]
         assert client.get("/v1/clusters?epoch=2").headers["etag"] != answer.headers["etag"]

@@ -259,7 +259,7 @@ def test_a_time_is_typed_in_the_zone_that_is_chosen(page, registry, zone):
     assert len(page.errors) == 1  # Chromium reports the answer 400
 
 
-def test_a_time_between_two_snapshots_says_which_one_is_shown(tmp_path, settings, driver):
+def test_a_time_between_two_snapshots_is_shown_to_the_second(tmp_path, settings, driver):
     hour_ms = 3_600_000
     registry = PublishedRegistry(str(tmp_path / "hours"), time.time_ns() // 1_000_000)
     registry.now_ms -= 3 * hour_ms
@@ -267,14 +267,14 @@ def test_a_time_between_two_snapshots_says_which_one_is_shown(tmp_path, settings
     registry.now_ms += hour_ms // 2
     registry.register(B, "c1", "broker-b", publish=False)
     registry.now_ms += hour_ms // 2
-    registry.publish()
+    registry.register(C, "c1", "broker-c")
     asked = datetime.fromtimestamp((registry.now_ms - hour_ms // 4) / 1000, UTC)
     with BackgroundConsole(settings(delta__root=registry.root)) as console:
         page = Page(driver, console.url)
         page.open(f"#/?at={asked:%Y-%m-%dT%H:%M:%SZ}")
-        page.shows("broker-a")
-        assert "broker-b" not in page.text
-        page.until(lambda: "2 events in between are not shown yet" in page.moment)
+        page.shows("broker-b")
+        assert "broker-c" not in page.text
+        page.until(lambda: "later events of it are not shown" in page.moment)
         assert "at=" in page.driver.current_url
         assert page.find(".rail path.came[d^=M]")  # all was published after it had happened
         driver.get("about:blank")
@@ -288,6 +288,77 @@ def test_a_route_on_a_phone_has_its_addresses(page):
             "return [...document.querySelectorAll('td .holder')].map((each) => each.getBoundingClientRect().right)"
         )
         assert max(box) <= PHONE
+
+
+def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(page, registry):
+    registry.register(C, "c1", "broker-c", topics=tuple(f"topic-{number:03}" for number in range(150)))
+    page.open("#/topics")
+    page.until(lambda: len(page.column(1)) == 100)
+    page.find(".foot button")[0].click()
+    page.until(lambda: len(page.column(1)) > 150)
+    typed = page.find("main input[name=q]")[0]
+    typed.send_keys("half a wo")
+    for number in range(60):
+        registry.register(C, "c1", "broker-c", topics=(f"new-{number:02}",))
+    page.shows("new-59")
+    assert page.driver.switch_to.active_element == typed
+    assert typed.get_attribute("value") == "half a wo"
+    assert len(page.column(1)) > 150
+    page.open("#/topic/TopicA")
+    page.find("main details summary")[0].click()
+    page.until(lambda: "queueDatas" in page.find("main pre")[0].text)
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="full"))
+    page.until(lambda: '"perm": 4' in page.find("main pre")[0].text)
+
+
+def test_the_search_finds_as_one_types(page, registry):
+    page.open()
+    page.shows("broker-a")
+    page.find("body")[0].send_keys("/")
+    for text, kind in (
+        ("roker-b", "broker"),
+        (A.partition(":")[0], "address of"),
+        ("opicA", "topic"),
+        ("c1", "cluster"),
+    ):
+        page.driver.switch_to.active_element.send_keys(Keys.CONTROL + "a", Keys.NULL, text)
+        page.until(
+            lambda text=text, kind=kind: any(text in each.text and kind in each.text for each in page.find("#found li"))
+        )
+    page.driver.switch_to.active_element.send_keys(Keys.CONTROL + "a", Keys.NULL, "TopicA")
+    page.until(lambda: page.find("#found li")[0].text.startswith("TopicA"))
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    page.shows("Route, as clients get it")
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("#/?epoch=abc", "epoch=abc is no epoch"),
+        ("#/nonsense", "There is no view nonsense"),
+        ("#/brokers?window=2y", "window=2y is none of"),
+    ],
+)
+def test_a_wrong_address_of_the_page_is_named(page, address, problem):
+    page.open(address)
+    page.shows(problem)
+    page.open()
+    page.shows("broker-a")
+
+
+def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
+    for number in range(3):
+        registry.now_ms += 20_000
+        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
+    page.open()
+    page.until(lambda: page.find(".rail path.asked")[0].get_attribute("d").count("M") == 3)
+    strip = page.find("#time .edges")[0]
+    width = strip.size["width"]
+    drag = webdriver.ActionChains(page.driver).move_to_element_with_offset(strip, -width // 10, 0)
+    drag.click_and_hold().move_by_offset(width * 4 // 10, 0).release().perform()
+    page.until(lambda: 0 < page.find(".rail path.asked")[0].get_attribute("d").count("M") < 3)
+    page.find("#time .buttons")[0].find_element(By.XPATH, "button[.='Zoom out']").click()
+    page.until(lambda: page.find(".rail path.asked")[0].get_attribute("d").count("M") == 3)
 
 
 def test_links_have_more_than_a_colour(page):

@@ -16,8 +16,8 @@ from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchR
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.console.watch_client import watch
-from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
@@ -154,7 +154,7 @@ def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch)
 
     async def answer():
         watchers = Hub(NamesrvSettings(), limit=1)
-        watchers.go_to(kept.view(kept.find(AsOf(epoch=3))))
+        watchers.go_to(kept.view(kept.past(AsOf(epoch=3)).base))
         await WatchResponse(Watch(watchers, kept, (), None))({"type": "http"}, never, never)
         with watchers.watching(()):
             pass
@@ -165,10 +165,10 @@ def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch)
 def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(kept):
     async def step():
         watchers = Hub(NamesrvSettings(), limit=3)
-        watchers.go_to(kept.view(kept.find(AsOf(epoch=2))))
+        watchers.go_to(kept.view(kept.past(AsOf(epoch=2)).base))
         with contextlib.ExitStack() as stack:
             both = [stack.enter_context(watchers.watching(("Shared",))) for _ in range(2)]
-            watchers.go_to(kept.view(kept.find(AsOf(epoch=3))))
+            watchers.go_to(kept.view(kept.past(AsOf(epoch=3)).base))
             stack.enter_context(watchers.watching(()))
             with pytest.raises(RefusedError), watchers.watching(()):
                 pass

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.events import Membership
-from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     Command,
@@ -22,7 +20,7 @@ from namesrv_stream.rules.record_types import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LiveRow, LogPosition
+from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
 from tests.published import Published
 
@@ -113,19 +111,3 @@ class RandomHistory(RandomLife):
     def publish(self) -> int:
         """Publish what has happened as one micro-batch; return its epoch."""
         return self._published.publish(self.rules, self.event_ms, self._offset + 1, self._now_ms).epoch
-
-
-def assert_members_are(members: Membership, view: RouteTables) -> None:
-    """Compare whole rows without signs of life and data versions, which the lines do not have."""
-    routes = members.routes()
-    assert routes.brokers == view.brokers
-    assert routes.clusters == view.clusters
-    assert routes.filters == view.filters
-    assert _without_what_is_heard(routes.live) == _without_what_is_heard(view.live)
-
-
-def _without_what_is_heard(live: dict[str, LiveRow]) -> dict[str, LiveRow]:
-    return {
-        address: row._replace(last_update_timestamp=0, clock_millis=0, data_version=DataVersion())
-        for address, row in live.items()
-    }

@@ -86,7 +86,7 @@ def test_a_sample_week_has_the_same_views_in_spark_and_in_duckdb(root, same_view
     rejected = [RejectedRow(START_MS, 0, i, "k", value, 9, "why") for i, value in enumerate(values)]
     publish_by_rules(story.records(), root, NOW, 12 * HOUR_MS, rejected)
     found = same_views(root)
-    assert [name for name, rows in found.items() if rows == 0] == []
+    assert {name for name, rows in found.items() if rows == 0} <= {"broker_down", "topic_down"}  # all are up
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6))])

@@ -3,11 +3,13 @@
 import pytest
 
 from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
-from namesrv_stream.history.events import AsOf, events_between
+from namesrv_stream.history.events import events_between
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from tests.counted import counted
 from tests.history.fleet import RandomHistory
 from tests.tables.rows import NOW
 
@@ -56,7 +58,7 @@ def test_topics_that_events_only_count_are_given_by_their_number(root):
     _register(history, {f"T{i}": TopicConfig(4, 4, 6) for i in range(300)}, 0)
     last = AsOf(epoch=history.publish())
     lines = events_between(root, RouteReader(root).snapshots.newest(), AsOf(epoch=0), last)
-    assert diff_of_events(lines).unnamed == {"broker-a": 300}
+    assert diff_of_events(map(counted, lines)).unnamed == {"broker-a": 300}
 
 
 def _row(queues):

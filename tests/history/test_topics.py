@@ -5,9 +5,9 @@ import json
 import pytest
 
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
-from namesrv_stream.rules import history as events
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from tests.counted import count_topics
 from tests.history.fleet import RandomHistory
 from tests.tables.rows import NOW
 
@@ -40,7 +40,7 @@ def facts_of(topic, lines):
 def test_lines_with_counts_give_no_untrue_sentence_and_leave_none_out(tmp_path, monkeypatch, seed):
     """The same history, its lines with the names and with counts only."""
     named = history_of_topics(Root(str(tmp_path / "named")), seed)
-    monkeypatch.setattr(events, "MAX_LISTED_TOPICS", 0)
+    count_topics(monkeypatch, above=0)
     counted = history_of_topics(Root(str(tmp_path / "counted")), seed)
     for topic in "TUVW":
         true, found = facts_of(topic, named[topic].lines), counted[topic]

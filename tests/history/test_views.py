@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.events import AsOf, Membership, events_between
-from namesrv_stream.history.sessions import availability, flapping, outages, sessions
 from namesrv_stream.history.views import create_views, register_views
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
@@ -149,31 +147,6 @@ def test_sessions_and_availability_are_those_of_the_broker_table_at_every_moment
     by_broker = rows_of(spark, totals)
     assert {row[:3]: row[3] for row in by_broker} == {key: ms for key, ms in up_ms.items() if ms}
     assert all(row[4] <= 1 for row in by_broker)
-
-
-def test_the_console_has_the_figures_of_the_views(spark, root):
-    """Availability, flaps and outages of a random history, in which some brokers end exactly a minute apart."""
-    history = RandomHistory(root, 5, MIDNIGHT_MS, NOW)
-    for number in range(150):
-        history.step(gap_ms=(20_000, 8 * MINUTE_MS, MINUTE_MS)[number % 3])
-    history.publish()
-    newest = register_views(spark, root, only=["broker_availability", "broker_flapping", "shared_outage"])
-    lines = events_between(root, newest, AsOf(at_ms=0), AsOf(epoch=newest.epoch))
-    found = sessions(Membership(), lines)
-    key = "cluster_name, broker_name, broker_id"
-    by_broker = f"SELECT {key}, sum(up_millis), sum(expected_millis) FROM broker_availability GROUP BY ALL"
-    shown = availability(found, MIDNIGHT_MS, history.event_ms)
-    assert {row[:3]: row[3:] for row in rows_of(spark, by_broker)} == {
-        broker: each for broker, each in shown.items() if each.expected_ms
-    }
-    flaps = rows_of(spark, f"SELECT {key}, unplanned_ends, flaps, shortest_session_millis FROM broker_flapping")
-    assert sorted(flaps) == sorted((*each.broker, *each[1:]) for each in flapping(found))
-    shared = rows_of(spark, "SELECT first_gone_at, last_gone_at, which FROM shared_outage ORDER BY 1")
-    assert shared
-    assert shared == [
-        (at(each.first_gone_ms), at(each.last_gone_ms), sorted(" ".join(map(str, broker)) for broker in each.brokers))
-        for each in outages(lines)
-    ]
 
 
 def test_availability_counts_from_the_first_registration_to_the_last_expected_moment(registry, rows):

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.tools.local.folder import owned_folder
+from namesrv_stream.tools.local.folder import in_service, owned_folder
 
 ANEW = ("kafka", "registry")
 
@@ -69,3 +69,15 @@ def test_a_start_that_came_to_nothing_leaves_a_folder_that_can_be_owned(tmp_path
         pass
     with owned_folder(tmp_path, made_anew=ANEW) as folder:
         assert folder == tmp_path
+
+
+def test_tables_that_another_process_serves_are_refused_and_not_waited_for(tmp_path):
+    registry = str(tmp_path / "registry")
+    with (
+        in_service(registry),
+        pytest.raises(NamesrvError, match="served by another `up`"),
+        in_service(registry),
+    ):
+        pass
+    with in_service(registry):
+        pass

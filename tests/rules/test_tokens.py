@@ -178,10 +178,18 @@ def test_a_run_that_is_started_with_topics_going_trusts_no_token_of_the_run_befo
     assert made.has_changes()
 
 
-def test_a_token_alone_leaves_no_line_of_history():
+def test_a_token_alone_waits_for_the_next_publication_as_a_sign_of_life_does():
     made = registry(replace(OWN, token=None))
     made.take_changes()
+    made.take_signs_of_life()
     made.apply(OWN, LogPosition(T0, 0, 100))
-    changes = made.take_changes()
-    assert [change.after.tokens for change in changes.changes if change.table == "live"] == [("own",)]
-    assert changes.events == []
+    assert not made.has_changes()
+    assert [lease.tokens for lease in made.take_signs_of_life()] == [("own",)]
+
+
+def test_tokens_that_no_longer_hold_are_published_at_once():
+    made = registry(OWN)
+    made.take_changes()
+    made.apply(DeleteTopic(topic="A"), LogPosition(T0, 0, 100))
+    assert tokens(made) == ()
+    assert made.has_changes()

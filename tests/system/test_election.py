@@ -5,8 +5,12 @@ from contextlib import ExitStack
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.election import Candidate, JobLock, JobReport, candidates, report_of_holder
 from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.putting_back import require_no_active_job
 
 pytestmark = pytest.mark.system
 TOPIC = "election"
@@ -70,6 +74,24 @@ def test_a_holder_that_steps_back_lets_another_candidate_have_the_lock_and_may_g
         has_lock(second, first)
         second_part.close()
         has_lock(first, second)
+
+
+def test_a_repair_goes_by_the_lock_alone(kafka, tmp_path):
+    root = Root(str(tmp_path))
+    settings = NamesrvSettings.model_validate(
+        {"kafka.bootstrap.servers": kafka["bootstrap.servers"], "kafka.topic": TOPIC, "delta.root": root.url}
+    )
+    with lock(kafka, root.hadoop_url, "first") as first:
+        has_lock(first)
+        is_active(kafka, root)
+        with pytest.raises(NamesrvError, match=r"run first on .* is active.*--take-over"):
+            require_no_active_job(root, settings)
+    require_no_active_job(root, settings)
+
+
+@eventually
+def is_active(kafka, root):
+    assert [each.is_active for each in candidates(kafka, TOPIC, root.hadoop_url)] == [True]
 
 
 def test_registries_with_other_roots_elect_apart(kafka, root):

@@ -46,6 +46,28 @@ def test_kv_file_of_a_name_server_is_taken_over(stack):
     found()
 
 
+@pytest.mark.full
+def test_e10_an_idle_broker_writes_nothing_in_full_and_makes_no_epochs(stack, master):
+    """Its registrations differ from each other in `mappingDataVersion`."""
+
+    @eventually
+    def light(count):
+        assert registrations(stack, "light") >= count
+
+    light(2)
+    before = registrations(stack, "full"), stack.gateway.gateway.epoch
+    light(registrations(stack, "light") + 3)
+    assert registrations(stack, "full") == before[0]
+    assert stack.gateway.gateway.epoch <= before[1] + 1, "liveRefreshMillis is 5 minutes"
+
+
+def registrations(stack, sent):
+    """The number of registrations that this gateway has sent in full or light."""
+    (metric,) = [each for each in stack.gateway.gateway.metrics.registry.collect()
+                 if each.name == "namesrv_gateway_registrations"]  # fmt: skip
+    return sum(each.value for each in metric.samples if each.name.endswith("_total") and each.labels["sent"] == sent)
+
+
 def test_java_client_sends_and_receives_through_our_route(stack, master, admin, tmp_path):
     said = admin("updateTopic", "-c", "RealCluster", "-t", "Made")
     assert "success" in said, said

@@ -1,5 +1,6 @@
 """A reader that follows from before the first snapshot, and one that was away for long."""
 
+import math
 import shutil
 from pathlib import Path
 
@@ -47,12 +48,13 @@ def test_a_reader_looks_through_the_log_if_the_next_commit_is_there_and_after_a_
 ):
     publisher = Publisher.claim(RustWriter(Root(str(tmp_path))), "run", NOW)
     looks = []
+    monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", math.inf)
     monkeypatch.setattr(Root, "open", lambda self, *place, opened=Root.open: CountedLooks(opened(self, *place), looks))
     followed = snapshots.Snapshots(Root(str(tmp_path)))
     assert (followed.refresh(), len(looks)) == (False, 1)
     publisher.publish(Batch(None, None, NOW, {0: 1}, {}), NOW)
     assert (followed.refresh(), len(looks)) == (True, 2)
-    monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", 0.0)
+    monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", -1.0)
     assert (followed.refresh(), len(looks)) == (False, 3)
 
 

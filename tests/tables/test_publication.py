@@ -36,7 +36,7 @@ def batch(batch_id, query_id="query"):
         "cluster": RowChanges([ClusterRow(name, "broker-a")]),
         "live": RowChanges([live(name)]),
     }
-    return Batch(query_id, batch_id, T0 + batch_id, {0: batch_id}, changes, events=[event(name)])
+    return Batch(query_id, batch_id, T0 + batch_id, {0: batch_id}, changes, events=[event(name, T0 + batch_id)])
 
 
 def batches_shown(view, root):

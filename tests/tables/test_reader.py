@@ -19,8 +19,10 @@ from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import RowChanges, RustWriter
-from tests.tables.rows import NOW, T0, broker, event, live, topic
+from tests.tables.rows import NOW, T0, broker, live, topic
 from tests.tables.test_publication import claim
+
+LIMIT_S = 60
 
 
 def publish(publisher, batch_id, published_at_ms=NOW, **changes):
@@ -132,9 +134,7 @@ def test_a_time_means_the_snapshot_in_force_at_that_event_time(root):
 
 def test_a_time_before_the_first_record_has_no_snapshot(root):
     publish(claim(root), 0, topic=[topic("t")])
-    with pytest.raises(
-        NoSuchSnapshotError, match=r"the oldest is epoch 2 of event time 2023-11-14 22:13:20 UTC, the newest epoch"
-    ):
+    with pytest.raises(NoSuchSnapshotError, match=r"of 2023-11-14 22:13:19 UTC.*newest epoch is 2"):
         RouteReader(root).open(at_ms=T0 - 1)
 
 
@@ -152,21 +152,8 @@ def test_a_snapshot_past_retention_is_gone_and_the_oldest_is_named(root):
     reader = RouteReader(root)
     assert [row.epoch for row in reader.snapshots.readable()] == [4, 3]
     assert [row.epoch for row in reader.snapshots.readable(limit=1)] == [4]
-    for asked in ({"epoch": 2}, {"at_ms": T0}):
-        with pytest.raises(SnapshotGoneError, match="oldest readable epoch is 3"):
-            reader.open(**asked)
-
-
-def test_a_time_past_retention_is_gone_from_the_first_event_on_and_never_was_before_it(root):
-    publisher = claim(root, at_ms=NOW - 40 * DAY_MS)
-    old = Batch("query", 0, T0, {0: 0}, {"topic": RowChanges([topic("t")])}, events=[event("a", T0)])
-    publisher.publish(old, NOW - 39 * DAY_MS)
-    publish(publisher, 1, NOW)
-    reader = RouteReader(root)
-    with pytest.raises(SnapshotGoneError):
-        reader.open(at_ms=T0)
-    with pytest.raises(NoSuchSnapshotError):
-        reader.open(at_ms=T0 - 1)
+    with pytest.raises(SnapshotGoneError, match="oldest readable epoch is 3"):
+        reader.snapshots.find(2)
 
 
 def test_the_newest_snapshot_is_readable_however_old(root):
@@ -216,16 +203,22 @@ def test_reading_needs_neither_pandas_nor_pyspark(root):
 def test_reading_starts_no_thread_of_arrow(root):
     """Such a thread frees memory of Python's after the read, and so can abort a process that is about to exit."""
     publish(claim(root), 0, topic=[topic("t")], broker=[broker(0)])
-    code = (
-        "import os, time, pyarrow.parquet; from namesrv_stream.tables.snapshot_reader import RouteReader;"
-        "named = lambda: [open(f'/proc/self/task/{task}/comm').read() for task in os.listdir('/proc/self/task')];"
-        "python = open('/proc/self/comm').read(); before = named().count(python);"
-        f"assert RouteReader({root.url!r}).open().routes.queues['t'];"
-        # Other threads give themselves a name of their own soon after they have started.
-        "seen = [time.sleep(0.01) for _ in range(500) if named().count(python) > before];"
-        "print(named().count(python) - before)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
+    code = f"""if True:
+        import os, time, pyarrow.parquet
+        from namesrv_stream.tables.snapshot_reader import RouteReader
+
+        def threads():
+            return {{task: open(f"/proc/self/task/{{task}}/comm").read() for task in os.listdir("/proc/self/task")}}
+
+        before, own, end = threads(), open("/proc/self/comm").read(), time.monotonic() + {LIMIT_S}
+        assert RouteReader({root.url!r}).open().routes.queues["t"]
+        unnamed = [...]
+        while unnamed and time.monotonic() < end:  # others name themselves soon after their start, Arrow's never do
+            time.sleep(0.01)
+            unnamed = [task for task, name in threads().items() if task not in before and name == own]
+        print(unnamed)
+    """
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_snapshots_seen_twice_are_the_same(root):

@@ -5,21 +5,24 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
-from namesrv_stream.errors import NamesrvError, NotARegistryError
-from namesrv_stream.rules.rows import FilterRow, KvConfigRow, SnapshotRow
+from namesrv_stream.errors import NotARegistryError, TablesTooNewError
+from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
 from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, query, table_properties
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
+    CLUSTER,
     FILTER,
     FORMAT,
     KV_CONFIG,
     LIVE,
     PAST_SESSION,
     PINNED_TABLES,
+    REJECTED,
     SNAPSHOT,
     TOPIC,
 )
@@ -53,6 +56,12 @@ def test_a_table_without_a_change_feed_is_written_anew_with_the_rows_that_did_no
         live("changed", at_ms=T0 + 1),
         live("new"),
     ]
+
+
+def test_keys_of_two_columns_are_told_apart_where_their_texts_joined_are_alike(writer):
+    rows = [ClusterRow(*key) for key in (("a/", "b"), ("a", "/b"), ("a", "b"))]
+    base = writer.merge(CLUSTER, 0, RowChanges(rows), TAG)
+    assert rows_at(writer, CLUSTER, writer.merge(CLUSTER, base, RowChanges(deletes=rows[:1]), TAG)) == sorted(rows[1:])
 
 
 def test_rows_that_another_writer_restored_are_the_ones_that_stay(writer, root):
@@ -178,9 +187,10 @@ def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, ro
 def test_compaction_of_a_table_without_partitions_takes_all_of_it(writer):
     base = 0
     for number in range(3):
-        base = writer.merge(BROKER, base, RowChanges([broker(number)]), TAG)
-    compacted = writer.compact(BROKER, base)
-    assert [writer.file_count(BROKER, version) for version in (base, compacted)] == [3, 1]
+        rejected = RejectedRow(T0, 0, number, None, b"x", 1, "no JSON")
+        base = writer.append(REJECTED, base, rows_to_arrow(REJECTED, [rejected]), TAG)
+    compacted = writer.compact(REJECTED, base)
+    assert [writer.file_count(REJECTED, version) for version in (base, compacted)] == [3, 1]
 
 
 BUCKETED = ["broker-a", "broker-b", "broker-c"]
@@ -273,14 +283,14 @@ def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer
 
 
 def test_tables_carry_format_feed_and_twice_the_retention_and_snapshot_a_short_log(root, limit_tables):
-    of_each_kind = (BROKER, LIVE, BROKER_EVENT, SNAPSHOT)
+    of_each_kind = (TOPIC, LIVE, BROKER_EVENT, SNAPSHOT)
     limit_tables(*of_each_kind)
     RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
     RustWriter(root).ensure_table(PAST_SESSION, DEFAULT_RETENTION_MS)  # views that last name its versions too
     for spec in (*of_each_kind, PAST_SESSION):
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == str(FORMAT)
-        assert properties["delta.enableChangeDataFeed"] == str(bool(spec.key) and spec is not LIVE).lower()
+        assert properties["delta.enableChangeDataFeed"] == str(spec is TOPIC).lower()
         assert properties["delta.deletedFileRetentionDuration"] == f"interval {60 * 86_400} seconds"
         log_kept_s = 3_600 if spec is SNAPSHOT else 60 * 86_400
         assert properties["delta.logRetentionDuration"] == f"interval {log_kept_s} seconds"
@@ -297,8 +307,16 @@ def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root,
 
 
 def test_a_newer_registry_format_is_refused(writer, root):
-    root.open(TOPIC).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
-    with pytest.raises(NamesrvError, match=rf"format {FORMAT + 1}.*up to {FORMAT}"):
+    newer = {"registry.format": str(FORMAT + 1), "registry.release": "9.8.7"}
+    root.open(TOPIC).alter.set_table_properties(newer, raise_if_not_exists=False)
+    with pytest.raises(TablesTooNewError, match=rf"format {FORMAT + 1}.*up to {FORMAT}.*start 9\.8\.7 or later"):
+        RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
+
+
+def test_a_release_that_added_a_column_is_named_to_one_that_would_leave_it_empty(writer, root):
+    root.open(BROKER).alter.add_columns([Field("later", PrimitiveType("string"))])
+    root.open(BROKER).alter.set_table_properties({"registry.release": "0.9.0"}, raise_if_not_exists=False)
+    with pytest.raises(TablesTooNewError, match=r"table broker .*\(later\).*start 0\.9\.0 or later"):
         RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
 
 

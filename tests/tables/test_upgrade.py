@@ -2,6 +2,7 @@
 
 import pytest
 
+from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import Scan
@@ -9,7 +10,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
-from namesrv_stream.tables.root import FORMAT_PROPERTY, RETENTION_PROPERTY, Root
+from namesrv_stream.tables.root import FORMAT_PROPERTY, RELEASE_PROPERTY, RETENTION_PROPERTY, Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges, RustWriter
@@ -41,6 +42,7 @@ def test_a_claim_adds_the_new_columns_and_keeps_routes_and_history(root):
     assert tables(after.open()) == kept
     assert after.table(BROKER_EVENT, last).equals(told)
     assert (last.kind, last.kafka_cluster_id, last.kafka_topic_id) == ("CLAIM", "cluster-here", "topic-here")
+    assert Root(root).open(LIVE).metadata().configuration[RELEASE_PROPERTY] == __version__, "it added columns"
 
 
 @pytest.mark.parametrize("retention_ms", [RETENTION_MS, RETENTION_MS - 1000])

@@ -1,6 +1,8 @@
 """Frames captured between real RocketMQ peers; tests/frames/INDEX.md describes each one."""
 
+import base64
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +66,13 @@ def _read() -> list[GoldenFrame]:
     return frames
 
 
+def _recordings() -> dict[str, list[RemotingCommand]]:
+    packed = json.loads((FOLDER / "recordings/registrations.json").read_text())
+    return {name: list(FrameDecoder().feed(zlib.decompress(base64.b64decode(text)))) for name, text in packed.items()}
+
+
 FRAMES = _read()
+RECORDINGS = _recordings()
+"""The registrations of two minutes by release, whether with static topics, and form of the body."""
 REQUESTS = {frame.name: frame for frame in FRAMES if frame.is_request}
 ANSWERS = {frame.name: frame for frame in FRAMES if not frame.is_request}

@@ -1,6 +1,6 @@
 // Says whether the present can be trusted: a job that publishes nothing leaves the last snapshot looking healthy.
 
-import { h } from "./dom.js";
+import { h, patch } from "./dom.js";
 import { ago, duration, when } from "./words.js";
 
 const place = document.getElementById("banner");
@@ -42,5 +42,5 @@ export function drawStatus(job, isConnected, newest) {
   const parts = isConnected ? [jobText, newest && `epoch ${newest}`, job?.eventTime && `tables of ${ago(job.eventTime)}`] : ["the console does not answer; trying again"];
   statusLine.className = kind;
   statusLine.title = job ? `run ${job.runId}, published ${when(job.publishedAt)}, lag ${duration(job.lagMillis ?? 0)}` : "";
-  statusLine.replaceChildren(h("i", { class: `dot ${kind}` }), h("span", {}, parts.filter(Boolean).join(" · ")));
+  patch(statusLine, [h("i", { class: `dot ${kind}` }), h("span", {}, parts.filter(Boolean).join(" · "))]);
 }

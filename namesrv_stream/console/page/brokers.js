@@ -2,7 +2,7 @@
 
 import { sessionsChart } from "./chart.js";
 import { card, choice, dot, h, link } from "./dom.js";
-import { pages, stamp, story } from "./lists.js";
+import { pages, stamp, story, wantedOf } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -10,21 +10,17 @@ const CHOSEN = ["cluster", "zone", "q"];
 const SORTS = { broker: "name", address: "address", cluster: "cluster", zone: "zone", state: "state", heard: "silent", "alive since": "since", topics: "topics" };
 
 function listPath({ filters }) {
-  const isGone = filters.state === "gone";
-  const query = new URLSearchParams(CHOSEN.filter((key) => filters[key] !== undefined).map((key) => [key, filters[key]]));
-  if (!isGone) {
-    query.set("sort", filters.sort ?? "name");
-    if (filters.state) query.set("state", filters.state);
-  }
-  return `v1/${isGone ? "gone" : "brokers"}?${query}`;
+  const query = new URLSearchParams([...CHOSEN, "state"].filter((key) => filters[key] !== undefined).map((key) => [key, filters[key]]));
+  query.set("sort", filters.sort ?? "name");
+  return `v1/brokers?${query}`;
 }
 
 export const brokerList = {
   title: () => "Brokers",
-  ask: (state) => [`${listPath(state)}&limit=100`, "v1/overview"],
+  ask: (state) => [`${listPath(state)}&limit=${wantedOf(state.filters.state === "gone" ? "gone" : "brokers")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => [
     card(counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"), filterForm(all, state, go),
-      state.filters.state === "gone" ? goneTable(found, moment, state) : brokerTable(found, moment, state, go)),
+      brokerTable(found, moment, state, go)),
   ],
 };
 
@@ -36,12 +32,12 @@ function filterForm(all, { filters }, go) {
   return h("form", { class: "filters", onsubmit: onSubmit },
     choice("Cluster", options("clusterName", "cluster"), filters.cluster ?? "*", choose("cluster")),
     choice("Zone", options("zoneName", "zone"), filters.zone ?? "*", choose("zone")),
-    choice("State", [["*", "every state"], ["alive", "alive"], ["late", "late"], ["suspect", "suspect"], ["gone", "gone in the last hour"]], filters.state ?? "*", choose("state")),
+    choice("State", [["*", "every state"], ["alive", "alive"], ["late", "late"], ["suspect", "suspect"], ["down", "down"]], filters.state ?? "*", choose("state")),
     h("input", { name: "q", type: "search", placeholder: "name or address", "aria-label": "Name or address contains", value: filters.q ?? "" }),
     h("button", {}, "Filter"));
 }
 
-function brokerTable(found, moment, { filters, epoch, newest }, go) {
+function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
   const sort = filters.sort ?? "name";
   const columns = ["broker", "#id", "address", "cluster", "zone", "state", "heard", "alive since", "#topics"];
   const heads = columns.map((column) => {
@@ -51,19 +47,17 @@ function brokerTable(found, moment, { filters, epoch, newest }, go) {
     return [key ? h("button", { type: "button", class: "sort", onclick: turn }, column.replace("#", ""), now && (now === "ascending" ? " ↑" : " ↓")) : column.replace("#", ""), now];
   });
   const row = (each) => [link("broker", each.brokerName, moment), each.holdsId ? each.brokerId : `(${each.brokerId})`, each.brokerAddr, visible(each.clusterName), each.zoneName,
-    h("span", { class: "holder" }, dot(each.state), each.state), `${duration(each.silentMillis)} before`, stamp(each.leaseBeganAt), each.topics];
-  return pages(columns, found, { path: listPath({ filters }), epoch: epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
+    h("span", { class: "holder" }, dot(each.state), each.state), heard(each), stamp(each.leaseBeganAt), each.topics];
+  return pages(columns, found, { path: listPath({ filters }), epoch: time ?? epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
 }
 
-function goneTable(found, moment, { filters, epoch, newest }) {
-  const row = (each) => [link("broker", each.brokerName, moment), each.brokerId, each.brokerAddr, visible(each.clusterName), each.zoneName, each.endedBy, stamp(each.goneAt)];
-  return pages(["broker", "#id", "address", "cluster", "zone", "ended by", "when"], found, { path: listPath({ filters }), epoch: epoch ?? newest, key: "gone", row, name: "gone", empty: "No such broker left in the hour before this moment." });
-}
+const heard = (each) => (each.down ? stamp(each.down.lastHeardAt) : `${duration(each.silentMillis)} before`);
 
 export const broker = {
   title: ({ name }) => name,
-  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=100`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
+  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=${wantedOf(`topics-of-${name}`)}`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
   show: ([found, churned, why], moment, { state, actions }) => [
+    found && h("p", { class: "verdict" }, h("strong", {}, found.text)),
     card("Addresses", addresses(found?.brokers ?? [])),
     card("The week before this moment", churned ? sessionsChart(churned, (text) => text) : null,
       Object.entries(churned?.availability ?? {}).map(([each, share]) => h("p", { class: "share" }, `${each}: in the routes ${percent(share)} of the time in which it was expected`))),
@@ -75,13 +69,13 @@ export const broker = {
 };
 
 function addresses(leases) {
-  const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.state, visible(lease.clusterName), lease.zoneName, `${duration(lease.silentMillis)} before`, duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt), lease.brokerVersion];
+  const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.state, visible(lease.clusterName), lease.zoneName, heard(lease), lease.down ? "" : duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt), lease.brokerVersion];
   return pages(["address", "#id", "state", "cluster", "zone", "heard", "lease", "alive since", "release"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive." });
 }
 
-function topicsOf(found, moment, { epoch, newest }) {
+function topicsOf(found, moment, { at: time, epoch, newest }) {
   const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, perm(each.perm)];
-  return pages(["topic", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
+  return pages(["topic", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: time ?? epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
 }
 
 const changes = (name) => [

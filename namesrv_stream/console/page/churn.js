@@ -10,7 +10,7 @@ const FEW_ROWS = 20;
 
 export const churn = {
   title: () => "Churn",
-  ask: ({ window: span }) => [`v1/churn?since=${span}`],
+  ask: ({ window: span }) => [`v1/churn?since=${span === "all" ? "30d" : span}`],
   show: ([found], moment) => {
     const name = (text) => link("broker", text.split(" ").slice(-2)[0], moment, text);
     const flapping = found.flapping.map((each) => [name(each.broker), each.unplannedEnds, each.flaps, duration(each.shortestMillis)]);
@@ -28,11 +28,7 @@ export const churn = {
 };
 
 function names(brokers, name) {
-  const list = h("div");
-  const fill = () => { if (!list.firstChild) list.append(...brokers.flatMap((each) => [name(each), h("br")])); };
-  if (brokers.length <= FEW) {
-    fill();
-    return list;
-  }
-  return h("details", { ontoggle: fill }, h("summary", {}, counted(brokers.length, "broker")), list);
+  const list = () => brokers.flatMap((each) => [name(each), h("br")]);
+  const fill = (event) => { const all = event.currentTarget.lastElementChild; if (!all.firstChild) all.append(...list()); };
+  return brokers.length <= FEW ? h("div", {}, list()) : h("details", { ontoggle: fill }, h("summary", {}, counted(brokers.length, "broker")), h("div"));
 }

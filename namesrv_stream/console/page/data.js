@@ -12,7 +12,9 @@ export class Problem extends Error {
   }
 }
 
-const withEpoch = (path, epoch) => `${path}${path.includes("?") ? "&" : "?"}epoch=${epoch}`;
+// A moment is an epoch, or the text of an event time within one.
+const withEpoch = (path, epoch) =>
+  `${path}${path.includes("?") ? "&" : "?"}${typeof epoch === "string" ? `at=${encodeURIComponent(epoch)}` : `epoch=${epoch}`}`;
 
 export function peek(path, epoch) {
   return kept.get(withEpoch(path, epoch));
@@ -46,13 +48,13 @@ export async function read(url, options) {
   return body;
 }
 
-// The moment that a reader has typed: an epoch, `now`, or a time in `zone`. `at` is null if the epoch says it all.
+// The moment that a reader has typed: an epoch, `now`, or a time in `zone`. `at` is null if it is all of an epoch.
 export async function momentOf(text, zone) {
-  if (text.trim().toLowerCase() === "now") return { epoch: null, at: null, between: null };
-  if (/^\d{1,15}$/.test(text.trim())) return { epoch: Number(text), at: null, between: null };
+  if (text.trim().toLowerCase() === "now") return { epoch: null, at: null };
+  if (/^\d{1,15}$/.test(text.trim())) return { epoch: Number(text), at: null };
   const { snapshot } = await read(`v1/overview?${new URLSearchParams({ at: text, tz: zone })}`);
-  const between = snapshot.between ?? null;
-  return { epoch: snapshot.epoch, at: between && between.askedAt, between };
+  const whole = (await at("v1/overview", snapshot.epoch)).snapshot;
+  return { epoch: snapshot.epoch, at: whole.eventTime === snapshot.eventTime ? null : snapshot.eventTime };
 }
 
 export const send = (command) =>

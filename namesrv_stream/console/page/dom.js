@@ -9,18 +9,68 @@ export function h(tag, attributes = {}, ...children) {
   const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) listen(element, name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
-export const card = (title, ...children) => h("section", { class: "card" }, h("h2", {}, title), children);
+// A listener is looked up when its event comes, so that a patched element gets the newest one.
+function listen(element, event, value) {
+  element.listeners ??= {};
+  if (!(event in element.listeners)) element.addEventListener(event, (...given) => element.listeners[event](...given));
+  element.listeners[event] = value;
+}
+
+// Makes the children of an element those given, and keeps each element that is there already, by its data-key or else by
+// its place: so what is typed, focused, opened or selected stays. A listener must find elements by its event.
+export function patch(place, children) {
+  const wanted = new Set(children.map(keyOf));
+  for (const child of [...place.childNodes]) if (keyOf(child) && !wanted.has(keyOf(child))) child.remove();
+  const keyed = new Map([...place.childNodes].filter(keyOf).map((child) => [keyOf(child), child]));
+  let here = place.firstChild;
+  for (const child of children) {
+    const found = keyOf(child) ? keyed.get(keyOf(child)) : here && !keyOf(here) ? here : null;
+    if (found?.nodeName !== child.nodeName) {
+      place.insertBefore(child, here);
+    } else {
+      if (found === here) here = here.nextSibling;
+      else place.insertBefore(found, here);
+      become(found, child);
+    }
+  }
+  while (here) {
+    const next = here.nextSibling;
+    here.remove();
+    here = next;
+  }
+}
+
+const keyOf = (node) => node.dataset?.key ?? "";
+
+function become(element, fresh) {
+  if (!(element instanceof Element)) {
+    if (element.data !== fresh.data) element.data = fresh.data;
+    return;
+  }
+  for (const [event, value] of Object.entries(fresh.listeners ?? {})) listen(element, event, value);
+  for (const { name } of [...element.attributes]) if (!fresh.hasAttribute(name) && name !== "open") element.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) {
+    if (element.getAttribute(name) === value || (name === "open" && element.nodeName === "DETAILS")) continue;
+    element.setAttribute(name, value);
+    if (name === "value" && element.nodeName === "INPUT") element.value = value;
+    if (name === "selected") element.selected = true;
+  }
+  patch(element, [...fresh.childNodes]);
+  if (element.nodeName === "DETAILS" && element.open) fresh.listeners?.toggle?.({ currentTarget: element });
+}
+
+export const card = (title, ...children) => h("section", { class: "card", "data-key": title.replace(/[\d\s.,]+/g, "").replace(/s$/, "") }, h("h2", {}, title), children);
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
-const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", gone: "gone" };
+const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", down: "down: expected, and not up", gone: "gone" };
 
 export const dot = (state) => h("i", { class: `dot ${state}`, title: STATES[state], role: "img", "aria-label": state });
 
@@ -31,14 +81,17 @@ export function choice(label, options, value, choose) {
 
 // Where the page is. `at` is a time that was asked for, and stands for `epoch` if it says more.
 const FILTERS = ["cluster", "zone", "state", "sort", "q", "system", "table"];
-const SPANS = ["1h", "6h", "24h", "7d", "30d"];
+const SPANS = ["all", "1h", "6h", "24h", "7d", "30d"];
+
+// The stretch of the track as a parameter of the API, whose timeline begins with the oldest known moment at the earliest.
+export const sinceOf = (span) => (span === "all" ? "3650d" : span);
 
 export function address({ view = "overview", name = "", epoch = null, at = null, other = null, window: span = null, filters = {} }) {
   const query = new URLSearchParams();
   if (at !== null) query.set("at", at);
   else if (epoch !== null) query.set("epoch", epoch);
   if (other !== null) query.set("with", other);
-  if (span !== null && span !== "24h") query.set("window", span);
+  if (span !== null && span !== "all") query.set("window", span);
   for (const key of FILTERS) if (filters[key] !== undefined && filters[key] !== null) query.set(key, filters[key]);
   const path = view === "overview" ? "" : name ? `${view}/${encodeURIComponent(name)}` : view;
   return `#/${path}${query.size ? `?${query}` : ""}`;
@@ -48,10 +101,16 @@ export function parsed(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const [view, ...name] = path.split("/");
   const values = new URLSearchParams(query ?? "");
-  const number = (key) => (/^\d{1,15}$/.test(values.get(key) ?? "") ? Number(values.get(key)) : null);
+  const wrong = [];
+  const number = (key) => {
+    const text = values.get(key);
+    if (text !== null && !/^\d{1,15}$/.test(text)) wrong.push(`${key}=${text} is no epoch, which is a whole number.`);
+    return wrong.length || text === null ? null : Number(text);
+  };
   const filters = Object.fromEntries(FILTERS.filter((key) => values.has(key)).map((key) => [key, values.get(key)]));
-  const span = SPANS.includes(values.get("window")) ? values.get("window") : "24h";
-  return { view: view || "overview", name: decoded(name.join("/")), epoch: number("epoch"), at: values.get("at"), other: number("with"), window: span, filters };
+  const span = values.get("window") ?? "all";
+  if (!SPANS.includes(span)) wrong.push(`window=${span} is none of ${SPANS.join(", ")}.`);
+  return { wrong, view: view || "overview", name: decoded(name.join("/")), epoch: number("epoch"), at: values.get("at"), other: number("with"), window: span, filters };
 }
 
 function decoded(text) {

@@ -1,7 +1,7 @@
 // Tables and stories that say how much of them is shown, show more, and can be saved as CSV.
 
 import { at } from "./data.js";
-import { h, quiet } from "./dom.js";
+import { h, patch, quiet } from "./dom.js";
 import { when } from "./words.js";
 
 const STEP = 100;
@@ -9,6 +9,11 @@ const STORY_STEP = 30;
 const MOST_A_PAGE = 1000;
 
 export const stamp = (time, text = when) => (time ? h("time", { datetime: time }, text(time)) : "");
+
+// How many rows of a list the reader has asked for, by its name, until another page is shown.
+const wanted = new Map();
+export const wantedOf = (name) => Math.min(MOST_A_PAGE, wanted.get(name) ?? STEP);
+export const forgetWanted = () => wanted.clear();
 
 // `columns`: names, `#` before those of numbers. `more`: the rest of a list of which `rows` is the first page.
 // `heads`: what to show in place of the names, each with its value of aria-sort.
@@ -18,17 +23,8 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
   const names = columns.map((column) => column.replace("#", ""));
   const head = (heads ?? names.map((text) => [text, null])).map(([text, sort], index) => h("th", { scope: "col", class: isNumber[index] ? "number" : null, "aria-sort": sort }, text));
   const cell = (value, index) => h("td", { class: isNumber[index] ? "number" : null, "data-label": names[index] }, value ?? "");
-  const body = h("tbody");
-  const shown = quiet();
-  const button = h("button", { type: "button", onclick: show }, `Show ${step} more`);
-  const state = { rows, count: 0, more };
-
-  async function show() {
-    if (state.count + step > state.rows.length) await load(step);
-    body.append(...state.rows.slice(state.count, state.count + step).map((row) => h("tr", {}, row.map(cell))));
-    state.count = Math.min(state.rows.length, state.count + step);
-    told();
-  }
+  const state = { rows, more, keys: new Map() };
+  const line = (row) => h("tr", { "data-key": unique(state.keys, row.slice(0, 3).map(plain).join("|")) }, row.map(cell));
 
   async function load(limit) {
     const page = state.more ? await state.more(limit) : null;
@@ -37,10 +33,13 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
     state.more = page.more;
   }
 
-  function told() {
-    const rest = state.more !== null || state.count < state.rows.length;
-    shown.textContent = rest ? `${state.count.toLocaleString()} of ${total.toLocaleString()} are shown.` : "";
-    button.hidden = !rest;
+  async function show(event) {
+    const list = event.currentTarget.closest(".list");
+    const body = list.querySelector("tbody"), count = body.childElementCount + step;
+    if (count > state.rows.length) await load(step);
+    body.append(...state.rows.slice(body.childElementCount, count).map(line));
+    wanted.set(name, body.childElementCount);
+    patch(list.querySelector(".foot"), foot(body.childElementCount));
   }
 
   async function save() {
@@ -48,11 +47,21 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
     download(`${name}.csv`, [names, ...state.rows.map((row) => row.map(plain))]);
   }
 
-  body.append(...state.rows.slice(0, step).map((row) => h("tr", {}, row.map(cell))));
-  state.count = Math.min(step, state.rows.length);
-  told();
-  return h("div", { class: "list" }, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), body)),
-    h("div", { class: "foot" }, shown, h("span", { class: "buttons" }, button, h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"))));
+  function foot(count) {
+    const rest = state.more !== null || count < state.rows.length;
+    return [quiet(rest ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown.` : `All ${total.toLocaleString()} are shown.`),
+      h("span", { class: "buttons" }, h("button", { type: "button", onclick: show, hidden: !rest }, `Show ${step} more`), h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"))];
+  }
+
+  const shown = rows.slice(0, Math.max(step, wanted.get(name) ?? 0));
+  return h("div", { class: "list", "data-key": name }, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, shown.map(line)))),
+    h("div", { class: "foot" }, foot(shown.length)));
+}
+
+function unique(seen, key) {
+  const count = (seen.get(key) ?? 0) + 1;
+  seen.set(key, count);
+  return count === 1 ? key : `${key}#${count}`;
 }
 
 // The first page of a list of the API, with the pages behind it.
@@ -79,15 +88,18 @@ function download(name, rows) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-export function story(lines, empty) {
+// The newest lines of a story; `name` is that of its list.
+export function story(lines, empty, name = "story") {
   if (!lines.length) return quiet(empty);
-  const item = (line) => h("li", { class: kindOf(line) }, h("time", { datetime: line.eventTime }, when(line.eventTime)), h("span", {}, line.text));
-  const list = h("ol", { class: "story" }, lines.slice(0, STORY_STEP).map(item));
-  const rest = lines.slice(STORY_STEP);
-  const button = h("button", { type: "button", onclick: () => { list.append(...rest.splice(0, STORY_STEP).map(item)); told(); } });
-  const told = () => { button.textContent = `Show ${Math.min(STORY_STEP, rest.length)} older`; button.hidden = !rest.length; };
-  told();
-  return h("div", {}, list, button);
+  const keys = new Map();
+  const item = (line) => h("li", { class: kindOf(line), "data-key": unique(keys, `${line.eventTime} ${line.text}`) }, h("time", { datetime: line.eventTime }, when(line.eventTime)), h("span", {}, line.text));
+  const parts = (count) => [h("ol", { class: "story" }, lines.slice(0, count).map(item)), h("button", { type: "button", onclick: show, hidden: count >= lines.length }, `Show ${Math.min(STORY_STEP, lines.length - count)} older`)];
+  function show(event) {
+    wanted.set(name, (wanted.get(name) ?? STORY_STEP) + STORY_STEP);
+    keys.clear();
+    patch(event.currentTarget.parentElement, parts(wanted.get(name)));
+  }
+  return h("div", {}, parts(wanted.get(name) ?? STORY_STEP));
 }
 
 function kindOf(line) {

@@ -4,7 +4,9 @@ import { drawBanner, drawStatus, isStale } from "./banner.js";
 import { actions, disarm } from "./command.js";
 import { askComparison, comparison } from "./compare.js";
 import { at, follow, momentOf, peek, Problem, read, readAhead } from "./data.js";
-import { address, h, link, parsed } from "./dom.js";
+import { address, h, link, parsed, patch, sinceOf } from "./dom.js";
+import { forgetWanted } from "./lists.js";
+import { setUpSearch } from "./search.js";
 import { Track } from "./track.js";
 import { TABS, views } from "./views.js";
 import { ago, zone } from "./words.js";
@@ -22,18 +24,19 @@ let drawing = 0;
 let shownHash = null;
 let job = null;
 
-const track = new Track(timeLine, (epoch, isFinal) => go({ epoch }, isFinal), (window) => { go({ window }, true); readTimeline(); }, expanded, goToTyped, rezoned);
+const track = new Track(timeLine, (epoch, isFinal) => go({ epoch }, isFinal), (window) => { go({ window }, true); readTimeline(); }, expanded, goToTyped, rezoned, readTimeline);
 
 function expanded(mark) {
-  const asked = `v1/timeline?since=${state.window}&above=${mark.firstEpoch - 1}`;
+  const asked = `v1/timeline?since=${sinceOf(state.window)}&above=${mark.firstEpoch - 1}`;
   return at(asked, mark.epoch).then((found) => found.marks, () => null);
 }
 
 function go(change, isFinal) {
-  if ("epoch" in change) change = { at: null, between: null, ...change };
+  if ("epoch" in change) change = { at: null, ...change };
   if ("view" in change) change = { filters: {}, ...change };
+  if ("view" in change || "filters" in change) forgetWanted();
   if (isFinal) disarm();
-  state = { ...state, ...change };
+  state = { ...state, wrong: [], ...change };
   noteOf(null);
   const url = address(state);
   if (isFinal) shownHash = url;
@@ -49,8 +52,8 @@ function noteOf(problem) {
 async function goToTyped(text) {
   try {
     const found = await momentOf(text, zone());
-    if (found.epoch !== null) found.epoch = found.epoch >= newest && !found.between ? null : found.epoch;
-    if (found.epoch !== null) await at("v1/clusters", found.epoch);
+    if (found.epoch !== null) found.epoch = found.epoch >= newest && found.at === null ? null : found.epoch;
+    if (found.epoch !== null) await at("v1/clusters", found.at ?? found.epoch);
     go(found, true);
   } catch (problem) {
     noteOf(problem);
@@ -86,10 +89,11 @@ async function onAddress() {
   if (location.hash === shownHash) return;
   disarm();
   const before = state;
-  state = { between: null, ...parsed(location.hash) };
+  state = parsed(location.hash);
+  forgetWanted();
   shownHash = location.hash;
   if (before.view !== state.view || before.name !== state.name) scrollTo(0, 0);
-  if (state.at !== null && state.at === before.at) state = { ...state, epoch: before.epoch, between: before.between };
+  if (state.at !== null && state.at === before.at) state = { ...state, epoch: before.epoch };
   else if (!(await resolve())) return;
   if (before.window !== state.window) readTimeline();
   draw();
@@ -102,13 +106,20 @@ function asked() {
     return askComparison({ ...state, newest }, before, after);
   }
   const view = views[state.view] ?? views.overview;
-  return view.ask(state).map((path) => [path, state.epoch ?? newest]);
+  return view.ask(state).map((path) => [path, state.at ?? state.epoch ?? newest]);
 }
 
-async function draw() {
+// What is wrong with the address of the page, as one text; empty if nothing is.
+function mistakes() {
+  const isKnown = state.view === "compare" || state.view in views;
+  return [...state.wrong, ...(isKnown ? [] : [`There is no view ${state.view}. There are ${[...Object.keys(views), "compare"].join(", ")}.`])].join(" ");
+}
+
+async function draw(isMove = true) {
   const turn = ++drawing;
   drawNav();
-  track.between = state.between ?? null;
+  if (mistakes()) return showProblem(new Problem(404, mistakes()), "This address is wrong");
+  track.at = state.at;
   track.place(state.epoch);
   track.spans.value = state.window;
   drawPresent();
@@ -118,7 +129,7 @@ async function draw() {
   if (here.every(Boolean)) {
     show(here);
   } else {
-    content.classList.add("waiting");
+    if (isMove) content.classList.add("waiting");
     const found = await Promise.allSettled(questions.map(([path, epoch]) => at(path, epoch)));
     if (turn !== drawing) return;
     const failed = found.filter((each) => each.status === "rejected");
@@ -131,7 +142,7 @@ async function draw() {
 
 // Reads ahead only what is small: an answer about very many brokers takes the console a while.
 function lookAhead(path) {
-  const { counts } = peek("v1/overview", state.epoch ?? newest) ?? {};
+  const { counts } = peek("v1/overview", state.at ?? state.epoch ?? newest) ?? {};
   if (state.view === "compare" || (counts && counts.brokerNames > MOST_READ_AHEAD)) return;
   const marks = track.marks, here = track.index(state.epoch);
   const near = [];
@@ -152,7 +163,11 @@ function show(found) {
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
   if (snapshot && state.epoch !== null) track.place(state.epoch, snapshot.eventTime);
   const share = h("button", { type: "button", class: "share-link", onclick: copyLink }, "Copy link to this moment");
-  content.replaceChildren(h("div", { class: "title" }, h("h1", {}, title), isCompare ? compareForm(found) : state.epoch !== null && h("span", {}, link("compare", "", { ...moment, other: state.epoch, epoch: null, at: null }, "Compare with now"), " ", share)), ...parts.flat().filter(Boolean));
+  const drawn = [h("div", { class: "title" }, h("h1", {}, title), isCompare ? compareForm(found) : state.epoch !== null && h("span", {}, link("compare", "", { ...moment, other: state.epoch, epoch: null, at: null }, "Compare with now"), " ", share)), ...parts.flat(Infinity).filter(Boolean)];
+  const place = `${state.view}/${state.name}`;
+  if (content.dataset.place === place) patch(content, drawn);
+  else content.replaceChildren(...drawn);
+  content.dataset.place = place;
 }
 
 function copyLink(event) {
@@ -176,17 +191,18 @@ function compareForm([, before, after]) {
   return h("form", { class: "pair", onsubmit: onSubmit }, input("before", "from", before.snapshot.epoch), input("after", "to", after.snapshot.epoch), h("button", {}, "Compare"), h("small", { class: "quiet" }, "epochs or times; the track moves the second"));
 }
 
-function showProblem(problem) {
+function showProblem(problem, title = null) {
+  content.dataset.place = "";
   const is404 = problem.status === 404;
   const advice = problem.status === 410 ? h("p", {}, link("churn", "", { window: state.window }, "The history goes further back than the snapshots.")) : "";
   const begin = newest === null && problem.status === 503 ? h("p", {}, "To make one on this machine: ", h("code", {}, "namesrv-stream up"), " runs Kafka, the job and eight simulated brokers; ", h("code", {}, "make demo"), " in a checkout shows an outage of some. This page goes on when there is a registry.") : "";
-  content.replaceChildren(h("section", { class: "card problem", role: "alert" }, h("h2", {}, is404 ? "Not found at this moment" : newest === null ? "There is nothing to show yet" : "This cannot be shown now"), h("p", {}, problem.message), advice, begin));
+  content.replaceChildren(h("section", { class: "card problem", role: "alert" }, h("h2", {}, title ?? (is404 ? "Not found at this moment" : newest === null ? "There is nothing to show yet" : "This cannot be shown now")), h("p", {}, problem.message), advice, begin));
   content.classList.remove("waiting");
 }
 
 function drawNav() {
   const moment = { epoch: state.epoch, at: state.at, window: state.window };
-  nav.replaceChildren(...TABS.map(([view, text]) => h("a", { href: address({ view, ...moment }), "aria-current": view === state.view ? "page" : null }, text)));
+  patch(nav, TABS.map(([view, text]) => h("a", { href: address({ view, ...moment }), "aria-current": view === state.view ? "page" : null }, text)));
 }
 
 function drawPresent() {
@@ -212,9 +228,10 @@ async function readStatus() {
 }
 
 async function readTimeline() {
-  if (newest === null) return;
+  if (newest === null || mistakes()) return;
   try {
-    track.show(await at(`v1/timeline?since=${state.window}`, newest));
+    const [since, until] = track.zoomed?.map((ms) => new Date(ms).toISOString()) ?? [sinceOf(state.window), null];
+    track.show(await at(`v1/timeline?since=${since}${until === null ? "" : `&until=${until}`}`, newest));
     lookAhead(asked()[0][0]);
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
@@ -229,19 +246,12 @@ function onSnapshot(snapshot) {
   coming ??= setTimeout(async () => {  // several snapshots in a moment are one step
     coming = null;
     await readTimeline();
-    if (state.epoch === null || state.view === "compare") draw();
+    if (state.epoch === null || state.view === "compare") draw(false);
     readStatus();
   }, 50);
 }
 
-document.getElementById("search").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const name = new FormData(event.target).get("q").trim();
-  if (!name) return;
-  const epoch = state.epoch ?? newest;
-  at(`v1/brokers/${encodeURIComponent(name)}?limit=100`, epoch).then(() => "broker", () =>
-    at(`v1/topics/${encodeURIComponent(name)}`, epoch).then(() => "topic", () => "topics")).then((view) => { go({ view, name }, true); });
-});
+setUpSearch(() => state.epoch ?? newest, (view, name, filters = {}) => go({ view, name, filters }, true));
 
 async function onFirst() {
   await readTimeline();

@@ -1,20 +1,19 @@
 // A moment at a glance: what is wrong, then clusters and zones, then what happened last.
 
 import { card, dot, h, link, quiet } from "./dom.js";
-import { stamp, story, table } from "./lists.js";
+import { story, table } from "./lists.js";
 import { clock, counted, duration, visible, when } from "./words.js";
 
 const MOST_TROUBLES = 12;
-const ENDED = { EXPIRED: "expired", CHANNEL_CLOSED: "lost their last connection", UNREGISTERED: "unregistered in order", MOVED: "moved to another address", REFUSED: "lost their id" };
 
 export function overview(found, moment, actions) {
   const { counts } = found;
-  const figures = ["alive", "late", "suspect", "gone"].filter((state) => state !== "suspect" || counts.suspect).map((state) => [state, counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state })]);
+  const figures = ["alive", "late", "suspect", "down"].filter((state) => state !== "suspect" || counts.suspect).map((state) => [state, counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state })]);
   figures.push(["broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())], ["clusters", counts.clusters, counts.clusters.toLocaleString()], ["topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString())]);
   return [
-    h("dl", { class: "figures" }, figures.map(([name, count, shown]) => h("div", { class: count && ["late", "suspect", "gone"].includes(name) ? name : null }, h("dt", {}, name), h("dd", {}, shown)))),
+    h("dl", { class: "figures" }, figures.map(([name, count, shown]) => h("div", { class: count && ["late", "suspect", "down"].includes(name) ? name : null }, h("dt", {}, name), h("dd", {}, shown)))),
     counts.suspect > 0 && held(counts.suspect, moment, actions),
-    found.trouble.length > 0 && troubles(found.trouble, moment),
+    found.verdict.level !== "ok" && troubles(found.verdict, moment),
     h("div", { class: "columns" },
       h("div", {}, members(found, moment)),
       card("What happened last", lastHour(found.lastHour), story(found.events, "Nothing has happened up to this moment."))),
@@ -26,46 +25,36 @@ function held(count, moment, actions) {
     moment.epoch === null && actions([["Lift the guard …", { type: "LIFT_EXPIRY_GUARD" }, `The ${counted(count, "suspect broker")} leave the routes at once.`]]));
 }
 
-function troubles(all, moment) {
+function troubles({ text, level, causes }, moment) {
   const list = (some) => h("ul", { class: "troubles" }, some.map((each) => trouble(each, moment)));
-  const rest = all.slice(MOST_TROUBLES);
-  return card("What is wrong", list(all.slice(0, MOST_TROUBLES)), rest.length > 0 && h("details", {}, h("summary", {}, `${rest.length} more`), list(rest)));
+  const rest = causes.slice(MOST_TROUBLES);
+  return card("What is wrong", h("p", { class: level }, h("strong", {}, text)), list(causes.slice(0, MOST_TROUBLES)), rest.length > 0 && h("details", {}, h("summary", {}, `${rest.length} more`), list(rest)));
 }
 
-// One line for what is the same for many brokers of one zone.
+// One line for what is the same for many brokers.
 function trouble(each, moment) {
-  const place = [visible(each.clusterName), each.zoneName].filter(Boolean).join(" · ");
-  const what = { late: "late", suspect: "suspect" }[each.state] ?? `gone: ${ENDED[each.endedBy] ?? each.endedBy.toLowerCase()}`;
-  const span = each.firstAt === each.lastAt ? when(each.firstAt) : `${when(each.firstAt)} to ${clock(each.lastAt)}`;
-  const since = { late: "last heard", suspect: "since", gone: "" }[each.state];
-  const filters = { cluster: each.clusterName, zone: each.zoneName ?? "", state: each.state };
+  const filters = { state: each.state, ...(each.clusters.length === 1 && { cluster: each.clusters[0] }), ...(each.zones.length === 1 && { zone: each.zones[0] ?? "" }) };
   const one = (broker) => h("li", {}, link("broker", broker.brokerName, moment, `${broker.brokerName} ${broker.brokerId}`), " ", h("small", {}, broker.brokerAddr));
   const rest = each.count - each.brokers.length;
-  return h("li", { class: each.unplanned ? each.state : "planned" }, dot(each.state),
-    h("div", {}, h("p", {}, h("strong", {}, `${each.count.toLocaleString()} of ${counted(each.total, "broker")} ${what}`), ` in ${place}, ${since} `, h("time", { datetime: each.firstAt }, span)),
+  return h("li", { class: each.state }, dot(each.state),
+    h("div", {}, h("p", {}, h("strong", {}, each.text), " ", h("time", { datetime: each.firstAt }, when(each.firstAt))),
       h("ul", { class: "names" }, each.brokers.map(one), h("li", {}, link("brokers", "", moment, rest > 0 ? `and ${rest.toLocaleString()} more` : "list", filters)))));
 }
 
 function members(found, moment) {
   if (!found.groups.length) return card("Clusters", quiet("No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`."));
   if (!found.clusters.length) return clusterCounts(found.groups, moment);
-  const goneOf = (name, cluster) => found.gone.filter((each) => each.brokerName === name && each.clusterName === cluster);
-  const shown = new Set(found.clusters.flatMap((cluster) => cluster.brokers.map((group) => `${cluster.name}/${group.brokerName}`)));
-  const lost = found.gone.filter((each) => !shown.has(`${each.clusterName}/${each.brokerName}`));
-  return [
-    found.clusters.map((cluster) => card(visible(cluster.name), h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, goneOf(group.brokerName, cluster.name), moment))))),
-    lost.length > 0 && card("Gone in the last hour", table(["broker", "address", "how", "when"], lost.map((each) => [link("broker", each.brokerName, moment, `${each.brokerName} ${each.brokerId}`), each.brokerAddr, each.endedBy, stamp(each.goneAt)]), "", { name: "gone" })),
-  ];
+  return found.clusters.map((cluster) => card(visible(cluster.name), h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, moment)))));
 }
 
-function groupCard(group, gone, moment) {
+function groupCard(group, moment) {
   const silent = (each) => (each.state === "alive" ? "" : [each.state === "suspect" && "suspect", each.silentMillis !== null && `silent ${duration(each.silentMillis)}`].filter(Boolean).join(", "));
   const holder = (each) => h("li", {}, dot(each.state), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, silent(each)));
-  const ghost = (each) => h("li", { class: "ghost", title: each.text }, dot("gone"), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, `${each.endedBy.toLowerCase()} ${clock(each.goneAt)}`));
+  const ghost = (each) => h("li", { class: "ghost" }, dot("down"), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, `${each.down.endedBy.toLowerCase()} ${clock(each.down.goneAt)}`));
   return h("article", { class: "group" },
     h("h3", {}, link("broker", group.brokerName, moment)),
     quiet([group.zoneName, counted(group.topics, "topic")].filter(Boolean).join(" · ")),
-    h("ul", {}, group.holders.map(holder), gone.map(ghost)));
+    h("ul", {}, group.holders.map((each) => (each.down ? ghost(each) : holder(each)))));
 }
 
 // Of very many brokers: each cluster as numbers, which opens into its zones.
@@ -73,13 +62,13 @@ function clusterCounts(groups, moment) {
   const byCluster = new Map();
   for (const each of groups) byCluster.set(each.clusterName, [...(byCluster.get(each.clusterName) ?? []), each]);
   const sum = (of, key) => of.reduce((total, each) => total + each[key], 0);
-  const states = (of) => ["alive", "late", "suspect", "gone"].filter((state) => sum(of, state)).map((state) => [dot(state), `${sum(of, state).toLocaleString()} ${state} `]);
+  const states = (of) => ["alive", "late", "suspect", "down"].filter((state) => sum(of, state)).map((state) => [dot(state), `${sum(of, state).toLocaleString()} ${state} `]);
   const number = (each, state) => (each[state] ? link("brokers", "", moment, each[state].toLocaleString(), { cluster: each.clusterName, zone: each.zoneName ?? "", state }) : "0");
-  const zoneRow = (each) => [link("brokers", "", moment, each.zoneName ?? "no zone", { cluster: each.clusterName, zone: each.zoneName ?? "" }), each.brokerNames, ...["alive", "late", "suspect", "gone"].map((state) => number(each, state)), bar([each])];
+  const zoneRow = (each) => [link("brokers", "", moment, each.zoneName ?? "no zone", { cluster: each.clusterName, zone: each.zoneName ?? "" }), each.brokerNames, ...["alive", "late", "suspect", "down"].map((state) => number(each, state)), bar([each])];
   const bar = (of) => {
-    const all = Math.max(1, ["alive", "late", "suspect", "gone"].reduce((total, state) => total + sum(of, state), 0));
+    const all = Math.max(1, ["alive", "late", "suspect", "down"].reduce((total, state) => total + sum(of, state), 0));
     let x = 0;
-    return h("svg", { class: "bar-of", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, ["alive", "late", "suspect", "gone"].map((state) => {
+    return h("svg", { class: "bar-of", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, ["alive", "late", "suspect", "down"].map((state) => {
       const width = (100 * sum(of, state)) / all;
       x += width;
       return h("rect", { class: state, x: x - width, y: 0, width, height: 8 });
@@ -87,7 +76,7 @@ function clusterCounts(groups, moment) {
   };
   return [...byCluster].map(([cluster, of]) => h("details", { class: "card cluster", open: byCluster.size <= 8 },
     h("summary", {}, h("h2", {}, visible(cluster)), h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)), bar(of)),
-    table(["zone", "#broker names", "#alive", "#late", "#suspect", "#gone", ""], of.map(zoneRow), "", { name: cluster })));
+    table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], of.map(zoneRow), "", { name: cluster })));
 }
 
 function lastHour(counts) {

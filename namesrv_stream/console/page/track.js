@@ -1,17 +1,21 @@
 // The track of time: every moment at which something changed is a mark, and the handle moves the whole page there.
 
-import { h } from "./dom.js";
+import { h, patch } from "./dom.js";
 import { LOCAL, ago, counted, eventsText, momentText, setZone, when, zone, zones } from "./words.js";
 
 const WIDTH = 1000;
 const HEIGHT = 64;
 const MIDDLE = 34;
 const PLAY_EVERY_MS = 220;
+const SHORTEST_ZOOM_MS = 20;
 
 export class Track {
   // `go(epoch | null, isFinal)` is called when the reader moves; null is the present. `expand(mark)` promises the marks
-  // of a mark that stands for several epochs, or null. `typed(text)` is called with a moment that the reader has typed.
-  constructor(place, go, choose, expand, typed, rezoned) {
+  // of a mark that stands for several epochs, or null. `typed(text)` is called with a moment that the reader has typed,
+  // and `onZoom()` after `zoomed` has changed.
+  constructor(place, go, choose, expand, typed, rezoned, onZoom) {
+    this.zoomed = null;  // the stretch that the reader has dragged over, in ms, null for all of it
+    this.onZoom = onZoom;
     this.marks = [];
     this.range = [0, 1];
     this.epoch = null;
@@ -19,13 +23,15 @@ export class Track {
     this.expand = expand;
     this.oldest = 1;
     this.stopped = null;  // why the present is not what it says, null if it is
-    this.between = null;
+    this.at = null;  // the time within the epoch, null for all of it
     this.label = h("p", { class: "moment", "aria-live": "polite" });
     this.note = h("p", { class: "note", role: "alert", hidden: true });
     this.surface = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     this.handle = h("div", { class: "handle" });
     this.tip = h("div", { class: "tip", hidden: true });
     this.edges = [h("span"), h("span")];
+    this.band = h("div", { class: "band", hidden: true });
+    this.whole = h("button", { type: "button", hidden: true, onclick: () => this.zoom(null) }, "Zoom out");
     this.rail = h("div", {
       class: "rail", tabindex: "0", role: "slider", "aria-label": "Moment", "aria-orientation": "horizontal",
       onkeydown: (event) => this.onKey(event),
@@ -34,11 +40,11 @@ export class Track {
       onpointerup: (event) => this.onUp(event),
       onpointercancel: (event) => this.onUp(event),
       onpointerleave: () => { this.tip.hidden = true; },
-    }, this.surface, this.handle, this.tip);
+    }, this.surface, this.band, this.handle, this.tip);
     this.play = h("button", { type: "button", onclick: () => this.togglePlay() }, "▶ Play");
     this.now = h("button", { type: "button", onclick: () => { this.stop(); go(null, true); } }, "Now");
-    this.spans = h("select", { "aria-label": "Length of the track", onchange: (event) => choose(event.target.value) },
-      [["1h", "1 hour"], ["6h", "6 hours"], ["24h", "1 day"], ["7d", "1 week"], ["30d", "30 days"]].map(
+    this.spans = h("select", { "aria-label": "Length of the track", onchange: (event) => { this.zoomed = null; choose(event.target.value); } },
+      [["all", "all that is known"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "1 day"], ["7d", "1 week"], ["30d", "30 days"]].map(
         ([value, text]) => h("option", { value }, text)));
     this.typed = h("input", { name: "moment", "aria-label": "Moment: an epoch or a time", autocomplete: "off", title: "An epoch, or a time in the zone beside: 03:12, 2026-11-21 03:12, 2h ago, now" });
     this.zones = h("select", { "aria-label": "Time zone", onchange: (event) => { setZone(event.target.value); rezoned(); } },
@@ -46,20 +52,22 @@ export class Track {
     const onSubmit = (event) => { event.preventDefault(); this.stop(); if (this.typed.value.trim()) typed(this.typed.value.trim()); };
     const step = (by, text, title) => h("button", { type: "button", title, "aria-label": title, onclick: () => { this.stop(); this.step(by, true); } }, text);
     place.replaceChildren(
-      h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, h("form", { class: "exact", onsubmit: onSubmit }, this.typed, h("button", {}, "Go")), this.zones, this.spans)),
+      h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, h("form", { class: "exact", onsubmit: onSubmit }, this.typed, h("button", {}, "Go")), this.zones, this.whole, this.spans)),
       this.note,
       this.rail,
-      h("div", { class: "edges" }, this.edges[0], h("span", { class: "legend" }, h("i", { class: "came" }), "came ", h("i", { class: "left" }), "left ", h("i", { class: "asked" }), "command"), this.edges[1]));
+      h("div", { class: "edges", title: "Drag here, or on the track with Shift, to zoom into a stretch of time", onpointerdown: (event) => this.onBand(event), onpointermove: (event) => this.onMove(event), onpointerup: (event) => this.onUp(event), onpointercancel: (event) => this.onUp(event) }, this.edges[0], h("span", { class: "legend" }, h("i", { class: "came" }), "came ", h("i", { class: "left" }), "left ", h("i", { class: "asked" }), "command"), this.edges[1]));
   }
 
   show(timeline) {
     this.timeline = timeline;
     this.marks = timeline.marks;
     const last = new Date(timeline.snapshot.eventTime ?? timeline.snapshot.publishedAt).getTime();
-    const first = Math.min(new Date(timeline.since).getTime(), ...timeline.marks.slice(0, 1).map((mark) => new Date(mark.eventTime).getTime()));
+    const known = new Date(timeline.oldest.eventTime ?? timeline.marks[0]?.eventTime ?? last).getTime();
+    const first = Math.max(known, new Date(timeline.since).getTime());
     this.newest = timeline.snapshot.epoch;
     this.oldest = timeline.oldest.epoch;
-    this.range = [Math.min(first, last - 60_000), last];
+    this.range = this.zoomed ?? [Math.min(first, last - 1_000), last];
+    this.whole.hidden = this.zoomed === null;
     this.edges[0].textContent = when(this.range[0]);
     const changes = this.marks.reduce((sum, mark) => sum + (mark.epochs ?? 1), 0);
     this.edges[1].textContent = changes ? `${counted(changes, "moment")} of change` : "nothing changed in this time";
@@ -68,13 +76,14 @@ export class Track {
   }
 
   draw() {
+    const most = Math.max(1, ...this.marks.map((mark) => Math.max(mark.begins, mark.ends)));
     const paths = { others: "", came: "", left: "", asked: "" };
     for (const mark of this.marks) {
       const x = this.x(mark).toFixed(1);
-      const tall = (count) => (6 + 7 * Math.log2(1 + count)).toFixed(1);
+      const tall = (count) => (4 + (22 * Math.log2(1 + count)) / Math.log2(1 + most)).toFixed(1);
       if (mark.gaps || mark.others) paths.others += `M${x} ${MIDDLE - 3}v6`;
-      if (mark.begins) paths.came += `M${x} ${MIDDLE}v-${Math.min(26, tall(mark.begins))}`;
-      if (mark.ends) paths.left += `M${x} ${MIDDLE}v${Math.min(26, tall(mark.ends))}`;
+      if (mark.begins) paths.came += `M${x} ${MIDDLE}v-${tall(mark.begins)}`;
+      if (mark.ends) paths.left += `M${x} ${MIDDLE}v${tall(mark.ends)}`;
       if (mark.commands) paths.asked += `M${x} 3v7`;
     }
     this.surface.replaceChildren(
@@ -115,18 +124,18 @@ export class Track {
       this.typed.placeholder = epoch === null ? "epoch or time" : `epoch ${epoch}`;
     }
     const text = this.words(mark, at, time);
-    this.label.replaceChildren(...text);
+    patch(this.label, text.map((each) => (each instanceof Node ? each : document.createTextNode(each))));
     this.rail.setAttribute("aria-valuetext", this.label.textContent);
   }
 
   words(mark, at, time) {
     if (this.epoch === null && this.stopped) return [h("strong", {}, "The newest known"), h("span", {}, ` — ${this.stopped}`)];
     if (this.epoch === null) return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
-    if (this.between) return [h("strong", {}, momentText(time ?? mark?.eventTime ?? this.between.askedAt)), h("span", {}, ` — the snapshot before ${when(this.between.askedAt)}; the next one is of ${when(this.between.nextEventTime)}. ${counted(this.between.events, "event")} in between are not shown yet.`)];
+    if (this.at) return [h("strong", {}, momentText(this.at)), h("span", {}, ` — within epoch ${this.epoch}: later events of it are not shown`)];
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
     const next = this.marks[at + 1];
     if (this.holds(next)) return [h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`), h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`)];
-    if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, " — before this track begins")];
+    if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, at < 0 && this.zoomed === null ? " — before the first change that this track shows" : "")];
     const then = next ? `; nothing more until ${when(next.eventTime)}` : "; nothing has changed since";
     return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? eventsText(mark) : ""}${mark ? then : ""}`)];
   }
@@ -204,7 +213,25 @@ export class Track {
     return best;
   }
 
+  zoom(range) {
+    this.zoomed = range;
+    this.onZoom();
+  }
+
+  // Begins to drag over a stretch of time.
+  onBand(event) {
+    if (!this.timeline) return;
+    event.currentTarget.setPointerCapture(event.pointerId);
+    this.from = this.timeAt(event);
+  }
+
+  timeAt(event) {
+    const box = this.surface.getBoundingClientRect(), [first, last] = this.range;
+    return first + (last - first) * Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+  }
+
   onDown(event) {
+    if (event.shiftKey) return this.onBand(event);
     if (!this.marks.length) return;
     this.stop();
     this.rail.setPointerCapture(event.pointerId);
@@ -213,6 +240,12 @@ export class Track {
   }
 
   onMove(event) {
+    if (this.from !== undefined) {
+      const [first, last] = this.range, shares = [this.from, this.timeAt(event)].sort((one, other) => one - other).map((ms) => (100 * (ms - first)) / (last - first));
+      this.band.hidden = false;
+      this.band.style.insetInline = `${shares[0]}% ${100 - shares[1]}%`;
+      return;
+    }
     if (this.isDragging) this.drag(event, false);
     const mark = this.marks[this.nearest(event)];
     this.tip.hidden = !mark;
@@ -224,6 +257,13 @@ export class Track {
   }
 
   onUp(event) {
+    if (this.from !== undefined) {
+      const range = [this.from, this.timeAt(event)].sort((one, other) => one - other).map(Math.round);
+      this.from = undefined;
+      this.band.hidden = true;
+      if (event.type === "pointerup" && range[1] - range[0] > SHORTEST_ZOOM_MS) this.zoom(range);
+      return;
+    }
     if (!this.isDragging) return;
     this.isDragging = false;
     this.drag(event, true);

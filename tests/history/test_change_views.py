@@ -1,78 +1,21 @@
-"""Changes between two epochs by the change feed, and the views that show them typed."""
+"""The views that show the changes of the history typed."""
 
 from datetime import UTC, datetime
 
 import pytest
 
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError
-from namesrv_stream.history.row_changes import FEED_TABLES, changes_between
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.history import MAX_LISTED_TOPICS
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import TABLES, TOPIC
-from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
+from namesrv_stream.tables.schemas import TABLES
 from tests.history.seeded import HOUR_MS, SeededRegistry
-from tests.tables.rows import NOW, topic
-from tests.tables.test_publication import Died, batch, claim, dies_at
+from tests.tables.rows import NOW
 
 pytestmark = pytest.mark.spark
 
 START_MS = int(datetime(2026, 11, 14, tzinfo=UTC).timestamp() * 1000)
 A, B, C = (f"10.0.0.{number}:10911" for number in range(1, 4))
-
-
-def topic_changes(spark, root, first, last):
-    rows = changes_between(spark, root, first, last)["topic"].collect()
-    return sorted((row.epoch, row["_change_type"], row.topic, row.perm) for row in rows)
-
-
-def test_changes_are_those_of_the_epochs_after_the_first_up_to_the_last(spark, root):
-    publisher = claim(root)
-    for number in range(3):
-        publisher.publish(batch(number), NOW)
-    assert topic_changes(spark, root, 2, 4) == [
-        (3, "insert", "batch-1", 6),
-        (3, "update_postimage", "shared", 1),
-        (3, "update_preimage", "shared", 0),
-        (4, "insert", "batch-2", 6),
-        (4, "update_postimage", "shared", 2),
-        (4, "update_preimage", "shared", 1),
-    ]
-    assert topic_changes(spark, root, 1, 2) == [(2, "insert", "batch-0", 6), (2, "insert", "shared", 0)]
-    assert topic_changes(spark, root, 4, 4) == []
-    changes = changes_between(spark, root, 1, 4)
-    assert list(changes) == [spec.name for spec in FEED_TABLES]
-    assert {name: frame.count() for name, frame in changes.items()}["broker"] == 0
-
-
-def test_commits_that_a_restore_has_undone_are_no_changes(spark, root):
-    claim(root).publish(batch(0), NOW)
-    dying = claim(root, on_point=dies_at("written topic"))
-    with pytest.raises(Died):
-        dying.publish(batch(1), NOW)
-    heir = claim(root)
-    heir.publish(batch(2), NOW)
-    assert topic_changes(spark, root, 2, heir.last.epoch) == [
-        (heir.last.epoch, "insert", "batch-2", 6),
-        (heir.last.epoch, "update_postimage", "shared", 2),
-        (heir.last.epoch, "update_preimage", "shared", 0),
-    ]
-
-
-def test_a_commit_that_no_snapshot_names_yet_is_no_change(spark, root):
-    publisher = claim(root)
-    row = publisher.publish(batch(0), NOW)
-    RustWriter(root).merge(TOPIC, row.versions["topic"], RowChanges([topic("unseen")]), CommitTag(9, 9))
-    assert "unseen" not in {each[2] for each in topic_changes(spark, root, 1, row.epoch)}
-
-
-def test_epochs_in_the_wrong_order_and_unknown_ones_are_refused(spark, root):
-    claim(root)
-    with pytest.raises(NamesrvError, match="epoch 1 is before epoch 2"):
-        changes_between(spark, root, 2, 1)
-    with pytest.raises(NoSuchSnapshotError):
-        changes_between(spark, root, 1, 2)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +88,7 @@ def test_every_view_that_shows_brokers_has_their_key(session):
     assert len(of_brokers) >= 7
     keys = {"broker_key", "worst_broker_key", "broker_keys"}
     steps = [view for view, columns in of_brokers.items() if not columns & keys]
-    assert steps == ["broker_zone", "recent_session"]
+    assert steps == ["recent_session"]
 
 
 def test_topic_placement_does_not_fan_out_where_a_broker_name_is_in_two_clusters(spark, root):

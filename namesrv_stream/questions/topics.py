@@ -1,0 +1,193 @@
+"""Topics of one snapshot with their states, those without a route too, and the route of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from namesrv_stream.history.definitions import LostTopics, TopicState, TopicVerdict
+from namesrv_stream.questions.lists import Broker, brokers_of
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged
+from namesrv_stream.questions.verdict import down_of, lost_of, topic_verdicts
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.topic_names import is_system_topic
+from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
+
+_NAMED = 3
+_STATES: tuple[TopicState, ...] = ("without_route", "not_writable", "degraded", "read_only", "writable")
+
+
+class Topic(Fields):
+    """A topic with its state and its queues over all broker names, of which `brokerNamesUp` have a master."""
+
+    topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    broker_names: int
+    broker_names_up: int
+    state: TopicState
+    is_readable: bool
+    is_writable: bool
+    is_system: bool
+
+
+class Topics(Page):
+    """A page of topics. `hidden`: how many more there are that brokers have made by themselves."""
+
+    hidden: int
+    topics: list[Topic]
+
+
+class Missing(Fields):
+    """A broker name of a topic that takes no messages for it."""
+
+    broker_name: str
+    why: Literal["down", "no master"]
+
+
+class Route(Fields):
+    """The route of a topic: RocketMQ's TopicRouteData, null if clients get none, and the brokers of its broker names.
+
+    `text`: the verdict about the topic. `missing`: its broker names that have no master or are down.
+    """
+
+    snapshot: Moment
+    topic: str
+    state: TopicState
+    text: str
+    missing: list[Missing]
+    route: TopicRouteData | None
+    brokers: list[Broker]
+
+
+_ORDERS: dict[str, Callable[[Topic], Any]] = {
+    "name": lambda each: each.topic,
+    "state": lambda each: _STATES.index(each.state),
+    "read": lambda each: each.read_queue_nums,
+    "write": lambda each: each.write_queue_nums,
+    "brokerNames": lambda each: each.broker_names,
+    "brokerNamesUp": lambda each: each.broker_names_up,
+}
+ORDERS = ", ".join(_ORDERS)
+
+
+def system_topics(seen: Seen, lost: LostTopics) -> frozenset[str]:
+    """Return the topics that brokers have made by themselves, those that are lost too."""
+    names = {name for of_topic in lost.values() for name in of_topic}
+    of_brokers = seen.tables.brokers.keys() | seen.tables.clusters.keys() | names
+    return frozenset(topic for topic in [*seen.tables.queues, *lost] if is_system_topic(topic, of_brokers))
+
+
+def topics(  # noqa: PLR0913  # what a reader may choose
+    seen: Seen,
+    cluster: str | None = None,
+    zone: str | None = None,
+    state: TopicState | None = None,
+    order: str = "name",
+    *,
+    containing: str = "",
+    with_system: bool = True,
+    limit: int | None = None,
+    after: str = "",
+) -> Topics:
+    """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone."""
+    down = down_of(seen)
+    lost = lost_of(seen, down)
+    system, verdicts, names = system_topics(seen, lost), topic_verdicts(seen, lost), None
+    if cluster is not None or zone is not None:
+        names = _names_in(seen, cluster, zone) | {
+            each.broker_name
+            for each in down
+            if cluster in (None, each.cluster_name) and zone in (None, each.zone_name or "")
+        }
+    named = [
+        topic for topic, each in verdicts.items() if containing.lower() in topic.lower() and state in (None, each.state)
+    ]
+    if names is not None:
+        chosen = {*seen.tables.queues.topics_on(names), *(each for each, of in lost.items() if of & names)}
+        named = [topic for topic in named if topic in chosen]
+    wanted = named if with_system else [topic for topic in named if topic not in system]
+    wanted.sort()
+    if order == "name":
+        page, following = names_behind(wanted, after, limit)
+        shown = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in page]
+    else:
+        every = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in wanted]
+        every.sort(key=_order(order), reverse=order.startswith("-"))
+        shown, following = paged(every, lambda each: each.topic, limit, after)
+    return Topics(seen.moment, len(wanted), following, len(named) - len(wanted), shown)
+
+
+def _order(text: str) -> Callable[[Topic], Any]:
+    name = text.removeprefix("-")
+    if name not in _ORDERS:
+        raise BadQuestionError(f"sort={text[:100]}: accepted are {ORDERS}, with - the other way.")
+    return _ORDERS[name]
+
+
+def _names_in(seen: Seen, cluster: str | None, zone: str | None) -> set[str]:
+    """Return the broker names of a cluster and of a zone, an empty zone for those without one."""
+    tables = seen.tables
+    if cluster is not None and cluster not in tables.clusters and all(cluster != e.cluster_name for e in down_of(seen)):
+        raise seen.not_found("cluster", cluster, tables.clusters)
+    names = tables.brokers.keys() if cluster is None else tables.clusters.get(cluster, ())
+    return {
+        name
+        for name in names
+        if zone in (None, lookup.latest_registered(tables.brokers[name].values()).zone_name or "")
+    }
+
+
+def _topic(seen: Seen, topic: str, verdict: TopicVerdict, broker_names: set[str] | None, is_system: bool) -> Topic:
+    rows = [row for row in seen.tables.queues.get(topic, ()) if broker_names is None or row.broker_name in broker_names]
+    read, write = sum(row.read_queue_nums for row in rows), sum(row.write_queue_nums for row in rows)
+    names = (verdict.broker_names, verdict.up, verdict.state, verdict.is_readable, verdict.is_writable)
+    return Topic(topic, read, write, *names, is_system)
+
+
+def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
+    """Return the route of a topic as clients get it, those of a zone if one is given."""
+    found = lookup.route(seen.tables, topic, seen.settings, zone)
+    lost = lost_of(seen)
+    if found is None and topic not in lost:
+        raise seen.not_found("topic", topic, seen.tables.queues)
+    verdict = topic_verdicts(seen, lost)[topic]
+    names = {row.broker_name for row in seen.tables.queues.get(topic, ())}
+    missing = [Missing(name, "no master" if name in seen.tables.brokers else "down") for name in verdict.missing]
+    return Route(
+        seen.moment,
+        topic,
+        verdict.state,
+        topic_text(topic, verdict, missing),
+        missing,
+        None if found is None else topic_route_data(found),
+        brokers_of(seen, names | {*verdict.missing}),
+    )
+
+
+def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
+    """Return the verdict about a topic, a sentence."""
+    down, headless = ([each.broker_name for each in missing if each.why == why] for why in ("down", "no master"))
+    told = [f"{_some(down)} {_are(down)} down"] if down else []
+    told += (
+        [f"{_some(headless)} {'has' if len(headless) == 1 else 'have'} no master: no writes there"] if headless else []
+    )
+    because = f": {' and '.join(told)}" if told else ""
+    match verdict.state:
+        case "without_route":
+            return f"{topic} has no route{because}."
+        case "not_writable":
+            return f"{topic} is not writable{because}."
+        case "degraded":
+            return f"{topic} is degraded, {verdict.up} of {verdict.broker_names} broker names are up{because}."
+        case "read_only":
+            return f"{topic} is read-only: no broker name has it with the permission to write."
+    return f"{topic} is writable on {'its broker name' if verdict.up == 1 else f'all {verdict.up} broker names'}."
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"

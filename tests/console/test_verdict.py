@@ -1,0 +1,80 @@
+"""The verdict groups brokers by what they share, and says in one sentence what is wrong."""
+
+import pytest
+
+from namesrv_stream.history.definitions import DownBroker, TopicVerdict
+from namesrv_stream.questions.verdict import Member, causes, verdict
+
+AT = 1_795_683_180_000  # 2026-11-26 08:53 UTC
+MINUTE_MS = 60_000
+
+
+def alive(number, cluster="c1", zone="z1"):
+    return Member(cluster, zone, f"b-{number}", 0, f"10.0.0.{number}:1", "alive", AT + 10 * MINUTE_MS)
+
+
+def down(number, cluster="c1", zone="z1", at_ms=AT):
+    fallen = DownBroker(cluster, f"b-{number}", 0, zone, f"10.0.0.{number}:1", "EXPIRED", at_ms, at_ms + 120_000)
+    return Member(cluster, zone, f"b-{number}", 0, f"10.0.0.{number}:1", "down", at_ms, fallen)
+
+
+def topics(**counts):
+    states = [state for state, count in counts.items() for _ in range(count)]
+    return {f"T{index}": TopicVerdict(state, 1, 1, True, True, ()) for index, state in enumerate(states)}
+
+
+def told(brokers, **counts):
+    found = verdict(brokers, topics(**counts), frozenset())
+    return found.level, found.text
+
+
+@pytest.mark.parametrize(
+    ("brokers", "counts", "wanted"),
+    [
+        ([], {}, ("ok", "No broker is registered")),
+        ([alive(1), alive(2)], {"writable": 3}, ("ok", "All 2 brokers are up, every topic is writable")),
+        ([alive(1)], {"read_only": 1}, ("ok", "The only broker is up, every topic is writable but 1 read-only")),
+        ([alive(1), alive(2)], {"not_writable": 1}, ("critical", "All 2 brokers are up, 1 topic not writable")),
+        ([alive(1), alive(2)._replace(state="late")], {}, ("warning", "All 2 brokers are up, 1 late")),
+        (
+            [alive(1), down(2)],
+            {"without_route": 10, "degraded": 1848},
+            ("critical", "b-2 0 of c1 (10.0.0.2:1) is down since 08:53 UTC; 10 topics without route, 1,848 degraded"),
+        ),
+        ([down(1), down(2)], {}, ("critical", "all 2 brokers are down since 08:53 UTC")),
+    ],
+)  # fmt: skip
+def test_the_sentence_says_what_is_wrong_with_brokers_and_topics(brokers, counts, wanted):
+    assert told(brokers, **counts) == wanted
+
+
+def test_a_zone_that_is_down_in_all_clusters_is_one_cause_and_the_largest_is_first():
+    fallen = [down(3, zone="z2"), down(4, "c2", "z2"), down(5, "c2", "z2")]
+    brokers = [alive(1), alive(2, "c2"), down(9, at_ms=AT - 60 * MINUTE_MS), *fallen]
+    found = causes(brokers)
+    assert [(each.scope, each.count, each.total) for each in found] == [("zone", 3, 3), ("broker", 1, 2)]
+    assert found[0].text == "zone z2 is down in both clusters: 3 of 3 brokers (50 %) since 08:53 UTC"
+    assert found[1].text == "b-9 0 of c1 (10.0.0.9:1) is down since 07:53 UTC"
+
+
+@pytest.mark.parametrize(("gap_ms", "count"), [(MINUTE_MS, 1), (MINUTE_MS + 1, 2)])
+def test_brokers_that_fell_out_within_a_minute_share_a_cause(gap_ms, count):
+    found = causes([alive(1), down(2), down(3, at_ms=AT + gap_ms)])
+    assert len(found) == count
+
+
+def test_a_part_of_a_zone_and_a_part_of_several_zones_are_counted_by_what_they_have_in_common():
+    brokers = [alive(1), alive(2, zone="z2"), down(3), down(4)]
+    assert causes(brokers)[0].text == "2 of 3 brokers of zone z1 in c1 are down (50 %) since 08:53 UTC"
+    assert causes([*brokers, down(5, zone="z2")])[0].text == (
+        "3 of 5 brokers in c1 and two zones are down (60 %) since 08:53 UTC"
+    )
+
+
+def test_a_cluster_without_zones_that_is_down_is_one_cause():
+    brokers = [alive(1, "c1", None), down(2, "c2", None), down(3, "c2", None)]
+    assert causes(brokers)[0].text == "c2 is down: 2 of 2 brokers (67 %) since 08:53 UTC"
+
+
+def test_a_time_of_another_day_has_its_day():
+    assert causes([alive(1), down(2, at_ms=AT - 24 * 60 * MINUTE_MS)])[0].text.endswith("since 2026-11-25 08:53 UTC")

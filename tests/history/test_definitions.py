@@ -1,0 +1,265 @@
+"""The definitions in SQL and those for rows in memory agree with a registry that is watched step by step."""
+
+import random
+from datetime import UTC, datetime
+from operator import itemgetter
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.history.analysis import ask
+from namesrv_stream.history.definitions import EXPECTED_MS, UNPLANNED, Past, down_brokers, lost_topics, topic_verdict
+from namesrv_stream.history.events import newest_events
+from namesrv_stream.questions.periods import churn
+from namesrv_stream.questions.subject import Seen
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
+from tests.history.fleet import RandomHistory
+from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
+from tests.tables.rows import NOW
+
+START_MS = (NOW // DAY_MS - 60) * DAY_MS
+GAPS_MS = (20_000, MINUTE_MS, HOUR_MS, 7 * HOUR_MS, DAY_MS, 3 * DAY_MS)
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(4, 40))]
+A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
+
+
+class Watched:
+    """A random history, and what was up and writable after each of its steps."""
+
+    def __init__(self, root, seed, steps=90):
+        history, rng = RandomHistory(root, seed, START_MS, NOW), random.Random(seed)
+        self.moments = []
+        for step in range(steps):
+            history.step(rng.choice(GAPS_MS))
+            view = history.rules.view()
+            self.moments.append((history.event_ms, brokers_of(view), written(view)))
+            if step % 30 == 29:
+                history.publish()
+        self.root, self.end_ms, self.view = root, history.event_ms, view
+        self.snapshot = Snapshots(root).newest()
+        self.lines = newest_events(root, self.snapshot, limit=None)
+
+    def stretches(self, index, is_unplanned):
+        """Subject -> (from, up until, expected until) of each stretch, followed step by step."""
+        began, found = {}, {}
+        for at_ms, *states in self.moments:
+            now_up = states[index]
+            for subject in began.keys() - now_up:
+                patience_ms = EXPECTED_MS if is_unplanned(subject, at_ms) else 0
+                found.setdefault(subject, []).append([began.pop(subject), at_ms, at_ms + patience_ms])
+            for subject in now_up - began.keys():
+                for stretch in found.get(subject, [])[-1:]:
+                    stretch[2] = min(stretch[2], at_ms)
+                began[subject] = at_ms
+        for subject, from_ms in began.items():
+            found.setdefault(subject, []).append([from_ms, self.end_ms, self.end_ms])
+        return {each: [[a, b, min(c, self.end_ms)] for a, b, c in of_one] for each, of_one in found.items()}
+
+    def fell_unplanned(self, broker, at_ms):
+        types = [
+            line.type
+            for line in self.lines
+            if line.event_time == at_ms and (line.cluster_name, line.broker_name, line.broker_id) == broker
+        ]
+        return "ID_LOST" not in types and not {*UNPLANNED}.isdisjoint(types)
+
+    def lost_unplanned(self, subject, at_ms):
+        """Return whether producers lost a topic, or one broker name of it, with an unplanned end of a master."""
+        topic, of_name = subject
+        before = max((moment for moment in self.moments if moment[0] < at_ms), key=itemgetter(0))[2]
+        names = {name for each, name in before if each == topic and name and of_name in (None, name)}
+        return any(self.fell_unplanned((cluster, name, MASTER_ID), at_ms) for cluster in ("c1", "c2") for name in names)
+
+
+def brokers_of(view):
+    return {
+        (row.cluster_name, name, broker_id)
+        for name, holders in view.brokers.items()
+        for broker_id, row in holders.items()
+    }
+
+
+def written(view):
+    """Each topic that producers can write to, with each broker name on which they can, and with None."""
+    found = {
+        (topic, row.broker_name)
+        for topic, rows in view.queues.items()
+        for row in rows
+        if row.perm & PERM_WRITE and MASTER_ID in view.brokers.get(row.broker_name, {})
+    }
+    return found | {(topic, None) for topic, _ in found}
+
+
+def shares(stretches, since_ms, until_ms):
+    found = {}
+    for subject, of_one in stretches.items():
+        up = sum(max(0, min(b, until_ms) - max(a, since_ms)) for a, b, _ in of_one)
+        expected = sum(max(0, min(c, until_ms) - max(a, since_ms)) for a, _, c in of_one)
+        if expected:
+            found[subject] = (up, expected)
+    return found
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(str(tmp_path / "registry"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_views_and_rows_in_memory_agree_with_a_history_watched_step_by_step(root, seed):
+    watched = Watched(root, seed)
+    of_brokers = watched.stretches(0, watched.fell_unplanned)
+    check_stretches(watched, of_brokers)
+    check_outages(watched, of_brokers)
+    check_write_availability(watched)
+    check_churn(watched, of_brokers)
+    check_down(watched, of_brokers)
+
+
+def check_stretches(watched, of_brokers):
+    rows = ask(watched.root, "FROM broker_stretch").to_pylist()
+    found = {}
+    for row in sorted(rows, key=lambda row: row["from_millis"]):
+        key = (row["cluster_name"], row["broker_name"], row["broker_id"])
+        found.setdefault(key, []).append([row[f"{each}_millis"] for each in ("from", "up_until", "expected_until")])
+    assert found == of_brokers
+
+
+def check_outages(watched, of_brokers):
+    lacking = {key: expected - up for key, (up, expected) in shares(of_brokers, 0, watched.end_ms).items()}
+    rows = ask(
+        watched.root,
+        "SELECT cluster_name, broker_name, broker_id, sum(down_millis)::BIGINT AS ms FROM outage GROUP BY ALL",
+    )
+    down = {(row["cluster_name"], row["broker_name"], row["broker_id"]): row["ms"] for row in rows.to_pylist()}
+    assert {key: ms for key, ms in lacking.items() if ms} == {key: ms for key, ms in down.items() if ms}
+
+
+def check_churn(watched, of_brokers):
+    """Compare the answer of the API for times that begin anywhere, as in an outage."""
+    seen = Seen(watched.root, watched.snapshot, watched.view, NamesrvSettings())
+    for since_ms, *_ in watched.moments[::30]:
+        found = churn(seen, since_ms)
+        wanted = shares(of_brokers, since_ms, watched.end_ms)
+        assert found.availability == {
+            " ".join(map(str, key)): round(up / expected, 6) for key, (up, expected) in wanted.items()
+        }
+        assert {each.broker for each in found.sessions} >= found.availability.keys()
+        fallen = [b for key, of_one in of_brokers.items() for _, b, _ in of_one if watched.fell_unplanned(key, b)]
+        assert sum(each.unplanned_ends for each in found.flapping) == sum(since_ms <= b for b in fallen)
+
+
+def check_write_availability(watched):
+    rows = ask(watched.root, "FROM topic_write_availability").to_pylist()
+    found = {}
+    for row in rows:
+        up, expected = found.get((row["topic"], row["broker_name"]), (0, 0))
+        found[row["topic"], row["broker_name"]] = (up + row["up_millis"], expected + row["expected_millis"])
+    assert found == shares(watched.stretches(1, watched.lost_unplanned), 0, watched.end_ms)
+
+
+def check_down(watched, of_brokers):
+    """Compare the views of the present with the rows in memory and with the last step."""
+    past, view = Past(watched.root, watched.snapshot), watched.view
+    tables = RouteTables(brokers=view.brokers, queues=view.queues)
+    down = down_brokers(past, tables, watched.end_ms)
+    rows = ask(watched.root, "FROM broker_down").to_pylist()
+    columns = ("cluster_name", "broker_name", "broker_id", "zone_name", "broker_addr", "ended_by")
+    times = ("last_heard_at", "gone_at")
+    assert {*down} == {(*(row[name] for name in columns), *(ms(row[name]) for name in times)) for row in rows}
+    up = brokers_of(view)
+    ended = {key: of_one[-1][1] for key, of_one in of_brokers.items() if key not in up}
+    assert {each[:3] for each in down} == {
+        key for key, ms in ended.items() if watched.fell_unplanned(key, ms) and ms + EXPECTED_MS > watched.end_ms
+    }
+    lost = lost_topics(past, tables, watched.end_ms, down)
+    found = {
+        topic: (each.state, each.up, each.broker_names, each.is_readable, each.is_writable)
+        for topic in view.queues.keys() | lost.keys()
+        for each in [topic_verdict(view.queues.get(topic, ()), tables, lost.get(topic, frozenset()))]
+    }
+    states = ("state", "broker_names_up", "broker_names", "is_readable", "is_writable")
+    rows = ask(watched.root, "FROM topic_state").to_pylist()
+    assert {row["topic"]: tuple(row[name] for name in states) for row in rows} == found
+
+
+def ms(time):
+    return round(time.timestamp() * 1000)
+
+
+@pytest.fixture
+def registry(root):
+    return SeededRegistry(root, NOW)
+
+
+def at(days, hours=0.0):
+    return START_MS + round(days * DAY_MS + hours * HOUR_MS)
+
+
+def asked(root, statement):
+    return [tuple(row.values()) for row in ask(root, statement).to_pylist()]
+
+
+@pytest.mark.parametrize(("days", "is_down"), [(7 - 1 / 86_400_000, True), (7, False)])
+def test_a_broker_is_down_until_it_is_back_or_seven_days_have_passed(root, registry, days, is_down):
+    registry.register(at(0), A, "broker-a", zone="z1", topics=("T",))
+    registry.expire(at(1), A)
+    registry.publish(at_ms=at(1 + days))
+    assert asked(root, "SELECT zone_name, broker_addr FROM broker_down") == [("z1", A)] * is_down
+    assert asked(root, "SELECT topic, state FROM topic_state") == [("T", "without_route")] * is_down
+
+
+def test_a_broker_that_came_back_on_another_address_is_not_down(root, registry):
+    registry.register(at(0), A, "broker-a")
+    registry.expire(at(1), A)
+    registry.register(at(1, 1), B, "broker-a")
+    registry.publish(at_ms=at(2))
+    assert asked(root, "FROM broker_down") == []
+
+
+def test_an_outage_has_the_zone_of_its_time_and_lasts_seven_days_at_most(root, registry):
+    registry.register(at(0), A, "broker-a", zone="z1")
+    registry.expire(at(1), A)
+    registry.register(at(1, 2), A, "broker-a", zone="z2")
+    registry.expire(at(3), A)
+    registry.register(at(13), A, "broker-a", zone="z3")
+    registry.publish(at_ms=at(14))
+    assert asked(root, "SELECT zone_name, away_millis, down_millis FROM outage ORDER BY gone_at") == [
+        ("z1", 2 * HOUR_MS, 2 * HOUR_MS),
+        ("z2", None, 7 * DAY_MS),
+    ]
+    assert asked(root, "SELECT zone_name, repaired, mttr_millis FROM zone_outage ORDER BY 1") == [
+        ("z1", 1, 2 * HOUR_MS),
+        ("z2", 0, None),
+    ]
+    assert asked(root, "SELECT sum(expected_millis - up_millis)::BIGINT FROM broker_availability") == [
+        (2 * HOUR_MS + 7 * DAY_MS,)
+    ]
+
+
+def test_an_outage_over_the_end_of_a_month_is_one(root, registry):
+    midnight = datetime(2026, 11, 1, tzinfo=UTC).timestamp() * 1000
+    for address, name in zip((A, B, C, D), "abcd", strict=True):
+        registry.register(round(midnight) - HOUR_MS, address, name)
+    for number, address in enumerate((A, B, C, D)):
+        registry.close_channel(round(midnight) + (number - 2) * 30_000, address)
+    registry.publish(at_ms=round(midnight) + HOUR_MS)
+    assert asked(root, "SELECT brokers, event_month FROM shared_outage") == [(4, "2026-10")]
+
+
+def test_a_topic_without_a_master_is_not_writable_and_one_that_lost_a_name_is_degraded(root, registry):
+    registry.register(at(0), A, "broker-a", topics=("T", "U"))
+    registry.register(at(0), B, "broker-a", 1)
+    registry.register(at(0), C, "broker-b", topics=("U", "V"))
+    registry.register(at(0), D, "broker-d", topics=("V",))
+    registry.expire(at(1), A)
+    registry.expire(at(1), D)
+    registry.publish(at_ms=at(2))
+    states = "SELECT topic, state, broker_names_up, broker_names FROM topic_state ORDER BY topic"
+    assert asked(root, states) == [("T", "not_writable", 0, 1), ("U", "degraded", 1, 2), ("V", "degraded", 1, 2)]
+    assert asked(root, "SELECT sum(availability) FROM topic_availability WHERE topic = 'T'") == [(2.0,)]
+    written = "SELECT availability FROM topic_write_availability WHERE topic = 'T' AND broker_name IS NULL ORDER BY day"
+    assert asked(root, written) == [(1.0,), (0.0,)]

@@ -1,0 +1,109 @@
+"""The tables of any moment and any epoch are those that the rules had then, whichever snapshots are kept."""
+
+import tempfile
+import time
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from chaos.oracle import Oracle, contents
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NoSuchSnapshotError
+from namesrv_stream.rules.registry_tables import net_of
+from namesrv_stream.tables.maintenance import maintain
+from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.writer import RustWriter, changes_to_write
+from tests.random_logs import T0, logs
+
+NOW = time.time_ns() // 1_000_000
+NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # each example makes ten tables
+NOT_EXACT = {"last_update_timestamp": 0, "clock_millis": None, "grace_until": None, "channels": {}, "tokens": ()}
+
+
+def exact(tables):
+    """All rows, without signs of life and tokens, which no line of the history has."""
+    found = contents(tables)
+    return found | {"live": {address: row._replace(**NOT_EXACT) for address, row in found["live"].items()}}
+
+
+class Lived:
+    """A log that was published in epochs, and what the rules said: tables of each epoch and after each line."""
+
+    def __init__(self, root, log, cuts):
+        self.root, self._oracle = Root(root), Oracle(NamesrvSettings())
+        self._publisher = Publisher.claim(RustWriter(self.root), "run", NOW)
+        self._changes, self._events, self._times = [], [], [0]
+        self.of_epoch = {1: exact(self._oracle.registry.view())}
+        self.line_times, self.after_lines = [], {0: self.of_epoch[1]}
+        for number, record in enumerate(log, 1):
+            self._apply(record)
+            if number in cuts or number == len(log):
+                self._publish(number)
+
+    def _apply(self, record):
+        self._oracle.apply(record)
+        came = self._oracle.registry.take_changes()
+        self._changes += came.changes
+        self._events += came.events
+        self._times.append(max(self._times[-1], record.append_time_ms))
+        self.line_times += [line.event_time for line in came.events]
+        self.after_lines.setdefault(len(self.line_times), exact(self._oracle.registry.view()))
+
+    def _publish(self, next_offset):
+        changes = changes_to_write(net_of(self._changes))
+        row = self._publisher.publish(
+            Batch("query", 0, max([self._times[-1], *self.line_times]), {0: next_offset}, changes, self._events), NOW
+        )
+        self._changes, self._events = [], []
+        self.of_epoch[row.epoch] = exact(self._oracle.registry.view())
+
+    def at(self, at_ms):
+        """The tables of a moment; None if times of the log fall there, so that no state of the rules has its lines."""
+        is_past = [at <= at_ms for at in self.line_times]
+        return self.after_lines[sum(is_past)] if is_past == sorted(is_past, reverse=True) else None
+
+    def let_go(self, epochs):
+        """Remove the rows of snapshots, as maintenance does when they are not kept."""
+        newest = max(self.of_epoch)
+        for epoch in epochs:
+            DeltaTable(f"{self.root.url}/snapshot").delete(f"epoch = {1 + epoch % newest} AND epoch < {newest}")
+
+
+def tables_at(root, **moment):
+    try:
+        return exact(RouteReader(root).open(**moment).routes)
+    except NoSuchSnapshotError:
+        return exact(Oracle(NamesrvSettings()).registry.view())
+
+
+def check(log, cuts, let_go, moments):
+    with tempfile.TemporaryDirectory() as root:
+        lived = Lived(root, log, cuts)
+        asked = [*(T0 + at for at in moments), *lived.line_times[::5]]
+        known = {at: tables_at(lived.root, at_ms=at) for at in asked}
+        for at, found in known.items():
+            assert found == (lived.at(at) or found)
+        lived.let_go(let_go)
+        for change in (lambda: None, lambda: maintain(None, lived.root)):
+            change()
+            assert {epoch: tables_at(lived.root, epoch=epoch) for epoch in lived.of_epoch} == lived.of_epoch
+            assert {at: tables_at(lived.root, at_ms=at) for at in asked} == known
+
+
+@pytest.mark.parametrize("examples", [5, pytest.param(60, marks=pytest.mark.full)])
+def test_as_of_any_moment_and_epoch_the_tables_are_those_of_the_rules(examples):
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING)
+    @given(
+        logs(),
+        st.sets(st.integers(1, 60), max_size=8),
+        st.sets(st.integers(0, 30), max_size=8),
+        st.lists(st.integers(-1_000, 700_000), max_size=5),
+    )
+    def of_random_logs(log, cuts, let_go, moments):
+        check(log, cuts, let_go, moments)
+
+    of_random_logs()
