@@ -202,7 +202,7 @@ def test_what_neither_a_file_nor_the_history_has_is_counted_and_brokers_are_aske
         assert lease.data_version.counter == 0, "so that the next registration counts as changed"
 
 
-def test_status_shows_job_and_kafka_although_a_table_is_damaged(run, registry, epochs, closed_port):
+def test_status_shows_job_and_kafka_although_a_table_is_damaged(run, registry, made, closed_port):
     cut(data_of(registry.root, "topic"))
     result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
     assert result.exit_code == 1

@@ -69,8 +69,8 @@ def _lock_served(mark: IO[str], registry: str) -> None:
         except OSError as error:
             if time.monotonic() > until_s:
                 raise NamesrvError(
-                    f"the tables in {registry} are served by another `up` of this machine: stop that one, or give other "
-                    "tables with --root and another folder with --data."
+                    f"the tables in {registry} are served by another `up` of this machine: stop that one, or give "
+                    "other tables with --root and another folder with --data."
                 ) from error
             time.sleep(_LOOK_EVERY_S)
         else:
