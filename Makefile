@@ -4,7 +4,7 @@
 #   make demo-rocketmq  a real RocketMQ broker and client with the registry as their name server
 #   make test         everything that is quick enough for every change
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
-#   make test-full    the long tests too; needs Go, Node, nginx and Chromium
+#   make test-full test-full-s3-server    the long tests, in parts (PART=s3, page, clients, tables, job, system), each naming what the machine lacks
 #   make test-deploy  the Helm chart and the Compose file against their schemas (needs Go), and the image (buildah, debootstrap, root)
 #   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
@@ -22,6 +22,7 @@
 #   make soak         the whole stack for 15 minutes, and whether anything grows; ARGS='--minutes 30'
 #   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
 #   make chaos        20 minutes of killed jobs, outages and full disks under churn; ARGS='--minutes 2 --seed 7'
+#   make mutants      small changes of rules/, wire/, stream/ and two modules more, and how many of them the tests notice
 #   make outdated     direct dependencies of which there is a newer release than the installed one
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
@@ -42,7 +43,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint lint-workflows bench bench-guard bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos outdated lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint lint-workflows bench bench-guard bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos mutants outdated lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -92,8 +93,12 @@ $(VERSITYGW):
 	@echo 'Building versitygw, an S3 server (once, some minutes) ...'
 	@GOBIN=$(CURDIR)/$(dir $@) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
-test-full: java install install-s3 $(VERSITYGW)
-	$(BIN)/python -m pytest -m 'not deploy' $(ARGS)
+# In parts (tests/full.py); PART=s3 runs that one alone. Only s3 needs Go.
+test-full: java install jars/.rocketmq $(if $(filter-out s3,$(or $(PART),s3)),,install-s3 test-full-s3-server)
+	@$(BIN)/python -m tests.full $(PART)
+
+test-full-s3-server:
+	@command -v go >/dev/null || [ -x $(VERSITYGW) ] || exit 0; $(MAKE) --no-print-directory $(VERSITYGW)
 
 # Helm and Compose's schema come as Go modules at a pinned version, into a folder that later runs find.
 HELM := .cache/deploy/helm
@@ -168,6 +173,9 @@ soak-hostile: java install
 
 chaos: java install
 	$(BIN)/python -m chaos $(ARGS)
+
+mutants: java install
+	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 jars/job.jsa: jars/.retrieved
 	@echo 'Making an archive of the classes that the job loads (once, a minute) ...'

@@ -66,9 +66,9 @@ def registrations(broker: int, topics: int, *, changed: bool) -> Iterator[Reques
 def loads() -> dict[str, tuple[list[Iterator[Request]], int]]:
     """Return each load by name: a series of requests for each connection, and how many of them are in flight."""
     found = {}
-    for connections, in_flight in ((1, 1), (8, 16)):
+    for connections, in_flight in ((1, 1), (8, 16), (1_000, 1)):
         series = [lookups(number * TOPICS // connections) for number in range(connections)]
-        found[f"lookups, {connections} x {in_flight} in flight"] = (series, in_flight)
+        found[f"lookups, {connections:,} x {in_flight} in flight"] = (series, in_flight)
     for (topics, brokers), changed in itertools.product(BROKERS_BY_TOPICS.items(), (False, True)):
         what = f"registrations of {topics:,} topics, {'changed' if changed else 'unchanged'}, {brokers} brokers"
         found[what] = ([registrations(number, topics, changed=changed) for number in range(brokers)], 1)
@@ -114,9 +114,10 @@ def of_name_server(folder: Path, seconds: float, names: Collection[str] = ()) ->
 def of_gateway(folder: Path, seconds: float, names: Collection[str] = ()) -> dict[str, Figures]:
     """Measure the gateway, in a process of its own."""
     publish_cluster(folder / "registry")
+    options = {"maxConnectionsPerAddress": 2_000}
     with (
         LocalKafka(folder / "kafka") as kafka,
-        gateway_process(folder, {"kafka.bootstrap.servers": kafka.bootstrap_servers}) as (port, _),
+        gateway_process(folder, options | {"kafka.bootstrap.servers": kafka.bootstrap_servers}) as (port, _),
     ):
         return measure(port, seconds, names)
 

@@ -1,8 +1,8 @@
 """Report of the churn of a period, as one HTML file that needs no network:
 
-    SPARK_CONF_DIR=conf spark-submit jobs/churn_report.py --root data/registry --since 2026-11-01 --out report.html
+    .venv/bin/python jobs/churn_report.py --root data/registry --since 2026-11-01 --out report.html
 
-Needs matplotlib: pip install 'namesrv-stream[analysis]'.
+It needs no Spark; spark-submit runs it too. Needs matplotlib: pip install 'namesrv-stream[analysis]'.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from pathlib import Path
 
 import click
 
-from namesrv_stream.cli.submitted import submitted_session, table_job
+from namesrv_stream.cli.submitted import table_job
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.reporting.progress_lines import progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 
@@ -48,9 +47,7 @@ def main(root: Root, _settings: NamesrvSettings, since: datetime | None, until: 
     start = since.replace(tzinfo=UTC) if since else end - timedelta(days=DEFAULT_DAYS)
     if start >= end:
         raise click.UsageError(f"--since {start:%Y-%m-%d %H:%M} is not before --until {end:%Y-%m-%d %H:%M}.")
-    with progress("churn_report") as shown, submitted_session("churn-report") as spark:
-        shown.activity = "asking the history"
-        out.write_text(churn_report(spark, root, start, end), "utf-8")
+    out.write_text(churn_report(root, start, end), "utf-8")
     click.echo(f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}: {out}")
 
 

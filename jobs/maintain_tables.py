@@ -24,17 +24,21 @@ from namesrv_stream.tables.schemas import PAST_SESSION
     "maintain_tables",
     "What it has committed stays, readers see nothing of the rest, and the next run does what is left.",
 )
-@click.option("--no-vacuum", is_flag=True, help="Keep files that no retained snapshot needs.")
+@click.option("--no-vacuum", is_flag=True, help="Keep all snapshots and files.")
 def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
-    """Merge small files, and remove rows past retention and files that no retained snapshot needs."""
-    rejected_retention_ms = round(settings.rejected_retention.total_seconds() * 1000)
+    """Merge small files, and remove rows past retention, and snapshots and files that are not kept."""
     with progress("maintain_tables") as shown, submitted_session("maintain-tables") as spark:
 
         def on_table(name: str) -> None:
             shown.activity = f"table {name}"
 
         maintained = maintain(
-            spark, root, vacuum=not no_vacuum, rejected_retention_ms=rejected_retention_ms, on_table=on_table
+            spark,
+            root,
+            vacuum=not no_vacuum,
+            exact_ms=round(settings.snapshot_exact.total_seconds() * 1000),
+            rejected_retention_ms=round(settings.rejected_retention.total_seconds() * 1000),
+            on_table=on_table,
         )
         on_table(PAST_SESSION.name)
         kept = keep_past_sessions(spark, root)

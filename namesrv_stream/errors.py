@@ -137,7 +137,7 @@ class TableDamagedError(StorageError):
             self,
             f"the table {table} under {root} cannot be read at version {version}: its file {file} {problem}. "
             "`namesrv-stream doctor --tables` shows all that is damaged and which epochs that hurts, `namesrv-stream "
-            "repair` publishes a good snapshot again.",
+            "repair` gets the rows back.",
         )
 
 

@@ -29,7 +29,7 @@ class Published:
         writer = RustWriter(root)
         newest, version = writer.newest_snapshot()
         assert newest == self._publisher.last
-        publisher = Publisher(writer, newest, version, self._retention_ms, lambda _point: None)
+        publisher = Publisher(writer, newest, version, lambda _point: None)
         return Published(publisher, self._batch_id, self._retention_ms)
 
     def publish(

@@ -27,10 +27,10 @@ def test_a_made_history_has_the_columns_of_the_table(tmp_path):
     [
         "bulk --brokers 2 --topics 10",
         "driver --brokers 2 --topics 10",
-        "large_bodies",
+        pytest.param("large_bodies", marks=pytest.mark.full),
         "long_log --entries 20",
-        "requests --repeats 1",
-        "scale --brokers 2 --topics 10 --changes 1",
+        pytest.param("requests --repeats 1", marks=pytest.mark.full),
+        pytest.param("scale --brokers 2 --topics 10 --changes 1", marks=pytest.mark.full),
     ],
 )
 def test_a_benchmark_runs(program):

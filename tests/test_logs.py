@@ -25,10 +25,6 @@ def logged(set_up):
     return {" ".join(line.split()[-2:]) for line in done.stderr.splitlines()}
 
 
-def test_command_line_is_quiet_but_for_warnings():
-    assert logged("set_up_logging(30)") == OURS | LIBRARIES
-
-
 def test_command_that_runs_for_long_logs_more_than_the_command_line_before_it():
     assert logged("set_up_logging(30); set_up_logging()") == OURS | LIBRARIES | {"namesrv_stream.job INFO"}
 

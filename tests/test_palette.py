@@ -9,7 +9,6 @@ import pytest
 
 import namesrv_stream
 from namesrv_stream.history import palette
-from namesrv_stream.tools.local.jars import CHECKOUT
 
 STYLE = (Path(namesrv_stream.__file__).parent / "console" / "page" / "style.css").read_text("utf-8")
 LIGHT, DARK = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
@@ -79,19 +78,7 @@ def test_text_on_the_page_can_be_read(block):
     assert min(found.values()) >= READABLE, found
 
 
-@pytest.mark.parametrize("name", [*SHADES, "up"])
-def test_the_page_has_the_shades_of_the_palette(name):
-    shades = getattr(palette, name.upper())
-    assert (variable(LIGHT, name), variable(DARK, name)) == (shades.light.lower(), shades.dark.lower())
-
-
 def test_a_share_has_text_that_can_be_read_on_its_colour():
     grounds = {bound: "#ffffff" if bound < palette.LIGHT_SHARE else "#000000" for bound in palette.SHARES}
     found = {bound: contrast(palette.SHARES[bound], text) for bound, text in grounds.items()}
     assert min(found.values()) >= 3, found  # large cells of one figure each
-
-
-def test_each_kind_with_a_colour_is_a_kind_of_event():
-    page = (CHECKOUT / "docs" / "tables.md").read_text("utf-8")
-    kinds = page.partition("| type | what happened |")[2].partition("\n\n")[0]
-    assert {*palette.TEXT, *palette.KINDS} - {palette.COMMAND} <= {*re.findall("[A-Z_]{2,}", kinds)}

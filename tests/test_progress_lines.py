@@ -3,12 +3,11 @@
 import io
 import re
 import threading
-from contextlib import contextmanager, redirect_stderr
+from contextlib import redirect_stderr
 from pathlib import Path
 
 from namesrv_stream.reporting import progress_lines
 from namesrv_stream.reporting.progress_lines import progress
-from namesrv_stream.tools.replay import replay_run as replay_command
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))[:2]
 
@@ -35,19 +34,3 @@ def test_a_long_program_prints_its_step_again_and_again_until_it_ends(monkeypatc
         assert said.has_two.wait(30)
     assert re.fullmatch(r"maintain_tables: table topic, \d+ s after the start", said.getvalue().splitlines()[-1])
     assert "progress" not in {each.name for each in threading.enumerate()}
-
-
-def test_a_replay_prints_how_many_cases_are_done(monkeypatch, tmp_path):
-    said = Lines()
-
-    @contextmanager
-    def an_engine_that_takes_long(_name):
-        yield lambda case: said.has_two.wait(30) and {"name": case.name}
-
-    monkeypatch.setattr(progress_lines, "EVERY_S", 0.01)
-    monkeypatch.setattr(replay_command, "_engine", an_engine_that_takes_long)
-    with redirect_stderr(said):
-        replay_command.replay.main(["--out", str(tmp_path), *map(str, CASES)], standalone_mode=False)
-    assert re.fullmatch(
-        r"namesrv-stream: starting to replay 2 cases, \d+ s after the start", said.getvalue().splitlines()[0]
-    )

@@ -7,6 +7,7 @@ import importlib
 import logging
 import traceback
 from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from namesrv_stream.cli.output import say
 from namesrv_stream.config import Invocation, log_notes, to_properties_text
 from namesrv_stream.errors import NamesrvError, did_you_mean, masked
 from namesrv_stream.reporting.logs import set_up_logging
+from namesrv_stream.reporting.texts import SHOWN_ZONE
 
 DEBUG = "namesrv_stream.debug"
 """Key in click's meta; its value is True if --debug was given."""
@@ -127,6 +129,23 @@ def settings_options(*names_of_set: str) -> list[click.Option]:
     ]
 
 
+def _note_zone(context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    """Set the zone of times, for this command alone if it runs within another program."""
+    if name is not None or context.parent is None:
+        from namesrv_stream.questions.subject import zone_named  # noqa: PLC0415 -- few commands need it
+
+        token = SHOWN_ZONE.set(UTC if name is None else zone_named(name))
+        context.call_on_close(lambda: SHOWN_ZONE.reset(token))
+
+
+_ZONE = click.Option(
+    ["--tz"],
+    metavar="ZONE",
+    is_eager=True,
+    expose_value=False,
+    callback=_note_zone,
+    help="Zone of times that are shown, and of those without one: Europe/Berlin; else UTC.",
+)
 _DEBUG = click.Option(
     ["--debug"],
     is_flag=True,
@@ -134,7 +153,7 @@ _DEBUG = click.Option(
     callback=_note_debug,
     help="Show tracebacks, and the logs of libraries.",
 )
-SHARED = (*settings_options("--set"), _DEBUG)
+SHARED = (*settings_options("--set"), _ZONE, _DEBUG)
 """Options that are accepted before and after the name of every command. The last value given wins."""
 
 

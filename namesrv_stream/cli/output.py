@@ -15,6 +15,7 @@ from rich.text import Text
 
 from namesrv_stream.errors import masked
 from namesrv_stream.reporting.logs import printable
+from namesrv_stream.reporting.texts import SHOWN_ZONE
 from namesrv_stream.wire.json_text import encode_json
 
 _PLAIN_WIDTH = 10_000
@@ -72,11 +73,14 @@ def _cell(value: object) -> Text:
 
 
 def time_text(at: int | str | None, *, with_zone: bool = False) -> str:
-    """Return a time, epoch milliseconds or ISO 8601, as local time to the second, with the day unless it is today."""
+    """Return a time, epoch milliseconds or ISO 8601, by the second in the shown zone; its day too if not today."""
     if at is None:
         return "-"
-    moment = (datetime.fromtimestamp(at / 1000) if isinstance(at, int) else datetime.fromisoformat(at)).astimezone()
-    is_today = moment.date() == datetime.now().astimezone().date()
+    zone = SHOWN_ZONE.get()
+    moment = (
+        datetime.fromtimestamp(at / 1000, zone) if isinstance(at, int) else datetime.fromisoformat(at).astimezone(zone)
+    )
+    is_today = moment.date() == datetime.now(zone).date()
     return moment.strftime(("" if is_today else "%Y-%m-%d ") + "%H:%M:%S" + (" %Z" if with_zone else ""))
 
 

@@ -8,19 +8,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from pyspark.sql import SparkSession
 
 from namesrv_stream.cli.entry import settings_options
 from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.job.termination import stop_on_signals_to_jvm
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.tables.schemas import SNAPSHOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def takes_settings(function: Callable[..., None]) -> Callable[..., None]:
@@ -76,6 +77,10 @@ def submitted_session(app_name: str) -> Iterator[SparkSession]:
     Another thread stops it over its own connection to the JVM, because a call that SIGTERM ended still uses this
     thread's.
     """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- the churn report needs no Spark
+
+    from namesrv_stream.job.termination import stop_on_signals_to_jvm  # noqa: PLC0415 -- as above
+
     spark = SparkSession.builder.appName(app_name).getOrCreate()
     stop_on_signals_to_jvm(spark, _TerminatesMainThread())
     try:

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.history.events import Span
 from namesrv_stream.questions.job_status import Health, health
 from namesrv_stream.questions.subject import ACCEPTED, NotFoundError, Seen, epoch_in, parsed_time
-from namesrv_stream.reporting.texts import duration_text
+from namesrv_stream.reporting.texts import SHOWN_ZONE, duration_text
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -35,7 +35,7 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 def past_time(text: str) -> AsOf:
     """Return the time that a text names; click calls this for an option of that type."""
     try:
-        return AsOf(at_ms=int(parsed_time(text, datetime.now().astimezone()).timestamp() * 1000))
+        return AsOf(at_ms=int(parsed_time(text, datetime.now(UTC), SHOWN_ZONE.get()).timestamp() * 1000))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 

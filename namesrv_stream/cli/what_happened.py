@@ -32,10 +32,12 @@ from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
 from namesrv_stream.questions.subject import ACCEPTED
-from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text
+from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text, shown_of
+from namesrv_stream.tables import keeping
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.snapshot_reader import rejected_count
 from namesrv_stream.tables.snapshots import Snapshots
 
 _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
@@ -61,9 +63,10 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option
 ) -> Answer:
     """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
     span = span_of(since, until)
-    found = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions).events
+    page = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions)
+    found = page.events
     rows = ([time_text(each.event_time), each.epoch, _event_type(each.type), each.text] for each in found)
-    title = looked.heading(counted(len(found), "event"))
+    title = looked.heading(shown_of(len(found), page.total, "event"))
     return Answer(found, Group(title, Rows(["time", "#epoch", "event", "what happened+"], rows)))
 
 
@@ -159,31 +162,53 @@ def _schema_name(context: click.Context, _parameter: click.Parameter, name: str 
 @limit_option(20)
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
+@click.option("--keep", type=int, metavar="EPOCH", help="Keep this snapshot whole until --release.")
+@click.option("--release", type=int, metavar="EPOCH", help="Keep this snapshot no longer than others.")
 @view_options()
 @click.pass_obj
-def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None, view: View) -> None:
-    """List the published snapshots that can be read, newest last. With --as-of only the one that was in force then.
+def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
+    invocation: Invocation,
+    limit: int,
+    sql: bool,
+    schema: str | None,
+    keep: int | None,
+    release: int | None,
+    view: View,
+) -> None:
+    """List the published snapshots, newest last. With --as-of only the one that was in force then.
+
+    A snapshot that is whole can be pinned by other programs. Another one is made from a whole one and the history.
+    --keep copies all tables of a whole snapshot, so a query of hours has files that no maintenance removes. It takes
+    the right to write to the tables.
 
     With --sql and --watch print the statements of each new snapshot, for a client that keeps permanent views fresh.
     """
     if view.watch_s is not None and not sql:
         raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
-    published = open_reader(invocation.settings).snapshots
+    published, root = open_reader(invocation.settings).snapshots, root_of(invocation.settings)
+    if keep is not None:
+        keeping.keep_by_hand(root, published.find(keep))
+    if release is not None:
+        keeping.release(root, release)
     if sql:
-        _print_statements(root_of(invocation.settings), published, view, schema)
+        _print_statements(root, published, view, schema)
         return
-    rows = published.readable(limit)[::-1] if view.as_of is None else [published.find(*view.as_of)]
-    found = list(map(accounts.Snapshot.of, rows))
+    rows = published.published(limit)[::-1] if view.as_of is None else [published.find(*view.as_of)]
+    found, by_hand = list(map(accounts.Snapshot.of_row, rows)), keeping.kept_by_hand(root)
     newest = time_text(found[-1].published_at if found else None, with_zone=True)
-    title = heading(counted(len(found), "snapshot"), f"newest last, published {newest}")
-    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
-    print_answer(found, Group(title, Rows(columns, map(_snapshot_row, found))), as_json=view.as_json)
+    total = len(found) if view.as_of else published.newest().epoch
+    title = heading(shown_of(len(found), total, "snapshot"), f"newest last, published {newest}")
+    columns = ["#epoch", "tables", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
+    shown = (_snapshot_row(each, each.epoch in by_hand) for each in found)
+    print_answer(found, Group(title, Rows(columns, shown)), as_json=view.as_json)
 
 
-def _snapshot_row(each: accounts.Snapshot) -> list[object]:
+def _snapshot_row(each: accounts.Snapshot, is_kept_by_hand: bool) -> list[object]:
     changes = _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time alone)")
+    tables = "kept" if is_kept_by_hand else "whole" if each.is_whole else "from history"
+    changes = changes if each.is_whole else ""
     times = [time_text(each.published_at), time_text(each.event_time)]
-    return [each.epoch, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
+    return [each.epoch, tables, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
 
 
 def _pairs(counts: Mapping[Any, int]) -> str:
@@ -212,5 +237,6 @@ def rejected(looked: Looked, limit: int) -> Answer:
     """List records that violate the contract, newest last: the job has kept them and changed nothing."""
     found = accounts.rejected(looked.seen, limit)[::-1]
     rows = ([time_text(each.event_time), each.offset, each.key, each.length, each.reason] for each in found)
-    title = looked.heading(counted(len(found), "rejected record"))
+    total = rejected_count(looked.seen.root, looked.seen.snapshot)
+    title = looked.heading(shown_of(len(found), total, "rejected record"))
     return Answer(found, Group(title, Rows(["event time", "#offset", "key", "#bytes", "reason+"], rows)))

@@ -91,10 +91,14 @@ class NamesrvSettings(RocketmqSettings):
     """
 
     snapshot_retention: Duration = setting("snapshot.retention", "30d", "job, maintenance")
-    """Time for which a snapshot can be read: 30d, 720h."""
+    """Time for which one snapshot a day is kept, and one an hour for the first week: 30d, 720h. The history is kept for
+    ever."""
 
-    maintenance_millis: Millis = setting("maintenanceMillis", 3_600_000, "job")
-    """Time after which the job again merges small files and removes files that no retained snapshot needs; 0: never,
+    snapshot_exact: Duration = setting("snapshot.exact", "1h", "job, maintenance")
+    """Time for which every snapshot is kept, so that a reader may use it: 1h, 30m."""
+
+    maintenance_millis: Millis = setting("maintenanceMillis", 1_800_000, "job")
+    """Time after which the job again merges small files and removes snapshots and files that are not kept; 0: never,
     `maintain_tables` does it."""
 
     rejected_retention: Duration = setting("rejected.retention", "90d", "job, maintenance")

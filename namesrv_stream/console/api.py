@@ -49,9 +49,10 @@ from namesrv_stream.wire.json_text import encode_json
 MAX_BODY_BYTES = 64 * 1024
 MOST_WAIT_S = 300.0
 _MOST_WATCHED = 100
-_FORMS = (
-    "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or in the zone of the console's machine."
-)
+_MOST_AHEAD_MS = 60_000
+"""Most by which a sender's clock may be ahead of the console's."""
+
+_FORMS = "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC."
 
 
 def check_parameters(request: Request) -> None:
@@ -73,13 +74,13 @@ def _running(request: Request) -> Running:
 def _zone(
     tz: Annotated[
         str | None,
-        Query(description="Zone of times without one: Europe/Berlin. Without it that of the console's machine."),
+        Query(description="Zone of times without one: Europe/Berlin; else UTC."),
     ] = None,
-) -> tzinfo | None:
+) -> tzinfo:
     return zone_named(tz)
 
 
-Zone = Annotated[tzinfo | None, Depends(_zone)]
+Zone = Annotated[tzinfo, Depends(_zone)]
 
 
 def _moment(
@@ -89,7 +90,11 @@ def _moment(
 ) -> AsOf:
     if epoch is not None and at is not None:
         raise BadQuestionError("epoch and at both name a moment: give one of them.")
-    return AsOf(epoch, None if at is None else time_ms(at, datetime.now(UTC), zone))
+    now = datetime.now(UTC)
+    at_ms = None if at is None else time_ms(at, now, zone)
+    if at_ms is not None and at_ms > now.timestamp() * 1000 + _MOST_AHEAD_MS:
+        raise BadQuestionError(f"at={str(at)[:100]}: that time is still to come. Leave `at` out to ask about now.")
+    return AsOf(epoch, at_ms)
 
 
 Console = Annotated[Running, Depends(_running)]
@@ -167,6 +172,12 @@ ANSWERS: dict[str, type[Struct]] = {}
 Compute = TypeVar("Compute", bound=Callable[..., Struct])
 
 router = APIRouter(prefix="/v1", responses=OF_ALL)
+TAGS = {
+    "moments": "Questions about any moment: epoch or at.",
+    "present": "The job now, and changes as they come.",
+    "commands": "What operators change. accessKey and secretKey, if the registry asks for them.",
+}
+"""Tag of paths -> its description."""
 
 
 def _described(path: str, kind: type[Struct], status: int = 200) -> dict[int | str, dict[str, Any]]:
@@ -187,7 +198,7 @@ def question(path: str, summary: str, *, with_oldest: bool = False) -> Callable[
             return asked.answer(lambda: compute(asked, **parameters), with_oldest=with_oldest)
 
         responses = OF_MOMENTS | _described(path, get_type_hints(compute)["return"])
-        router.add_api_route(path, answer, summary=summary, responses=responses, response_model=None)
+        router.add_api_route(path, answer, summary=summary, responses=responses, response_model=None, tags=["moments"])
         return compute
 
     return decorate
@@ -306,10 +317,10 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     return accounts.diff(asked.console.kept.compare(first, last), table, limit=limit, after=after)
 
 
-@question("/snapshots", "The published snapshots that can be read, newest first", with_oldest=True)
+@question("/snapshots", "The published snapshots, newest first", with_oldest=True)
 def snapshots(asked: Asked, limit: Limit = 20) -> accounts.Snapshots:
     """Return snapshot rows up to the moment; go further back with `next` as `epoch`."""
-    rows = asked.console.kept.read(lambda reader: reader.snapshots.readable(limit, asked.row.epoch))
+    rows = asked.console.kept.read(lambda reader: reader.snapshots.published(limit, asked.row.epoch))
     return accounts.snapshots(rows, asked.oldest)
 
 
@@ -358,6 +369,7 @@ def _of_now(answer: Struct, status: int = 200) -> Response:
     "/status",
     summary="Whether the job runs, and how far behind the tables are",
     responses=_described("/status", job_status.Status),
+    tags=["present"],
 )
 def status(console: Console) -> Response:
     """Return the state of the job as the newest snapshot shows it now."""
@@ -368,7 +380,9 @@ _WATCHED = _described("/watch", Watched)
 _WATCHED[200]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
 
 
-@router.get("/watch", summary="Changes as Server-Sent Events, or the next of them", responses=_WATCHED)
+@router.get(
+    "/watch", summary="Changes as Server-Sent Events, or the next of them", responses=_WATCHED, tags=["present"]
+)
 async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     console: Console,
     request: Request,
@@ -411,7 +425,8 @@ _UNKNOWN = "An order configuration names brokers that the registry does not have
     status_code=HTTPStatus.ACCEPTED,
     summary="Send an operator command",
     responses=_described("/commands", Sent, HTTPStatus.ACCEPTED) | problems({HTTPStatus.CONFLICT: _UNKNOWN}),
-    openapi_extra={"requestBody": {"required": True} | shape(OperatorCommand)},
+    openapi_extra={"requestBody": {"required": True} | shape(OperatorCommand), "security": [{"keys": []}, {}]},
+    tags=["commands"],
 )
 async def command(
     console: Console,

@@ -1,10 +1,11 @@
-"""Answers to errors, a status and a JSON object whose message names the next step; and the schemas of all answers.
+"""Answers to errors, problem details by RFC 9457 that name the next step; and the schemas of all answers.
 
 The schemas are for programs that are generated from the description of the API.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -53,9 +54,24 @@ _STATUS: dict[HTTPStatus, tuple[type[NamesrvError], ...]] = {
 _ASK_FOR_KEYS = {"www-authenticate": 'Basic realm="namesrv-stream: accessKey and secretKey", charset="UTF-8"'}
 
 
-async def on_error(_request: Request, error: Exception) -> Response:
-    """Return an error as an answer."""
-    return problem_response(*_told(error))
+async def on_error(request: Request, error: Exception) -> Response:
+    """Return an error as an answer. A refused method is answered with those that the path has."""
+    status, message, headers = _told(error)
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"allow": ", ".join(_methods(request))}
+    return problem_response(status, message, headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods of a request's path, by the description of the API. Other paths are files of the page."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    found = {
+        method.upper()
+        for template, about in request.app.openapi()["paths"].items()
+        if re.fullmatch(re.sub(r"\\{.*?\\}", ".+", re.escape(template)), path)
+        for method in about
+    } or {"GET"}
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
 def _told(error: Exception) -> tuple[HTTPStatus, str, Mapping[str, str]]:
@@ -76,42 +92,46 @@ def _told(error: Exception) -> tuple[HTTPStatus, str, Mapping[str, str]]:
 
 
 class Problem(msgspec.Struct):
-    """An error; `message` names the problem and the next step."""
+    """An error as RFC 9457 has it; `detail` names the problem and the next step."""
 
-    error: str
+    type: str
+    title: str
     status: int
-    message: str
+    detail: str
+
+
+_MEDIA_TYPE = "application/problem+json"
 
 
 def problem_response(status: HTTPStatus, message: str, headers: Mapping[str, str] = {}) -> Response:
     """Return a problem as an answer."""
-    body = encode_json(Problem(status.phrase, status.value, message))
-    return Response(body, status, {"cache-control": "no-store"} | dict(headers), "application/json")
+    body = encode_json(Problem("about:blank", status.phrase, status.value, message))
+    return Response(body, status, {"cache-control": "no-store"} | dict(headers), _MEDIA_TYPE)
 
 
 SHAPES: dict[str, Any] = {}
 """Name of a type -> its schema, to which the description refers."""
 
 
-def shape(kind: Any) -> dict[str, Any]:
+def shape(kind: Any, media_type: str = "application/json") -> dict[str, Any]:
     """Return the description of a request's or answer's content: JSON of a type."""
     [schema], parts = msgspec.json.schema_components(
         [kind], schema_hook=lambda _: {"type": "object"}, ref_template="#/components/schemas/{name}"
     )
     SHAPES.update(parts)
-    return {"content": {"application/json": {"schema": schema}}}
+    return {"content": {media_type: {"schema": schema}}}
 
 
 def problems(told: dict[int | str, str]) -> dict[int | str, dict[str, Any]]:
     """Return the description of the errors that a path may answer with."""
-    return {status: {"description": text} | shape(Problem) for status, text in told.items()}
+    return {status: {"description": text} | shape(Problem, _MEDIA_TYPE) for status, text in told.items()}
 
 
 OF_ALL = problems(
     {
         400: "A parameter or a body that the console cannot use.",
         503: "The tables or Kafka do not answer, or there is no registry yet.",
-        "4XX": "Another refusal; the message says why.",
+        "4XX": "Another refusal; the detail says why.",
     }
 )
 OF_MOMENTS = problems(

@@ -26,7 +26,7 @@ from namesrv_stream import __version__
 from namesrv_stream.access.addresses import is_loopback
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.console import api
-from namesrv_stream.console.guard import Forwarded, Guard
+from namesrv_stream.console.guard import Forwarded, Guard, Head
 from namesrv_stream.console.problems import SHAPES, on_error
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import NamesrvError
@@ -56,16 +56,19 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
         redoc_url=None,
         lifespan=lambda _app: running.serving(),
         dependencies=[Depends(api.check_parameters)],
+        servers=[{"url": f"{settings.console_base_path}/"}],
+        openapi_tags=[{"name": name, "description": text} for name, text in api.TAGS.items()],
     )
     app.state.running = running
     app.include_router(api.router)
     app.include_router(_probes)
     app.add_api_route("/docs", _docs, include_in_schema=False)
-    app.openapi().setdefault("components", {})["schemas"] = SHAPES
+    app.openapi()["components"] = {"schemas": SHAPES, "securitySchemes": {"keys": {"type": "http", "scheme": "basic"}}}
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     for kind in (NamesrvError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, on_error)
     names = [name.strip().lower() for name in settings.console_hosts.split(",") if name.strip()]
+    app.add_middleware(Head)
     app.add_middleware(GZipMiddleware, minimum_size=_WORTH_COMPRESSING, compresslevel=5)
     app.add_middleware(Guard, names=[*names, settings.console_bind_address.lower()])
     app.add_middleware(Forwarded, proxies=settings.console_trusted_proxies, base=settings.console_base_path)

@@ -20,7 +20,7 @@ from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.headers import BrokerHeader
-from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand
+from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, split_opaque
 from namesrv_stream.wire.wire_errors import BadRequestError
 
 MAX_KEPT_BYTES = 256 * 1024 * 1024
@@ -104,6 +104,9 @@ class Answers:
         self.reading_ms = reading_ms
         self.log_id = log_id
         self._kept: dict[int, KeptAnswers] = {}
+        self._known_bytes = 0
+        self.known: dict[bytes, KeptAnswer] = {}
+        """Kept answers by the header of a request without its opaque (`split_opaque`)."""
 
     @property
     def live(self) -> Mapping[str, LiveRow]:
@@ -148,6 +151,17 @@ class Answers:
     def keep(self, command: RemotingCommand, answer: KeptAnswer) -> None:
         """Keep the answer for this request and for all requests that ask for the same."""
         self._kept_of(command.code).keep(READERS[command.code].asked(command), answer)
+
+    def learn(self, content: bytes, command: RemotingCommand, answer: KeptAnswer) -> None:
+        """Keep the answer for frames that differ from this one only in the opaque, until the next snapshot."""
+        split = split_opaque(content)
+        if split is None or split[1] != command.opaque or command.flag or content.count(b'"opaque"') != 1:
+            return
+        self._known_bytes += len(content) + answer.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
+        if self._known_bytes > MAX_KEPT_OF_OTHERS_BYTES:
+            self.known.clear()
+            self._known_bytes = 0
+        self.known[split[0]] = answer
 
     def _kept_of(self, code: int) -> KeptAnswers:
         kept = self._kept.get(code)

@@ -27,6 +27,9 @@ _LONG_READ_BYTES = 128 * 1024
 _MOST_ANSWER_BYTES = 256 * 1024
 """Limit of the answers that are written together. After it the transport checks whether the peer takes them."""
 
+_MOST_KNOWN_BYTES = 64 * 1024
+"""Answers of a turn after which each frame is decoded, and the time of the turn looked at."""
+
 _SECONDS_OF_ANY_TURN = 0.0001
 _SECONDS_OF_A_BYTE = 0.000_001
 """Most time for a byte that a host is charged with, however long its turn took. So no host loses its turn because other
@@ -55,6 +58,7 @@ class Connection(asyncio.Protocol):
         self._inbound: Inbound
         self._states = ConnectionStates()
         self._received = b""  # bytes that wait for the next turn
+        self._answers = bytearray()  # those of this turn
         self._later_s = 0.0
         self._is_silent = True
         self._opened_s = self._active_s = self._loop.time()
@@ -80,7 +84,8 @@ class Connection(asyncio.Protocol):
         self.host, self.peer = _address(transport.get_extra_info("peername"))
         terms = self._connections.terms(self.host)
         self._is_from_proxy = terms.is_trusted_proxy
-        self._inbound = Inbound(terms, self._connections.certificates.context, self._transport.write)
+        context = self._connections.certificates.context
+        self._inbound = Inbound(terms, context, self._transport.write, self._is_answered)
         self.counted_for = None if terms.is_trusted_proxy else self.host
         try:
             self._connections.shares.enter(self)
@@ -230,6 +235,11 @@ class Connection(asyncio.Protocol):
         return Origin(None if self._is_from_proxy else self.host, tls.certificate_names if tls else frozenset())
 
     @property
+    def content(self) -> bytes:
+        """The frame of the request that is being answered, if it is small, else empty."""
+        return self._inbound.content
+
+    @property
     def is_answered(self) -> bool:
         """True if no request of this connection waits for its answer."""
         return not self._states.unanswered
@@ -267,21 +277,31 @@ class Connection(asyncio.Protocol):
         requests = self._inbound.feed(data)
         if self._inbound.source is not None and self.counted_for is None:
             self._count_for(self._inbound.source)
-        answers = bytearray()
         try:
             for request in requests:  # the next turn yields those that are not taken here
                 self._began_s = None
                 if not request.is_response:  # the gateway sends no requests over this connection
-                    answers += self._requests.answer(request, self) or b""
-                if len(answers) > _MOST_ANSWER_BYTES:
-                    self._write(answers)
-                    answers = bytearray()
+                    self._answers += self._requests.answer(request, self) or b""
+                if len(self._answers) > _MOST_ANSWER_BYTES:
+                    self._write_answers()
                 if time.perf_counter() - started_s + self._later_s > _TURN_S:
                     self._on(Event.TURN_ENDS)
                 if self._states.state is not State.READING:
                     return
         finally:
-            self._write(answers)
+            self._write_answers()
+
+    def _is_answered(self, content: bytes) -> bool:
+        """Answer a frame if its answer is known, so that it need not be decoded."""
+        if len(self._answers) > _MOST_KNOWN_BYTES or (frame := self._requests.known(content)) is None:
+            return False
+        self._began_s = None
+        self._answers += frame
+        return True
+
+    def _write_answers(self) -> None:
+        answers, self._answers = self._answers, bytearray()
+        self._write(answers)
 
     def _count_for(self, source: str) -> None:
         """Count this connection for the peer that the PROXY header names, not for the load balancer."""

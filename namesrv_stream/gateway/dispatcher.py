@@ -24,7 +24,7 @@ from namesrv_stream.rules.lookup import waits_for_service
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.bodies import MAX_PROPERTIES_BYTES
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command, split_opaque
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,19 @@ class Dispatcher:
         self._answers = answers
         self._is_loading = False
 
+    def known(self, content: bytes) -> bytes | None:
+        """Return the answer to a frame whose like, but for the opaque, was answered from this snapshot before.
+
+        Return None if there is none, or while any lookup has to wait (E12).
+        """
+        if not self._writes.own.is_empty or (split := split_opaque(content)) is None:
+            return None
+        kept = self._answers.known.get(split[0])
+        if kept is None:
+            return None
+        self._metrics.answered(kept.code, kept.result, 0.0)
+        return kept.prepared.frame(split[1])
+
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """Return the answer's frame; None if it follows through `reply_frame`, or never (oneway)."""
         frame = self._handled(command, connection)
@@ -87,6 +100,8 @@ class Dispatcher:
     def _looked_up(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         started_s, found = time.perf_counter(), self._found(command)
         if isinstance(found, KeptAnswer):
+            if self._is_open_to(command.code):
+                self._answers.learn(connection.content, command, found)
             return self._counted(command, found, started_s)
         self._start(found, command, connection, alone=command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC)
         return None

@@ -6,16 +6,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError
 from namesrv_stream.gateway.readers import READERS
+from namesrv_stream.history.events import addresses_that_left
 from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.damage import UNREADABLE
 from namesrv_stream.tables.job_progress import ProgressFile, ProgressSign
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import LIVE
 from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
 from namesrv_stream.wire.codes import RequestCode
 
@@ -56,6 +60,9 @@ class Follower:
     Its thread calls `on_snapshot` with the newest snapshot, then with each newer one that it finds. It calls
     `on_nothing` at each look that finds nothing published. If the registry does not exist yet or cannot be read, the
     thread looks again every LOOK_EVERY_S, and the gateway keeps serving the snapshot before.
+
+    A snapshot without any broker replaces one with brokers only if the history says how each of them left, or that a
+    person asked for it. Otherwise the former routes stay, and brokers register in full because no lease is known.
     """
 
     def __init__(
@@ -66,6 +73,9 @@ class Follower:
         self._on_nothing = on_nothing
         self._reader: RouteReader | None = None
         self._latest: FollowedSnapshot | None = None
+        self._read: RegistryView | None = None
+        self._explained: RegistryView | None = None
+        self._has_held = False
         self._progress = ProgressFile(root)
         self._sign_at_s = 0.0
         self.sign: ProgressSign | None = None
@@ -103,8 +113,37 @@ class Follower:
         if self._reader is None:
             self._reader = RouteReader(self._root)
         view = self._reader.follow()
-        if self._latest is None or view is not self._latest.view:
-            self._latest = FollowedSnapshot(view, self._latest)
+        if view is not self._read:
+            served = view if self._is_explained(view) else self._with_former_routes(view)
+            if self._has_held and served is view:
+                served = replace(view, changed_topics=None)  # its changes are those since a view that was not served
+            self._has_held = served.tables is not view.tables
+            self._latest = FollowedSnapshot(served, self._latest)
+            self._explained = self._explained if self._has_held else view
+            self._read = view
             self._on_snapshot(self._latest)
         if time.monotonic() - self._sign_at_s > _LOOK_FOR_SIGN_EVERY_S:
             self.sign, self._sign_at_s = self._progress.read(), time.monotonic()
+
+    def _is_explained(self, view: RegistryView) -> bool:
+        """Return whether the snapshot has brokers, or the history says how those of the served snapshot left."""
+        former = self._explained
+        if former is None or not former.routes.brokers or view.routes.brokers:
+            return True
+        since = former.snapshot.epoch if former.registry == view.registry else 0
+        try:
+            left = addresses_that_left(self._root, view.snapshot, since)
+        except UNREADABLE:
+            return False
+        return left is None or left.issuperset(
+            row.broker_addr for ids in former.routes.brokers.values() for row in ids.values()
+        )
+
+    def _with_former_routes(self, view: RegistryView) -> RegistryView:
+        assert self._explained is not None, "else the view is explained"
+        log.warning(
+            "epoch %d has no brokers, and the history does not say how those of epoch %d left: their routes are served "
+            "on. `namesrv-stream doctor --tables` shows damage; a start of this gateway serves what the tables have",
+            view.snapshot.epoch, self._explained.snapshot.epoch)  # fmt: skip
+        live = {LIVE.name: view.tables[LIVE.name]}
+        return replace(view, tables={**self._explained.tables, **live}, changed_topics=None)

@@ -86,16 +86,21 @@ class Inbound:
     """Decoder of one connection from its first byte on. `source`: the peer that a PROXY header names.
 
     `context` returns the TLS settings for a new session, None if they cannot be read. `send` sends TLS's own messages.
+    `is_answered`: see `FrameDecoder`.
     """
 
     def __init__(
-        self, terms: Terms, context: Callable[[], ssl.SSLContext | None], send: Callable[[bytes], None]
+        self,
+        terms: Terms,
+        context: Callable[[], ssl.SSLContext | None],
+        send: Callable[[bytes], None],
+        is_answered: Callable[[bytes], bool] = lambda _content: False,
     ) -> None:
         self._terms = terms
         self._context = context
         self._send = send
         self._first = b""
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(is_answered=is_answered)
         self.opening: Opening | None = None
         """The protocol that was begun last; after REMOTING there is no other."""
         self.source: str | None = None
@@ -105,6 +110,11 @@ class Inbound:
     def buffered_bytes(self) -> int:
         """The number of plain bytes that wait for the rest of their frame, or to be taken."""
         return self._decoder.buffered_bytes
+
+    @property
+    def content(self) -> bytes:
+        """The frame of the request that was yielded last, if it is small, else empty."""
+        return self._decoder.content
 
     @property
     def is_unfinished(self) -> bool:

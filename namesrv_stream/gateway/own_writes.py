@@ -75,6 +75,11 @@ class OwnWrites:
         for write in [write for write in self._writes if self._has_read(write.place)]:
             self._release(write)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if no lookup has to wait."""
+        return not self._unread
+
     def awaited(self, command: RemotingCommand, connection: int | None) -> asyncio.Future[None] | None:
         """Return a future for `until_read` of a lookup that has to wait; None if it need not."""
         if not self._unread:

@@ -35,7 +35,8 @@ _MACROS = r"""
 array_union(a, b) AS list_distinct(list_concat(a, b))
 collect_set(x) AS list(DISTINCT x)
 count_if(x) AS count(*) FILTER (WHERE x)
-date_format(day, pattern) AS strftime(day, replace(replace(pattern, 'yyyy', '%Y'), 'MM', '%m'))
+date_format(day, pattern) AS strftime(day, replace(replace(replace(replace(replace(replace(pattern,
+  'yyyy', '%Y'), 'MM', '%m'), 'dd', '%d'), 'HH', '%H'), 'mm', '%M'), 'ss', '%S'))
 date_from_unix_date(days) AS DATE '1970-01-01' + days
 explode(list) AS unnest(list)
 explode_outer(list) AS unnest(CASE WHEN len(list) = 0 THEN [NULL] ELSE list END)
@@ -46,6 +47,7 @@ map_from_arrays(keys, rows) AS map(keys, rows)
 max_by(x, place) AS arg_max_null(x, place)
 min_by(x, place) AS arg_min_null(x, place)
 sequence(first, last) AS generate_series(first, last)
+slice(list, first, number) AS list_slice(list, first, first + number - 1)
 substring(bytes, first, last) AS array_slice(bytes, first, last)
 timestamp_millis(ms) AS make_timestamptz(ms * 1000)
 try_validate_utf8(text) AS try(decode(CAST(text AS BLOB)))
@@ -151,6 +153,10 @@ class Views(NamedTuple):
     def table(self, statement: str) -> pa.Table:
         """Return the answer of a statement."""
         return self.db.sql(statement).to_arrow_table()
+
+    def spark_table(self, statement: str) -> pa.Table:
+        """Return the answer of a statement in Spark's SQL, of what views.sql uses."""
+        return self.table(_in_duckdb(statement))
 
     def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
         """Return the rows of a statement, in which `$name` stands for one of `values`."""

@@ -76,13 +76,35 @@ def newest_events(  # noqa: PLR0913  # what a reader may choose
     without a tick (E11) to the events of a broker. In a year of history delta-rs reads only the newest files: once it
     has `limit` events, it skips files whose statistics show that all their epochs are older.
     """
+    chosen = event_condition(broker, span, with_versions=with_versions, below=below, with_gaps=with_gaps)
+    return newest_of(root, snapshot, chosen, limit)
+
+
+def event_condition(
+    broker: str | None = None,
+    span: Span = EVERYTHING,
+    *,
+    with_versions: bool = True,
+    below: tuple[int, int] | None = None,
+    with_gaps: bool = False,
+) -> str:
+    """Return the SQL condition of events; the arguments are those of `newest_events`."""
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     concerned += " OR type = 'LOG_GAP'" if with_gaps else ""
     shown = "true" if with_versions else f"({_SHOWS_MORE_THAN_A_VERSION})"
     earlier = "true" if below is None else "(epoch < {0} OR (epoch = {0} AND seq < {1}))".format(*below)
+    return f"({concerned}) AND {shown} AND {earlier} AND {span.covers}"
+
+
+def newest_of(root: Root, snapshot: SnapshotRow, condition: str, limit: int | None) -> list[BrokerEventRow]:
+    """Return the newest `limit` events that meet a SQL condition, in order of the log; all for None."""
     newest = "" if limit is None else f" LIMIT {limit}"
-    condition = f"({concerned}) AND {shown} AND {earlier} AND {span.covers}"
     return _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
+
+
+def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
+    """Return the number of events that meet a SQL condition."""
+    return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE {condition}") or 0
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
@@ -108,6 +130,20 @@ def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
     """Return all broker names and addresses in the history, up to a snapshot."""
     columns = "SELECT broker_name FROM rows UNION SELECT broker_addr FROM rows"
     return {name for name in _answer(root, snapshot, columns).column(0).to_pylist() if name is not None}
+
+
+def addresses_that_left(root: Root, snapshot: SnapshotRow, after_epoch: int) -> set[str] | None:
+    """Return the addresses that lost a lease or an id in later epochs than `after_epoch`, up to a snapshot.
+
+    Return None if a person then made, restored or repaired the registry: whoever left did so by that command.
+    """
+    ends = f"(type IN {LEASE_ENDS} AND lease_millis IS NOT NULL) OR type = 'ID_LOST'"
+    by_person = "type IN ('IMPORT', 'RESTORE', 'REPAIR') AND requested_by IS NOT NULL"
+    asked = f"SELECT type, broker_addr FROM rows WHERE epoch > {after_epoch} AND ({ends} OR ({by_person}))"
+    found = _answer(root, snapshot, asked)
+    if not {"IMPORT", "RESTORE", "REPAIR"}.isdisjoint(found.column("type").to_pylist()):
+        return None
+    return set(found.column("broker_addr").to_pylist())
 
 
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:

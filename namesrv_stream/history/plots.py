@@ -1,7 +1,7 @@
 """Plots of the history's views, for the churn report and your own notebooks. They need matplotlib (extra `analysis`).
 
-Each plot takes a Spark session in which `register_views` was called, and returns a figure of the period from `since`
-to `until`. Times are in UTC.
+Each plot takes the views of `namesrv_stream.history.analysis.opened`, or a Spark session in which `register_views` was
+called, and returns a figure of the period from `since` to `until`. Times are in UTC.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pyspark.sql import SparkSession
+import pyarrow as pa
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.history import palette
+from namesrv_stream.history.analysis import Views
 from namesrv_stream.history.definitions import UNPLANNED
 
 try:
@@ -27,6 +28,11 @@ try:
     from matplotlib.ticker import MaxNLocator
 except ImportError as error:
     raise NamesrvError("plots need matplotlib: pip install 'namesrv-stream[analysis]'.") from error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Source = Views | SparkSession
 
 MOST_BROKERS = 60
 """Most rows of a plot that has a row for each broker: one page."""
@@ -51,25 +57,41 @@ _ROOMY_COLUMNS = 10
 """Most columns of a heat map that also writes the 100 of whole days. In more columns it would hide the other shares."""
 
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
+OF_PERIOD = """
+    SELECT broker_key, cluster_name, broker_name, broker_id,
+           greatest(from_millis, :since_ms) AS from_millis, least(up_until_millis, :until_ms) AS up_until_millis,
+           least(expected_until_millis, :until_ms) AS expected_until_millis
+    FROM broker_stretch WHERE from_millis < :until_ms AND expected_until_millis > :since_ms"""
+"""Query of the parts of stretches within a period."""
+
 _AVAILABILITY = f"""
-    SELECT {_BROKER} AS broker, day, availability FROM broker_availability WHERE day BETWEEN :first_day AND :last_day"""
+    WITH part AS (
+      SELECT *, explode(sequence(from_millis DIV 86400000, (expected_until_millis - 1) DIV 86400000)) AS day_number
+      FROM ({OF_PERIOD})
+    )
+    SELECT {_BROKER} AS broker, date_from_unix_date(CAST(day_number AS INT)) AS day,
+           sum(greatest(0, least(up_until_millis, (day_number + 1) * 86400000)
+                           - greatest(from_millis, day_number * 86400000)))
+           / sum(least(expected_until_millis, (day_number + 1) * 86400000)
+                 - greatest(from_millis, day_number * 86400000)) AS availability
+    FROM part GROUP BY broker, day"""
 _SESSIONS = f"""
     WITH shown AS (
       SELECT {_BROKER} AS broker, greatest(from_time, :since) AS since,
-             least(coalesce(to_time, :until), :until) AS until,
+             greatest(least(coalesce(to_time, :until), :until), :since) AS until,
              IF(to_time <= :until, to_time, NULL) AS to_time, IF(to_time <= :until, ended_by, NULL) AS ended_by,
-             least(coalesce(back_at, :until), :until) AS back_at
-      FROM broker_session
-      WHERE from_time < :until AND coalesce(to_time, :until) > :since
+             least(timestamp_millis(greatest(expected_until_millis, up_until_millis)), :until) AS back_at
+      FROM broker_stretch
+      WHERE from_time < :until AND expected_until_millis > :since_ms
     ), most AS (
       SELECT broker, count(ended_by) AS ends, count(*) OVER () AS brokers
       FROM shown GROUP BY broker ORDER BY ends DESC, broker LIMIT {MOST_BROKERS}
     )
     SELECT * FROM shown JOIN most USING (broker)"""
 _FALLEN = f"""
-    SELECT {_BROKER} AS broker, count(*) AS ends, count_if(back_at <= to_time + INTERVAL 10 MINUTES) AS flaps
-    FROM broker_session
-    WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED') AND to_time BETWEEN :since AND :until
+    SELECT {_BROKER} AS broker, count(*) AS ends, count_if(away_millis <= 600000) AS flaps
+    FROM outage
+    WHERE gone_at BETWEEN :since AND :until
     GROUP BY broker ORDER BY ends DESC, broker LIMIT 10"""
 _EXPIRED = """
     SELECT expiry_millis / 1000 AS seconds FROM time_to_expiry
@@ -87,6 +109,8 @@ def bounded(statement: str, since: datetime, until: datetime) -> str:
     begin, end = since.astimezone(UTC), until.astimezone(UTC)
     last = end - timedelta(microseconds=1)  # a period that ends at midnight has no part of the next day
     literals = {
+        ":since_ms": str(round(begin.timestamp() * 1000)),
+        ":until_ms": str(round(end.timestamp() * 1000)),
         ":since": f"TIMESTAMP '{begin.isoformat(sep=' ')}'",
         ":until": f"TIMESTAMP '{end.isoformat(sep=' ')}'",
         ":first_day": f"DATE '{begin:%Y-%m-%d}'",
@@ -99,13 +123,19 @@ def bounded(statement: str, since: datetime, until: datetime) -> str:
     return statement
 
 
-def known_period(spark: SparkSession, since: datetime, until: datetime) -> tuple[datetime, datetime]:
+def answer(source: Source, statement: str, since: datetime, until: datetime) -> pa.Table:
+    """Return the answer of a statement in Spark's SQL about a period."""
+    asked = bounded(statement, since, until)
+    return source.spark_table(asked) if isinstance(source, Views) else source.sql(asked).toArrow()
+
+
+def known_period(source: Source, since: datetime, until: datetime) -> tuple[datetime, datetime]:
     """Return the part of a period that the history covers, so that plots do not show unknown time as empty.
 
     A period outside of the history is returned as it is.
     """
     statement = "SELECT (SELECT min(event_time) FROM broker_event) AS begins, at AS ends FROM known_until"
-    [known] = spark.sql(statement).toArrow().to_pylist()
+    [known] = answer(source, statement, since, until).to_pylist()
     begins, ends = known["begins"] or since, known["ends"] or until
     if begins >= until or ends <= since:
         return since, until
@@ -123,12 +153,12 @@ class Plot(NamedTuple):
     statement: str
     draw: Callable[[Axes, Any, datetime, datetime], str | None]
 
-    def __call__(self, spark: SparkSession, since: datetime, until: datetime) -> Figure:
-        """Query the session's views for the period, and draw the result.
+    def __call__(self, source: Source, since: datetime, until: datetime) -> Figure:
+        """Query the views for the period, and draw the result.
 
-        Times are in UTC, not in the session's zone.
+        Times are in UTC, not in a session's zone.
         """
-        rows = spark.sql(bounded(self.statement, since, until)).toArrow().to_pandas()
+        rows = answer(source, self.statement, since, until).to_pandas()
         times = rows.select_dtypes("datetimetz")
         return self.figure(rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times}), since, until)
 

@@ -10,12 +10,11 @@ from io import BytesIO
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, masked
 from namesrv_stream.history import plots
-from namesrv_stream.history.views import register_views
+from namesrv_stream.history.analysis import Views, opened
 from namesrv_stream.tables.root import Root
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 _GREATEST_OUTAGE = """
     SELECT first_gone_at, last_gone_at, brokers, which, broker_keys FROM shared_outage
-    WHERE event_month >= :first_month AND last_gone_at >= :since AND first_gone_at <= :until
+    WHERE last_gone_at >= :since AND first_gone_at <= :until
     ORDER BY brokers DESC, first_gone_at"""
 _PLOTS: dict[str, tuple[plots.Plot, str]] = {
     "Availability": (
@@ -40,14 +39,18 @@ _PLOTS: dict[str, tuple[plots.Plot, str]] = {
     "Time to expiry": (plots.time_to_expiry, "How long clients were still sent to a broker that was silent."),
     "Changes": (plots.changes_by_hour, "Everything that happened, by kind."),
 }
-_CLUSTERS = """
-    SELECT cluster_name, count(DISTINCT broker_name, broker_id) AS brokers,
-           floor(100 * sum(up_millis) / sum(expected_millis), 2) AS availability_percent,
-           floor(100 * min(availability) + 1e-9, 2) AS lowest_percent,
-           min_by(concat(broker_name, ' ', broker_id), (availability, day, broker_name, broker_id)) AS of_broker,
-           min_by(day, (availability, day, broker_name, broker_id)) AS on_day
-    FROM broker_availability WHERE day BETWEEN :first_day AND :last_day
-    GROUP BY cluster_name ORDER BY cluster_name"""
+_BROKERS = f"""
+    SELECT cluster_name, broker_key, concat_ws(' ', broker_name, broker_id) AS broker,
+           sum(greatest(0, up_until_millis - from_millis)) AS up_millis,
+           sum(expected_until_millis - from_millis) AS expected_millis
+    FROM ({plots.OF_PERIOD}) GROUP BY cluster_name, broker_key, broker_name, broker_id"""
+_PERCENT = "floor(10000 * {} + 1e-6) / 100"
+_ALL = _PERCENT.format("sum(up_millis) / sum(expected_millis)")
+_LOWEST = _PERCENT.format("min(up_millis / expected_millis)")
+_CLUSTERS = f"""
+    SELECT cluster_name, count(*) AS brokers, {_ALL} AS availability_percent, {_LOWEST} AS lowest_percent,
+           min_by(broker, (up_millis / expected_millis, broker_key)) AS of_broker
+    FROM ({_BROKERS}) GROUP BY cluster_name ORDER BY cluster_name"""
 _MOST_LINES = 100
 _TABLES = {
     "Several brokers gone at once": f"""
@@ -67,7 +70,8 @@ _TABLES = {
         LEFT JOIN placed USING (broker_key)
         GROUP BY zone ORDER BY brokers_gone DESC, zone""",
     "Times without a tick": f"""
-        SELECT event_time AS next_tick, get_json_object(after, '$.log_gap.millis') DIV 1000 AS seconds FROM broker_event
+        SELECT event_time AS next_tick, CAST(get_json_object(after, '$.log_gap.millis') AS BIGINT) DIV 1000 AS seconds
+        FROM broker_event
         WHERE type = 'LOG_GAP' AND event_time BETWEEN :since AND :until
           AND event_month BETWEEN :first_month AND :last_month
         ORDER BY event_time DESC LIMIT {_MOST_LINES}""",
@@ -80,30 +84,26 @@ _TABLES = {
         WHERE event_time BETWEEN :since AND :until GROUP BY reason ORDER BY records DESC""",
 }
 _SUMMARY = (
-    """
-    SELECT concat('Brokers were in the routes ', floor(100 * sum(up_millis) / sum(expected_millis), 2),
-                  ' % of the time they were expected. The lowest was ',
-                  min_by(concat(cluster_name, ' ', broker_name, ' ', broker_id), (availability, day, broker_key)),
-                  ' on ', min_by(day, (availability, day, broker_key)), ', with ',
-                  floor(100 * min(availability) + 1e-9, 2), ' %.')
-    FROM broker_availability WHERE day BETWEEN :first_day AND :last_day""",
     f"""
-    SELECT concat('The greatest outage took ', brokers, ' brokers at once, from ',
+    SELECT concat('Brokers were in the routes ', {_ALL}, ' % of the time they were expected. The lowest was ',
+                  min_by(concat_ws(' ', cluster_name, broker), (up_millis / expected_millis, broker_key)), ', with ',
+                  {_LOWEST}, ' %.')
+    FROM ({_BROKERS})""",
+    f"""
+    SELECT concat('The greatest outage took ', brokers, ' brokers together, from ',
                   date_format(first_gone_at, 'yyyy-MM-dd HH:mm:ss'), ' UTC on: ', concat_ws(', ', slice(which, 1, 6)),
                   IF(brokers > 6, ' and others', ''), '.')
     FROM ({_GREATEST_OUTAGE} LIMIT 1)""",
     """
     SELECT concat(cluster_name, ' ', broker_name, ' ', broker_id, ' fell out unplanned most often: ', count(*),
-                  IF(count(*) = 1, ' time, ', ' times, '), count_if(back_at <= to_time + INTERVAL 10 MINUTES),
+                  IF(count(*) = 1, ' time, ', ' times, '), count_if(away_millis <= 600000),
                   ' of them for less than ten minutes.')
-    FROM broker_session WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED') AND to_time BETWEEN :since AND :until
+    FROM outage WHERE gone_at BETWEEN :since AND :until
     GROUP BY cluster_name, broker_name, broker_id
     ORDER BY count(*) DESC, cluster_name, broker_name, broker_id LIMIT 1""",
 )
 """Queries of the three sentences at the top. A query without a row gives no sentence."""
 _LONELY_TOPICS = "SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY 1 ORDER BY topics DESC, 1"
-_CLASSES = {"int": "number", "bigint": "number", "decimal": "number", "timestamp": "time", "date": "time"}
-"""Name of a column's Spark type -> its CSS class; columns of other types are text."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #212121; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: 0.5rem 0 } img { max-width: 100% }
@@ -114,31 +114,25 @@ h2 { margin-top: 2.5rem; break-after: avoid } p { color: #616161; break-after: a
 """
 
 
-def churn_report(spark: SparkSession, root: Root, since: datetime, until: datetime) -> str:
-    """Return the period's HTML page, made in a session of its own.
+def churn_report(root: Root, since: datetime, until: datetime) -> str:
+    """Return the period's HTML page.
 
     Raises NamesrvError if no broker was in the routes.
     """
-    session = spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    snapshot = register_views(session, root)
-    sessions = session.table("broker_session").persist()  # half of the page reads this view
-    try:
-        _require_brokers(session, since, until)
-        since, until = plots.known_period(session, since, until)
+    with opened(root) as views:
+        _require_brokers(views, since, until)
+        since, until = plots.known_period(views, since, until)
         parts = [
-            _summary(session, since, until),
-            _table(session, "Clusters, in whole days", plots.bounded(_CLUSTERS, since, until)),
-            *_plot_parts(session, since, until),
-            *(_table(session, heading, plots.bounded(asked, since, until)) for heading, asked in _TABLES.items()),
+            _summary(views, since, until),
+            _table(views, "Clusters", _CLUSTERS, since, until),
+            *_plot_parts(views, since, until),
+            *(_table(views, heading, asked, since, until) for heading, asked in _TABLES.items()),
         ]
-    finally:
-        sessions.unpersist()
-    parts.append(topics_at(session, root, until))
+    parts.append(topics_at(root, until))
     title = f"Churn from {plots.period(since, until)}"
     made = (
-        f"From the registry {masked(root.url)}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
-        "docs/cookbook.md has more questions."
+        f"From the registry {masked(root.url)}, epoch {views.snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} "
+        "UTC. docs/cookbook.md has more questions."
     )
     return (
         '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -147,38 +141,37 @@ def churn_report(spark: SparkSession, root: Root, since: datetime, until: dateti
     )
 
 
-def _summary(session: SparkSession, since: datetime, until: datetime) -> str:
-    statements = [plots.bounded(asked, since, until) for asked in _SUMMARY]
-    found = [(row[0], statement) for statement in statements for row in session.sql(statement).collect()]
-    return (
-        f"<ul>{''.join(f'<li>{html.escape(text)}{_query(statement)}</li>' for text, statement in found if text)}</ul>"
-    )
+def _summary(views: Views, since: datetime, until: datetime) -> str:
+    found = [(row, asked) for asked in _SUMMARY for row in plots.answer(views, asked, since, until)[0].to_pylist()]
+    shown = (f"<li>{html.escape(row)}{_query(plots.bounded(asked, since, until))}</li>" for row, asked in found if row)
+    return f"<ul>{''.join(shown)}</ul>"
 
 
-def _require_brokers(session: SparkSession, since: datetime, until: datetime) -> None:
+def _require_brokers(views: Views, since: datetime, until: datetime) -> None:
     statement = """
-        WITH stretch AS (SELECT from_time, coalesce(to_time, at) AS up_until FROM broker_session CROSS JOIN known_until)
+        WITH stretch AS (SELECT from_time, timestamp_millis(up_until_millis) AS up_until FROM broker_stretch)
         SELECT count_if(from_time < :until AND up_until > :since) AS found,
-               CAST(max(IF(up_until <= :since, up_until, NULL)) AS STRING) AS before,
-               CAST(min(IF(from_time >= :until, from_time, NULL)) AS STRING) AS after
+               max(IF(up_until <= :since, up_until, NULL)) AS before,
+               min(IF(from_time >= :until, from_time, NULL)) AS after
         FROM stretch"""
-    [sessions] = session.sql(plots.bounded(statement, since, until)).collect()
-    if since >= until or not sessions.found:
+    [sessions] = plots.answer(views, statement, since, until).to_pylist()
+    if since >= until or not sessions["found"]:
         raise NamesrvError(
-            f"no broker was in the routes from {plots.period(since, until)}. {_known(sessions.before, sessions.after)}."
+            f"no broker was in the routes from {plots.period(since, until)}. "
+            f"{_known(sessions['before'], sessions['after'])}."
         )
 
 
-def _known(before: str | None, after: str | None) -> str:
+def _known(before: datetime | None, after: datetime | None) -> str:
     """Return when there were brokers, up to `before` and from `after` on: the nearest times around the period."""
-    ends = [f"until {before}"] if before else []
-    ends += [f"from {after} on"] if after else []
+    ends = [f"until {before:%Y-%m-%d %H:%M:%S}"] if before else []
+    ends += [f"from {after:%Y-%m-%d %H:%M:%S} on"] if after else []
     return f"There were brokers {' and '.join(ends)}" if ends else "No broker has ever registered"
 
 
-def _plot_parts(session: SparkSession, since: datetime, until: datetime) -> Iterator[str]:
+def _plot_parts(views: Views, since: datetime, until: datetime) -> Iterator[str]:
     for heading, (plot, words) in _PLOTS.items():
-        figure = plot(session, since, until)
+        figure = plot(views, since, until)
         sentence = plots.sentence_of(figure)
         shown = f"<p>{html.escape(sentence)}</p>" if sentence else f"<p>{words}</p>{_image(figure, words)}"
         yield f"<h2>{heading}</h2>{shown}{_query(plots.bounded(plot.statement, since, until))}"
@@ -195,35 +188,42 @@ def _query(statement: str) -> str:
     return f"<details><summary>query</summary><pre>{html.escape(dedent(statement).strip())}</pre></details>"
 
 
-def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
-    """Return the page's part about topics on one broker name only.
-
-    Call it last: it moves the views `topic` and `topic_with_one_broker` to the moment `end`. All others stay at their
-    snapshot.
-    """
+def topics_at(root: Root, end: datetime) -> str:
+    """Return the page's part about topics on one broker name only, at the moment `end`."""
     heading = "Topics on one broker name only, at the end"
     try:
-        register_views(session, root, at=end, only=["topic_with_one_broker"])
+        with opened(root, at=end, only=["topic_with_one_broker"]) as views:
+            return _table(views, heading, _LONELY_TOPICS, end, end)
     except (NoSuchSnapshotError, SnapshotGoneError) as error:
         return f"<h2>{heading}</h2><p>Not known: {html.escape(str(error))}</p>"
-    return _table(session, heading, _LONELY_TOPICS)
 
 
-def _table(session: SparkSession, heading: str, statement: str) -> str:
-    """Return the statement's result as an HTML table, with the statement to unfold below it.
-
-    Spark turns all values into text, times by the second: Python's datetimes would be in this machine's time zone.
-    """
-    frame = session.sql(statement)
-    texts = (F.date_trunc("second", name) if kind == "timestamp" else F.col(name) for name, kind in frame.dtypes)
-    rows = frame.select([text.cast("string") for text in texts]).collect()
-    if not rows:
-        return f"<h2>{heading}</h2><p>None.</p>{_query(statement)}"
-    classes = [_CLASSES.get(kind.partition("(")[0], "text") for _, kind in frame.dtypes]
-    words = [name.replace("_", " ") for name in frame.columns]
+def _table(views: Views, heading: str, statement: str, since: datetime, until: datetime) -> str:
+    """Return the statement's result as an HTML table, with the statement to unfold below it."""
+    found = plots.answer(views, statement, since, until)
+    query = _query(plots.bounded(statement, since, until))
+    if not len(found):
+        return f"<h2>{heading}</h2><p>None.</p>{query}"
+    classes = [_class(field.type) for field in found.schema]
+    words = [name.replace("_", " ") for name in found.column_names]
     head = "".join(f'<th class="{of}">{name}</th>' for of, name in zip(classes, words, strict=True))
+    rows = zip(*(map(_text, column.to_pylist()) for column in found.columns), strict=True)
     body = "".join(f"<tr>{_cells(classes, row)}</tr>" for row in rows)
-    return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>{_query(statement)}"
+    return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>{query}"
+
+
+def _class(kind: pa.DataType) -> str:
+    """Return the CSS class of a column."""
+    if pa.types.is_temporal(kind):
+        return "time"
+    return "number" if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) else "text"
+
+
+def _text(value: object) -> str | None:
+    """Return a value as the page shows it, a time by the second in UTC."""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return None if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cells(classes: Iterable[str], texts: Iterable[str | None]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from namesrv_stream.history.events import Rows, Span, newest_events, recorded_counts, recorded_names, recorded_rows
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
-from namesrv_stream.reporting.texts import counted, duration_text, perm_text
+from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.root import Root
@@ -32,6 +32,20 @@ _ENDS = {
     "MOVED": "left, to register under another name or cluster",
     "REFUSED": "was refused under another identity, which ended its lease",
 }
+_TOGETHER = {
+    "EXPIRED": "expired",
+    "CHANNEL_CLOSED": "lost the last connection",
+    "UNREGISTERED": "unregistered in order",
+    "MOVED": "left, to register under another name or cluster",
+    "REGISTERED": "registered",
+    "ID_TAKEN": "took an id",
+    "ID_LOST": "lost the id",
+    "CHANGED": "changed",
+    "REFUSED": "got a refusal",
+    "TOPICS_CHANGED": "changed topics",
+}
+"""Type of several lines -> what their brokers did, in words for one and for many."""
+
 _CAUSES = {
     "REGISTER_BROKER": "registered",
     "SILENCE": "expired in silence",
@@ -97,6 +111,25 @@ def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
     """Return a sentence for each of the lines that concern a broker name or an address, in order of the log."""
     wipes: dict[str, BrokerEventRow] = {}
     return [Sentence(line.epoch, line.event_time, f"{_of_broker(line)}{_undone_wipe(line, wipes)}.") for line in lines]
+
+
+def story_of_group(lines: Sequence[BrokerEventRow]) -> str:
+    """Return one sentence for lines of one type and cluster, or of one operator's command."""
+    first = lines[0]
+    if first.type in BY_OPERATORS:
+        topics = {row["topic"] for line in lines for row in recorded_rows(line.before or line.after).get("topic", ())}
+        about = f" of {topics.pop()}" if len(topics) == 1 else ""
+        names = _some(sorted({line.broker_name or "" for line in lines}, key=natural_key))
+        return f"{_asker(first)} asked for {first.type}{about} on {names}{_given_reason(first)}."
+    of_cluster = f" of {first.cluster_name}" if first.cluster_name else ""
+    verb = _TOGETHER.get(first.type, f"had the event {first.type}")
+    is_of_names = first.type == "TOPICS_CHANGED"
+    brokers = sorted({f"{e.broker_name}{'' if is_of_names else f' {e.broker_id}'}" for e in lines}, key=natural_key)
+    if len(brokers) == 1:
+        return f"{brokers[0]}{of_cluster} {verb} {counted(len(lines), 'time')}."
+    again = f", {len(lines):,} times in all" if len(lines) > len(brokers) else ""
+    noun = "broker name" if is_of_names else "broker"
+    return f"{counted(len(brokers), noun)}{of_cluster} {verb}{again}: {_some(brokers)}."
 
 
 def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:

@@ -148,7 +148,7 @@ def _row_named(spec: TableSpec, topic: str, side: str | None) -> TopicRowFields:
 def _rows_at(root: Root, spec: TableSpec, snapshot: SnapshotRow, topic: str) -> dict[str, dict[str, Any]]:
     version = snapshot.versions[spec.name]
     with naming_damage(root, spec, version):
-        rows = rows_from_arrow(spec, select(root.open(spec, version), spec, f"topic = {quoted(topic)}"))
+        rows = rows_from_arrow(spec, select(root.open_past(spec, version)[1], spec, f"topic = {quoted(topic)}"))
     return {row.broker_name: as_json_row(row) for row in rows}
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.errors import NamesrvError, NotARegistryError
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.pinned import PUBLICATION, open_tables
@@ -24,6 +25,7 @@ from namesrv_stream.tables.schemas import (
     NOT_BACK,
     PAST_SESSION,
     PAST_SNAPSHOT,
+    REJECTED,
     SNAPSHOT,
     TableSpec,
 )
@@ -101,6 +103,9 @@ def sources(snapshot: SnapshotRow, past: PastSessions | None) -> dict[TableSpec,
     No version of the table `snapshot` is pinned, since its rows are only appended.
     """
     tables: dict[TableSpec, tuple[int | None, str]] = {spec: (snapshot.versions[spec.name], "true") for spec in VIEWS}
+    until = "false" if snapshot.event_time is None else f"event_time <= '{iso_text(snapshot.event_time)}'"
+    tables[REJECTED] = (snapshot.versions[REJECTED.name], until)
+    tables[BROKER_EVENT] = (snapshot.versions[BROKER_EVENT.name], f"epoch <= {snapshot.epoch}")
     tables[SNAPSHOT] = (None, f"epoch <= {snapshot.epoch}")
     return tables if past is None else {**tables, PAST_SESSION: (past.version, past.condition)}
 
@@ -168,7 +173,7 @@ def _publications(root: Root) -> str:
     kept = f"SELECT {columns}, true AS is_kept FROM {SNAPSHOT.name}"
     past = (
         f" UNION ALL SELECT {columns}, false FROM delta.`{root.spark_path(PAST_SNAPSHOT)}` "
-        f"WHERE epoch < (SELECT min(epoch) FROM {SNAPSHOT.name})"
+        f"WHERE epoch NOT IN (SELECT epoch FROM {SNAPSHOT.name})"
     )
     return _view(PUBLICATION, kept + (past if is_there(root, PAST_SNAPSHOT) else ""))
 
@@ -228,7 +233,7 @@ def past_sessions(root: Root, snapshot: SnapshotRow) -> PastSessions | None:
 
 def files_since(root: Root, snapshot: SnapshotRow, epoch: int) -> pa.Table:
     """Return the files of the history that may have a line after `epoch`, one a row, from their statistics alone."""
-    events = root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
+    _, events = root.open_past(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
     files = pa.table(events.get_add_actions(flatten=True))
     if "max.epoch" not in files.column_names:  # no file, or none with statistics
         return files

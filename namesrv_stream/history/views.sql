@@ -336,7 +336,7 @@ FROM broker_name_dim LEFT JOIN topic USING (broker_name)
 GROUP BY cluster_name, zone_name, broker_name;
 
 -- One row for each topic and broker name that a line of the history changed, before and after: structs, NULL if there
--- was or is no such row. A line that changed more than 200 topics has one row, with their number in unnamed_topics and
+-- was or is no such row. A line of 0.1.0 that changed more than 200 topics has one row, with their number in unnamed_topics and
 -- no topic: the tables as of this epoch and the one before have the rows.
 CREATE OR REPLACE TEMPORARY VIEW topic_change AS
 WITH side AS (
@@ -401,7 +401,7 @@ FROM row;
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
 --
--- A line that changed more than 200 topics does not name them. If a session's beginning or end is in no other line, it is
+-- A line of 0.1.0 that changed more than 200 topics does not name them. If a session's beginning or end is in no other line, it is
 -- the latest such line before, or the first one after, that brought or took topics of the broker name, and from_time is
 -- NULL if there is none. A session of which no line names the topic is there only while it lasts.
 CREATE OR REPLACE TEMPORARY VIEW topic_session AS

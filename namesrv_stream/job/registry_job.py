@@ -365,6 +365,7 @@ class RouteRegistryJob:
             retention_ms,
             self._note_step,
             lambda former: self._log_of(former, log_here, end),
+            int(settings.snapshot_exact.total_seconds() * 1000),
         )
         self._has_claimed = True
         self.metrics.claimed(publisher.last)

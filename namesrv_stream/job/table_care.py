@@ -17,12 +17,9 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tables.maintenance import maintain
-from namesrv_stream.tables.root import DAY_MS, Root
+from namesrv_stream.tables.root import Root
 
 log = logging.getLogger(__name__)
-
-VACUUM_EVERY_S = DAY_MS / 1000
-"""Time between two VACUUMs. Each one that removes anything takes two commits, whose files stay as long as snapshots."""
 
 LIMIT_S = 60.0
 """The time after which a maintenance leaves the remaining tables to the next one."""
@@ -43,10 +40,10 @@ class TableCare:
     def __init__(self, root: Root, settings: NamesrvSettings, on_point: Callable[[str], None]) -> None:
         self._root = root
         self._every_s = settings.maintenance_millis / 1000
+        self._exact_ms = round(settings.snapshot_exact.total_seconds() * 1000)
         self._rejected_ms = round(settings.rejected_retention.total_seconds() * 1000)
         self._on_point = on_point
         self._begun: set[str] = set()
-        self._vacuum_at_s = 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="table-care", daemon=True)
 
@@ -62,9 +59,8 @@ class TableCare:
             self._thread.join(_STOP_LIMIT_S)
 
     def look_after(self) -> None:
-        """Maintain the tables, first those that the last maintenance had no time for. Once a day it includes VACUUM."""
+        """Maintain the tables, first those that the last maintenance had no time for."""
         now_s = time.monotonic()
-        vacuum = now_s >= self._vacuum_at_s
 
         def on_table(name: str) -> None:
             if self._stopped.is_set() or time.monotonic() > now_s + LIMIT_S:
@@ -75,13 +71,12 @@ class TableCare:
         maintain(
             None,
             self._root,
-            vacuum=vacuum,
+            exact_ms=self._exact_ms,
             rejected_retention_ms=self._rejected_ms,
             on_table=on_table,
             but=frozenset(self._begun),
         )
         self._begun.clear()
-        self._vacuum_at_s = now_s + VACUUM_EVERY_S if vacuum else self._vacuum_at_s
         self._on_point("maintained")
 
     def _run(self) -> None:

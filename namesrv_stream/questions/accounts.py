@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from namesrv_stream.history.diff import Diff as RowDiff
 from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
-from namesrv_stream.history.events import EVERYTHING, Span, events_between, newest_events, recorded_names
-from namesrv_stream.history.story import story_of, story_of_broker, topic_story
+from namesrv_stream.history.events import (
+    EVERYTHING,
+    Span,
+    count_of,
+    event_condition,
+    events_between,
+    newest_of,
+    recorded_names,
+)
+from namesrv_stream.history.story import BY_OPERATORS, story_of, story_of_broker, story_of_group, topic_story
 from namesrv_stream.history.topics import topic_history
 from namesrv_stream.questions.lists import check_known
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
-from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
@@ -26,16 +33,6 @@ from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
 _FEW = 3
 """More lines of one epoch and type than this share one sentence."""
 
-_NAMED = 3
-_MANY = {
-    "EXPIRED": "{} brokers expired",
-    "CHANNEL_CLOSED": "{} brokers lost their last connection",
-    "UNREGISTERED": "{} brokers unregistered in order",
-    "REGISTERED": "{} brokers registered",
-    "ID_TAKEN": "{} addresses took an id",
-    "ID_LOST": "{} addresses lost their id",
-    "TOPICS_CHANGED": "topics of {} brokers changed",
-}
 _SHOWN_VALUE_BYTES = 300
 MOST_ROWS_OF_A_LINE = 200
 """Most rows of one table that an answer lists for a line of the history."""
@@ -68,9 +65,13 @@ class Event(Fields, omit_defaults=True):
 
 
 class Events(Fields):
-    """A page of the history, newest last; `next` is the place before which the next page ends, null at the end."""
+    """A page of the history, newest last, of `total` events up to its end.
+
+    `next` is the place before which the next page ends, null at the end.
+    """
 
     snapshot: Moment
+    total: int
     events: list[Event]
     next: str | None
 
@@ -104,7 +105,7 @@ class Story(Fields):
 
 
 class Snapshot(Fields, omit_defaults=True):
-    """A published snapshot."""
+    """A published snapshot. `is_whole`: its tables are kept; otherwise it is made from another one and the history."""
 
     epoch: int
     term: int
@@ -124,6 +125,12 @@ class Snapshot(Fields, omit_defaults=True):
     last_tick_append: int | None = None
     clock_millis: int | None = None
     last_append: int | None = None
+    is_whole: bool = True
+
+    @classmethod
+    def of_row(cls, row: SnapshotRow) -> Self:
+        """Return a row of `Snapshots.published`."""
+        return cls.of(row, is_whole=bool(row.versions))
 
 
 class Snapshots(Fields):
@@ -176,19 +183,19 @@ def _event(line: BrokerEventRow) -> Event:
 
 
 def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
-    """Return the newest lines, newest first; many lines of one epoch, type and cluster become one.
+    """Return the newest lines, newest first; many lines of one epoch, type and cluster, or of one command, become one.
 
     In an epoch the changes of topics come last, because most of them follow from an event of a broker.
     """
     found: list[Told] = []
     for _, of_epoch in groupby(lines, lambda line: line.epoch):
-        kinds: dict[tuple[str, str | None], list[BrokerEventRow]] = {}
+        kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
         for line in of_epoch:
-            kinds.setdefault((line.type, line.cluster_name), []).append(line)
+            of_command = line.type in BY_OPERATORS
+            kinds.setdefault((line.type, line.offset if of_command else line.cluster_name), []).append(line)
         for of_kind in sorted(kinds.values(), key=lambda lines: lines[0].type == "TOPICS_CHANGED"):
-            found += (
-                [_told(of_kind, _many(of_kind))] if len(of_kind) > _FEW else [_told([e], sentence(e)) for e in of_kind]
-            )
+            is_one = len(of_kind) > (1 if of_kind[0].type in BY_OPERATORS else _FEW)
+            found += [_told(of_kind, story_of_group(of_kind))] if is_one else [_told([e], sentence(e)) for e in of_kind]
         if len(found) >= limit:
             break
     return found[:limit]
@@ -196,15 +203,6 @@ def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
 
 def _told(lines: Sequence[BrokerEventRow], text: str) -> Told:
     return Told.of(lines[0], text=text, count=len(lines))
-
-
-def _many(lines: Sequence[BrokerEventRow]) -> str:
-    names = sorted({line.broker_name or "" for line in lines}, key=natural_key)
-    words = _MANY.get(lines[0].type, lines[0].type.lower().replace("_", " ") + ", {} times")
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    cluster = f" of {lines[0].cluster_name}" if lines[0].cluster_name else ""
-    text = f"{words.format(f'{len(lines):,}')}{cluster}: {', '.join(names[:_NAMED])}{more}."
-    return text[:1].upper() + text[1:]
 
 
 def events(  # noqa: PLR0913  # what a reader may choose
@@ -220,14 +218,16 @@ def events(  # noqa: PLR0913  # what a reader may choose
     """Return the newest events of a span: all, or those of a broker name, a broker address or a topic."""
     if topic is not None:
         lines = _events_of_topic(seen, topic, span, below)
+        total = len(lines)
     else:
-        most, row = limit + 1, seen.snapshot
-        lines = newest_events(seen.root, row, broker, span, most, with_versions=with_versions, below=below)
+        chosen = event_condition(broker, span, with_versions=with_versions, below=below)
+        lines = newest_of(seen.root, seen.snapshot, chosen, limit + 1)
+        total = len(lines) if len(lines) <= limit else count_of(seen.root, seen.snapshot, chosen)
         if broker is not None and not lines:
             check_known(seen, broker)
     lines = lines[-(limit + 1) :]
     following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
-    return Events(seen.moment, list(map(_event, lines[-limit:])), following)
+    return Events(seen.moment, total, list(map(_event, lines[-limit:])), following)
 
 
 def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:
@@ -265,7 +265,7 @@ def why(  # noqa: PLR0913  # what a reader may choose
 def snapshots(rows: Sequence[SnapshotRow], oldest: SnapshotRow) -> Snapshots:
     """Return snapshots, newest first; `oldest` is the oldest that can be read."""
     has_more = bool(rows) and rows[-1].epoch > oldest.epoch
-    return Snapshots(oldest.epoch, list(map(Snapshot.of, rows)), str(rows[-1].epoch - 1) if has_more else None)
+    return Snapshots(oldest.epoch, list(map(Snapshot.of_row, rows)), str(rows[-1].epoch - 1) if has_more else None)
 
 
 def rejected(seen: Seen, limit: int) -> list[Rejected]:

@@ -1,7 +1,7 @@
 """The subject of a question: a moment as people write it, and the registry as it was then.
 
 A moment is an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m` or `1d 2h ago`. A time without a zone is in
-the given zone, or else in this machine's. If the clocks were put back, a time may exist twice: the later one that is
+the given zone, or else in UTC. If the clocks were put back, a time may exist twice: the later one that is
 not in the future counts.
 """
 
@@ -175,7 +175,7 @@ ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago
 _PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
 
 
-def parsed_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
+def parsed_time(text: str, now: datetime, zone: tzinfo = UTC) -> datetime:
     """Return the moment that `text` names, with its zone; `now` has a zone too. `zone` is that of a time without one.
 
     A duration is that long before `now`. A time of day is the latest such time that is not after `now`. Raises a
@@ -210,7 +210,7 @@ def _duration(text: str) -> timedelta:
     return duration
 
 
-def _time_of_day(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
+def _time_of_day(text: str, now: datetime, zone: tzinfo) -> datetime | None:
     try:
         of_day = time.fromisoformat(text) if ":" in text else None
     except ValueError:
@@ -222,22 +222,21 @@ def _time_of_day(text: str, now: datetime, zone: tzinfo | None) -> datetime | No
     return next(at for day in days for at in _moments(datetime.combine(day, of_day), zone)[::-1] if at <= now)
 
 
-def _iso(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
+def _iso(text: str, now: datetime, zone: tzinfo) -> datetime | None:
     try:
         local = datetime.fromisoformat(text)
         moments = _moments(local, zone)
     except (ValueError, OverflowError):
         return None
     if not moments:
-        where = "here" if zone is None else f"in {zone}"
-        raise ValueError(f"there was no {text} {where}: the clocks were put forward. Give another time, or UTC.")
+        raise ValueError(f"there was no {text} in {zone}: the clocks were put forward. Give another time, or UTC.")
     return next((at for at in moments[::-1] if at <= now), moments[0])
 
 
-def _moments(local: datetime, zone: tzinfo | None) -> list[datetime]:
+def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
     """Return the moments at which a clock shows this time: two if it was put back over it, none if put forward.
 
-    The clock is of the zone in `local`, or else of `zone`, or else this machine's.
+    The clock is of the zone in `local`, or else of `zone`.
     """
     zone, shown = local.tzinfo or zone, local.replace(tzinfo=None)
     passes = {local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
@@ -249,10 +248,10 @@ def epoch_in(text: str) -> int | None:
     return int(text[:18]) if text.isascii() and text.isdigit() else None
 
 
-def zone_named(name: str | None) -> tzinfo | None:
-    """Return a time zone by its name, None for this machine's."""
+def zone_named(name: str | None) -> tzinfo:
+    """Return a time zone by its name, UTC for None."""
     if name is None:
-        return None
+        return UTC
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
@@ -260,7 +259,7 @@ def zone_named(name: str | None) -> tzinfo | None:
         raise BadQuestionError(f"tz={name[:100]!r}: there is no such zone. {advice}UTC is one.") from error
 
 
-def time_ms(text: str, now: datetime, zone: tzinfo | None = None) -> int:
+def time_ms(text: str, now: datetime, zone: tzinfo = UTC) -> int:
     """Return a moment in epoch milliseconds. Durations and times of day count back from `now`."""
     try:
         return int(parsed_time(text, now, zone).timestamp() * 1000)
@@ -268,18 +267,18 @@ def time_ms(text: str, now: datetime, zone: tzinfo | None = None) -> int:
         raise BadQuestionError(f"{error} A + in a URL is written %2B.") from error
 
 
-def time_at(text: str | None, row: SnapshotRow, zone: tzinfo | None = None) -> int | None:
+def time_at(text: str | None, row: SnapshotRow, zone: tzinfo = UTC) -> int | None:
     """Return a moment in epoch milliseconds, relative to a snapshot's moment; None if `text` is None."""
     return None if text is None else time_ms(text, datetime.fromtimestamp(now_of(row) / 1000, UTC), zone)
 
 
-def span_up_to(row: SnapshotRow, since: str | None, until: str | None, zone: tzinfo | None = None) -> Span:
+def span_up_to(row: SnapshotRow, since: str | None, until: str | None, zone: tzinfo = UTC) -> Span:
     """Return the stretch between two times, which are relative to a snapshot's moment."""
     until_ms = time_at(until, row, zone)
     return Span(time_at(since, row, zone), () if until_ms is None else (AsOf(at_ms=until_ms),))
 
 
-def moment_up_to(row: SnapshotRow, text: str | None, zone: tzinfo | None = None) -> AsOf:
+def moment_up_to(row: SnapshotRow, text: str | None, zone: tzinfo = UTC) -> AsOf:
     """Return the epoch or the time in `text`, the snapshot itself if there is none.
 
     Raises NoSuchSnapshotError for an epoch above the snapshot's. A time after it is the snapshot itself.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from typing import overload
 
 _DIGITS = re.compile(r"(\d+)")
@@ -27,9 +28,13 @@ def iso_text(epoch_ms: int | None) -> str | None:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+SHOWN_ZONE: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
+"""Zone of the times that people read, and of those that they write without one: the option --tz, else UTC."""
+
+
 def moment_text(epoch_ms: int) -> str:
-    """Return the time in this machine's zone to the second, with the day and the name of the zone."""
-    return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    """Return the time in the shown zone to the second, with the day and the name of the zone."""
+    return datetime.fromtimestamp(epoch_ms / 1000, SHOWN_ZONE.get()).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def natural_key(text: str) -> list[tuple[bool, int, str]]:
@@ -57,3 +62,8 @@ def counted(count: int, noun: str) -> str:
     """Return the number with its noun: `1 topic`, `20,000 topics`, `2 addresses`."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def shown_of(shown: int, total: int, noun: str) -> str:
+    """Return how many of a list are shown, and how many there are if that is more: `the newest 50 of 462 events`."""
+    return counted(shown, noun) if shown >= total else f"the newest {shown:,} of {counted(total, noun)}"

@@ -97,7 +97,7 @@ def rows_until(spec: TableSpec, snapshot: SnapshotRow) -> str:
     """
     at_ms = snapshot.event_time
     if spec is REJECTED:
-        return "true" if at_ms is None else f"event_time <= {timestamp_sql(at_ms)}"
+        return "false" if at_ms is None else f"event_time <= {timestamp_sql(at_ms)}"
     if spec is not BROKER_EVENT:
         return "true"
     return AsOf(snapshot.epoch).up_to_here + ("" if at_ms is None else f" AND {AsOf(at_ms=at_ms).up_to_here}")

@@ -12,37 +12,32 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import CommitProperties, WriterProperties
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config.storage import is_object_store
-from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import writer_of
-from namesrv_stream.tables.root import DAY_MS, Root, is_there, kept_for_ms, select
+from namesrv_stream.tables.root import DAY_MS, DEFAULT_EXACT_MS, KEPT_FOLDER, Root, is_there
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     EVENT_FILE_BYTES,
     EVENT_MONTH,
-    PAST_SNAPSHOT,
-    PINNED_TABLES,
     REJECTED,
     SMALL_EVENT_FILE_BYTES,
-    SNAPSHOT,
     TABLES,
     TABLES_OF_MAINTENANCE,
     TableSpec,
 )
-from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError, CommitTag
+from namesrv_stream.tables.thinning import NamedVersions, named_versions, shorten_log, thin_out
+from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError
 
 DEFAULT_REJECTED_RETENTION_MS = 90 * DAY_MS
 
@@ -60,10 +55,8 @@ _CLUSTERING = {
     # the types would differ only in low bits, and each type would be spread over the whole month.
     "spark.databricks.io.skipping.mdc.rangeId.max": "16",
 }
-_SNAPSHOTS_KEPT_HOURS = 1
 _COMMIT_ONCE = CommitProperties(max_commit_retries=0)
 _JOB_WROTE_IT = "the job was writing it"
-_AT_REST = "a snapshot that can be read needs a version that Delta would let go: has the job been stopped for long?"
 _FOREIGN_COMMITS = (BaseMovedError, CommitFailedError, DeltaConcurrentModificationException)
 
 
@@ -81,31 +74,41 @@ def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look
     root: Root,
     *,
     vacuum: bool = True,
+    exact_ms: int = DEFAULT_EXACT_MS,
     rejected_retention_ms: int = DEFAULT_REJECTED_RETENTION_MS,
     on_table: Callable[[str], None] = lambda _name: None,
     but: Collection[str] = (),
 ) -> list[Care]:
-    """Compact every table, drop rows past retention, and remove files that no retained snapshot needs.
+    """Compact every table, drop rows past retention, and remove versions and files that no kept snapshot needs.
 
     Two tables lose rows: `snapshot`, whose epochs and runs `past_snapshot` keeps, and `rejected`, whose rows are kept
-    for `rejected_retention_ms` after their event time. History is never shortened. A file is removed twice
-    `snapshot.retention` after the commit that replaced it (the tables' own property), so every retained snapshot stays
-    readable. The newest snapshot is retained for ever. If it is so old that Delta would drop a version that it names,
-    that table is left alone.
+    for `rejected_retention_ms` after their event time. History is never shortened.
 
     Without Spark the months of history are compacted and not sorted. `on_table` is called with the name of each table
-    before its turn, and may end the maintenance by an error. The tables named in `but` are left out.
+    before its turn, with KEPT_FOLDER before each snapshot that is kept, and may end the maintenance by an error. The
+    tables named in `but` are left out. Without `vacuum` no snapshot goes, and no file.
     """
-    snapshots = Snapshots(root)
     session = None if spark is None else _clustering_session(spark)
-    rejected_before_ms = time.time_ns() // 1_000_000 - rejected_retention_ms
-    caretaker = _Caretaker(session, root, snapshots.oldest_readable(), snapshots.retention_ms, rejected_before_ms)
+    now_ms = time.time_ns() // 1_000_000
+    named = _thinned_out(root, now_ms, exact_ms, lambda: on_table(KEPT_FOLDER)) if vacuum else None
+    caretaker = _Caretaker(session, root, named, now_ms - rejected_retention_ms)
     care = []
     for spec in (*TABLES.values(), *TABLES_OF_MAINTENANCE):
         if spec.name not in but and (spec not in TABLES_OF_MAINTENANCE or is_there(root, spec)):
             on_table(spec.name)
-            care.append(caretaker.care_for(spec, vacuum))
+            care.append(caretaker.care_for(spec))
     return care
+
+
+def _thinned_out(
+    root: Root, now_ms: int, exact_ms: int, on_kept: Callable[[], None]
+) -> Mapping[str, NamedVersions] | None:
+    """Remove the snapshots that are not kept, and return the versions that have to stay; None: all of them."""
+    try:
+        thin_out(root, now_ms, exact_ms, on_kept)
+    except _FOREIGN_COMMITS:  # the job was writing `snapshot`
+        return None
+    return named_versions(root, now_ms - exact_ms)
 
 
 def _clustering_session(spark: SparkSession) -> SparkSession:
@@ -119,50 +122,41 @@ def _clustering_session(spark: SparkSession) -> SparkSession:
 class _Caretaker:
     """Maintains one table after the other.
 
-    `oldest` is the oldest readable snapshot; younger ones name the same versions or newer ones. Rejected records from
-    before `rejected_before_ms` are deleted.
+    `named`: the lowest and the highest version of each table that has to stay; None: all. Rejected records from before
+    `rejected_before_ms` are deleted.
     """
 
     session: SparkSession | None
     root: Root
-    oldest: SnapshotRow
-    retention_ms: int
+    named: Mapping[str, NamedVersions] | None
     rejected_before_ms: int
 
-    def care_for(self, spec: TableSpec, vacuum: bool) -> Care:
+    def care_for(self, spec: TableSpec) -> Care:
         before = self._file_count(spec)
-        if spec in PINNED_TABLES and not self._is_kept(spec):
-            return Care(spec.name, before, before, _AT_REST)
         put_off = ""
         try:
             self._put_in_order(spec)
+            if self.named is not None:
+                self._remove_files(spec, self.named.get(spec.name))
         except _FOREIGN_COMMITS:
             put_off = _JOB_WROTE_IT
-        if vacuum:
-            # Readers need only the newest version of these two tables, or one a little older.
-            hours = _SNAPSHOTS_KEPT_HOURS if spec in (SNAPSHOT, PAST_SNAPSHOT) else None
-            self.root.open(spec).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         return Care(spec.name, before, self._file_count(spec), put_off)
 
-    def _is_kept(self, spec: TableSpec) -> bool:
-        """Return whether Delta keeps the version that the oldest readable snapshot names.
+    def _remove_files(self, spec: TableSpec, named: NamedVersions | None) -> None:
+        """Remove the files that only older versions have.
 
-        Delta keeps it if it is younger than the time for which the log and removed files are kept. Then neither VACUUM
-        nor a checkpoint after our commit removes any of its files.
+        Files of the highest version that a snapshot names may have been replaced long ago, if the job has stopped
+        since. Those of versions between were replaced after these had been named.
         """
-        try:
-            named = self.root.open(spec, self.oldest.versions[spec.name])
-            kept_since_ms = time.time_ns() // 1_000_000 - kept_for_ms(self.retention_ms)
-            return any(commit["timestamp"] >= kept_since_ms for commit in named.history(1))
-        except (DeltaError, OSError):  # it is gone
-            return False
+        kept = None if named is None else [named.highest]
+        self.root.open(spec).vacuum(dry_run=False, full=True, keep_versions=kept)
+        if named is not None:
+            shorten_log(self.root, spec, named.lowest)
 
     def _put_in_order(self, spec: TableSpec) -> None:
         if spec is BROKER_EVENT:
             self._cluster_months()
             return
-        if spec is SNAPSHOT:
-            self._drop_unreadable_snapshots()
         if spec is REJECTED:
             self._drop_old_rejected()
         writer = writer_of(self.root)
@@ -209,25 +203,6 @@ class _Caretaker:
         months, sizes = (files[name].to_pylist() for name in (f"partition.{EVENT_MONTH}", "size_bytes"))
         small = Counter(month for month, size in zip(months, sizes, strict=True) if size < SMALL_EVENT_FILE_BYTES)
         return sorted(month for month, count in small.items() if count > FILES_BORNE)
-
-    def _drop_unreadable_snapshots(self) -> None:
-        """Move the rows of snapshots past retention, which can no longer be opened, to `past_snapshot`.
-
-        A run that dies in between leaves rows in both tables; the next run adds none of them again.
-        """
-        gone = f"epoch < {self.oldest.epoch}"
-        rows = select(self.root.open(SNAPSHOT), SNAPSHOT, gone, "ORDER BY epoch")
-        if len(rows):
-            self._remember(rows)
-            self.root.open(SNAPSHOT).delete(gone, commit_properties=_COMMIT_ONCE)
-
-    def _remember(self, rows: pa.Table) -> None:
-        writer = writer_of(self.root)
-        writer.ensure_table(PAST_SNAPSHOT, self.retention_ms)
-        head = writer.head(PAST_SNAPSHOT)
-        remembered = pc.max(writer.read(PAST_SNAPSHOT, head)["epoch"]).as_py() or 0
-        new = rows.filter(pc.field("epoch") > remembered).select(PAST_SNAPSHOT.schema.names)
-        writer.append(PAST_SNAPSHOT, head, new, CommitTag(self.oldest.epoch, self.oldest.term))
 
     def _drop_old_rejected(self) -> None:
         table = self.root.open(REJECTED)

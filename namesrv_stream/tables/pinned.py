@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -93,12 +93,16 @@ class PinnedTables(Mapping[str, pa.Table]):
         spec = _SPECS[name]
         if self.past.is_made and spec in PINNED_TABLES:
             raise SnapshotGoneError(f"epoch {self.snapshot.epoch}", self.past.base.epoch)
-        return self._root.open(spec, self.snapshot.versions.get(name))
+        return self._open(spec)
 
     def _stored(self, spec: TableSpec, condition: str) -> pa.Table:
         version = self.snapshot.versions.get(spec.name)
         with naming_damage(self._root, spec, version):
-            return select(self._root.open(spec, version), spec, condition)
+            return select(self._open(spec), spec, condition)
+
+    def _open(self, spec: TableSpec) -> DeltaTable:
+        version = self.snapshot.versions.get(spec.name)
+        return self._root.open(spec) if version is None else self._root.open_past(spec, version)[1]
 
     def _publications(self, condition: str) -> pa.Table:
         """Return one row for each epoch, in order.
@@ -116,7 +120,7 @@ class PinnedTables(Mapping[str, pa.Table]):
     def _up_to(self, spec: TableSpec) -> str:
         if spec in (SNAPSHOT, PAST_SNAPSHOT):
             return f"epoch <= {self.snapshot.epoch}"
-        return rows_until(spec, self.snapshot) if self.past.is_made else "true"
+        return rows_until(spec, self.snapshot)
 
 
 def _selected(rows: pa.Table, spec: TableSpec, condition: str) -> pa.Table:
@@ -142,5 +146,7 @@ def open_tables(
 
 
 def event_time_ms(at: datetime | int | None) -> int | None:
-    """Return a moment in epoch milliseconds. A datetime without a zone is in the zone of this machine."""
-    return round(at.timestamp() * 1000) if isinstance(at, datetime) else at
+    """Return a moment in epoch milliseconds. A datetime without a zone is in UTC."""
+    if isinstance(at, datetime):
+        return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    return at

@@ -21,7 +21,7 @@ from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
+from namesrv_stream.tables.root import DEFAULT_EXACT_MS, DEFAULT_RETENTION_MS
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     PINNED_TABLES,
@@ -121,16 +121,12 @@ class Publisher:
     for tables without a change.
     """
 
-    def __init__(
-        self, writer: RustWriter, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_point: OnPoint
-    ) -> None:
+    def __init__(self, writer: RustWriter, last: SnapshotRow, snapshot_version: int, on_point: OnPoint) -> None:
         self._writer = writer
         self._snapshot_version = snapshot_version
-        self._retention_ms = retention_ms
         self._on_point = on_point
         self._term_lock = Lock()
         self._pool = ThreadPoolExecutor(max_workers=len(TABLES))
-        self._committed_at_ms: dict[str, int] = {}
         self.last = last
         self.versions = dict(last.versions)
         self.restored: list[str] = []
@@ -144,6 +140,7 @@ class Publisher:
         retention_ms: int = DEFAULT_RETENTION_MS,
         on_point: OnPoint = lambda _point: None,
         log_of: Callable[[SnapshotRow | None], KafkaLog] = lambda _former: KafkaLog(),
+        exact_ms: int = DEFAULT_EXACT_MS,
     ) -> Publisher:
         """Make missing tables, claim the next term, and restore tables that a dead run wrote and did not publish.
 
@@ -152,11 +149,11 @@ class Publisher:
         publication is tried again on top of it. `on_point` is called with each of POINTS that is reached, those of a
         table from the thread that writes it.
         """
-        writer.ensure_tables(retention_ms)
+        writer.ensure_tables(retention_ms, exact_ms)
         for _ in range(_FOREIGN_COMMITS_BORNE):
             former, version = writer.newest_snapshot()
             claim = _claim_row(former, run_id, claimed_at_ms, log_of(former))
-            publisher = cls(writer, claim, version, retention_ms, on_point)
+            publisher = cls(writer, claim, version, on_point)
             on_point("claiming")
             try:
                 publisher._append_snapshot(claim)
@@ -196,7 +193,7 @@ class Publisher:
         work = batch.work(self.next_epoch)
         self._require_term()
         tag = CommitTag(self.next_epoch, self.last.term)
-        written = self._write_tables(work, tag, published_at_ms)
+        written = self._write_tables(work, tag)
         row = self.last._replace(
             epoch=self.next_epoch,
             query_id=batch.query_id,
@@ -213,7 +210,6 @@ class Publisher:
         self._on_point("publishing")
         self._append_snapshot(row)
         self.last, self.versions = row, dict(row.versions)
-        self._committed_at_ms |= dict.fromkeys(written, published_at_ms)
         self._on_point("published")
         return row
 
@@ -235,17 +231,12 @@ class Publisher:
         except Exception as error:
             log.warning("the small files of snapshot were not merged, the next claim includes them: %s", error)
 
-    def _write_tables(
-        self, work: Mapping[str, RowChanges | pa.Table], tag: CommitTag, published_at_ms: int
-    ) -> dict[str, int]:
-        aged_before_ms = published_at_ms - self._retention_ms
-        aged = [name for name, at_ms in self._committed_at_ms.items() if at_ms < aged_before_ms and name not in work]
-        to_write = {**work, **dict.fromkeys(aged)}
-        running = {name: self._pool.submit(self._write, TABLES[name], to_write[name], tag) for name in to_write}
+    def _write_tables(self, work: Mapping[str, RowChanges | pa.Table], tag: CommitTag) -> dict[str, int]:
+        running = {name: self._pool.submit(self._write, TABLES[name], work[name], tag) for name in work}
         wait(running.values())  # before the failure of one write is handled, all others have ended
         return {name: future.result() for name, future in running.items()}
 
-    def _write(self, spec: TableSpec, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
+    def _write(self, spec: TableSpec, change: RowChanges | pa.Table, tag: CommitTag) -> int:
         base = self.versions[spec.name]
         for _ in range(_FOREIGN_COMMITS_BORNE):
             self._on_point(f"writing {spec.name}")
@@ -258,9 +249,7 @@ class Publisher:
                 return version
         raise BaseMovedError(spec.name, base)
 
-    def _write_on(self, spec: TableSpec, base: int, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
-        if change is None:
-            return self._writer.touch(spec, base, tag)
+    def _write_on(self, spec: TableSpec, base: int, change: RowChanges | pa.Table, tag: CommitTag) -> int:
         if isinstance(change, RowChanges):
             return self._writer.merge(spec, base, change, tag)
         return self._writer.append(spec, base, change, tag)
@@ -285,10 +274,7 @@ class Publisher:
 
     def _take_over(self) -> None:
         for spec in PINNED_TABLES:
-            named = self.versions[spec.name]
-            self.versions[spec.name] = self._settled(spec, named)
-            commits = self._writer.commits(spec, self.versions[spec.name] - 1)
-            self._committed_at_ms[spec.name] = commits[-1].committed_at_ms if commits else 0
+            self.versions[spec.name] = self._settled(spec, self.versions[spec.name])
 
     def _append_snapshot(self, row: SnapshotRow) -> None:
         """Append `row` to the version of the snapshot table that showed the row before it (compare-and-swap).

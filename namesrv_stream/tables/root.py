@@ -13,10 +13,16 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream import __version__
 from namesrv_stream.errors import NotARegistryError, StorageError, TablesTooNewError
-from namesrv_stream.tables.schemas import FORMAT, PAST_SNAPSHOT, SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import FORMAT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
+HOUR_MS = DAY_MS // 24
 DEFAULT_RETENTION_MS = 30 * DAY_MS
+DEFAULT_EXACT_MS = HOUR_MS
+_SESSIONS_KEPT_MS = 30 * DAY_MS
+_MARGIN_MS = 600_000
+"""Time by which the clocks of the job and of maintenance may differ."""
+
 CHECKPOINT_INTERVAL = 100
 """Commits between two checkpoints of a table's log."""
 
@@ -32,6 +38,12 @@ columns."""
 
 _WRITER_THAT_CHECKS = 3
 """Delta's writer version from which a writer must honour CHECK constraints."""
+
+VERSION_GONE = (DeltaError, OSError, NotARegistryError)
+"""Errors that opening a version raises if the log no longer has it."""
+
+KEPT_FOLDER = "kept"
+"""Folder with the tables of kept snapshots (tables/keeping.py)."""
 
 FORMAT_PROPERTY = "registry.format"
 RELEASE_PROPERTY = "registry.release"
@@ -89,6 +101,32 @@ class Root:
             raise StorageError(self.url, str(error)) from error
         check_format(self, spec, table.metadata().configuration)
         return table
+
+    def kept(self, version: int) -> Root:
+        """Return the root of the copies of version `version` of tables."""
+        return Root(f"{self.url.rstrip('/')}/{KEPT_FOLDER}/{version}", self.storage_options)
+
+    def copy_of(self, spec: TableSpec, version: int) -> DeltaTable | None:
+        """Return the copy of a table at `version`, None if there is none."""
+        place, options = self.kept(version), dict(self.storage_options) if self.storage_options else None
+        try:
+            return DeltaTable(place.uri(spec), storage_options=options)
+        except TableNotFoundError:
+            return None
+
+    def open_past(self, spec: TableSpec, version: int) -> tuple[Root, DeltaTable]:
+        """Return the table of a snapshot to read, and its root: `version` itself, or else the copy that is kept of it.
+
+        An append-only table without a copy is returned at its head, which also has later rows (`as_of.rows_until`).
+        Raises delta-rs's own error if there is nothing to read.
+        """
+        try:
+            return self, self.open(spec, version)
+        except VERSION_GONE:
+            copy = self.copy_of(spec, version)
+            if copy is None and spec.key:
+                raise
+        return (self, self.open(spec)) if copy is None else (self.kept(version), copy)
 
 
 class OpenTables:
@@ -158,10 +196,10 @@ def missing_columns(table: DeltaTable, spec: TableSpec) -> list[str]:
     return [name for name in spec.schema.names if name not in stored]
 
 
-def batches(table: DeltaTable, spec: TableSpec) -> pa.RecordBatchReader:
-    """Return all rows with the row's columns, piece by piece, so that the table need not be in memory at once."""
-    reader = _answer(table, f"SELECT {_columns(spec.schema)} FROM rows")
-    return pa.RecordBatchReader.from_batches(spec.schema, (batch.cast(spec.schema) for batch in reader))
+def batches(table: DeltaTable, schema: pa.Schema, condition: str = "true") -> pa.RecordBatchReader:
+    """Return the columns of `schema` piece by piece, so that the table need not be in memory at once."""
+    reader = _answer(table, f"SELECT {_columns(schema)} FROM rows WHERE {condition}")
+    return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
 
 
 def query(table: DeltaTable, sql: str) -> pa.Table:
@@ -195,28 +233,25 @@ def require_known_columns(root: Root, spec: TableSpec, table: DeltaTable) -> Non
         raise TablesTooNewError(root.url, spec.name, problem, table.metadata().configuration.get(RELEASE_PROPERTY))
 
 
-def kept_for_ms(retention_ms: int) -> int:
-    """Return how long Delta keeps the log and replaced files, if snapshots can be read for `retention_ms`."""
-    return 2 * retention_ms
-
-
-def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
+def table_properties(spec: TableSpec, retention_ms: int, exact_ms: int = DEFAULT_EXACT_MS) -> dict[str, str]:
     """Return the properties with which a table is created.
 
-    Delta keeps versions and log twice as long as a snapshot is kept. It counts a version's age from its commit, and a
-    snapshot may name a version that is as old as `retention_ms` when it is published. No snapshot names a version of
-    `snapshot` or `past_snapshot`, so their log is short.
+    VACUUM removes a file `exact_ms` and some minutes after the commit that replaced it. Until then a snapshot of the
+    last `exact_ms` may name it. Maintenance alone shortens the log of a table that snapshots name: Delta counts a
+    version's age from its commit, and a new snapshot may name an old version. Nobody names a version of `snapshot` or
+    `past_snapshot`, so their log is short. Views may name one of `past_session` for long.
     """
-    kept = f"interval {kept_for_ms(retention_ms) // 1000} seconds"
-    log_kept = f"interval {_SHORT_LOG_MS // 1000} seconds" if spec in (SNAPSHOT, PAST_SNAPSHOT) else kept
+    is_pinned = spec not in (SNAPSHOT, PAST_SNAPSHOT)
+    kept_ms = _SESSIONS_KEPT_MS if spec is PAST_SESSION else (exact_ms if is_pinned else _SHORT_LOG_MS) + _MARGIN_MS
     return {
         FORMAT_PROPERTY: str(FORMAT),
         RELEASE_PROPERTY: __version__,
         RETENTION_PROPERTY: str(retention_ms),
         "delta.enableChangeDataFeed": str(spec.change_feed).lower(),
         "delta.enableDeletionVectors": "false",  # delta-rs counts them wrongly and refuses such tables
-        "delta.deletedFileRetentionDuration": kept,
-        LOG_RETENTION_PROPERTY: log_kept,
+        "delta.deletedFileRetentionDuration": f"interval {kept_ms // 1000} seconds",
+        LOG_RETENTION_PROPERTY: f"interval {kept_ms // 1000} seconds",
+        "delta.enableExpiredLogCleanup": str(not is_pinned or spec is PAST_SESSION).lower(),
         "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     }
 

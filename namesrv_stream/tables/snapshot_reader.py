@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
@@ -22,7 +23,7 @@ from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import all_rows, naming_damage
-from namesrv_stream.tables.root import OpenTables, Root, select
+from namesrv_stream.tables.root import VERSION_GONE, OpenTables, Root, query, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
@@ -182,12 +183,20 @@ class RouteReader:
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is past retention."""
         with self._naming_what_is_gone(snapshot, spec):
-            return select(self._tables.at(spec, snapshot.versions[spec.name]), spec)
+            return select(self._opened(spec, snapshot)[1], spec, rows_until(spec, snapshot))
+
+    def _opened(self, spec: TableSpec, snapshot: SnapshotRow) -> tuple[Root, DeltaTable]:
+        version = snapshot.versions[spec.name]
+        try:
+            return self._root, self._tables.at(spec, version)
+        except VERSION_GONE:
+            return self._root.open_past(spec, version)
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
         version = snapshot.versions[spec.name]
         with self._naming_what_is_gone(snapshot, spec):
-            return LoadedTable(spec, version, all_rows(self._root, spec, self._tables.at(spec, version)))
+            root, table = self._opened(spec, snapshot)
+            return LoadedTable(spec, version, all_rows(root, spec, table))
 
     def _topics(
         self, snapshot: SnapshotRow, known: LoadedTable | LoadedTopics | None
@@ -197,8 +206,9 @@ class RouteReader:
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
         with self._naming_what_is_gone(snapshot, TOPIC):
-            table = self._tables.at(TOPIC, version)
-            feed = change_feed(table, known.version) if isinstance(known, LoadedTopics) else None
+            root, table = self._opened(TOPIC, snapshot)
+            is_followed = root is self._root and isinstance(known, LoadedTopics)
+            feed = change_feed(table, known.version) if known and is_followed else None
             if feed is None:
                 return LoadedTopics(version, load_queues(table)), None
         assert isinstance(known, LoadedTopics)
@@ -221,9 +231,16 @@ class RouteReader:
             raise SnapshotGoneError(f"epoch {snapshot.epoch}", oldest) from error
 
 
+def rejected_count(root: Root, snapshot: SnapshotRow) -> int:
+    """Return the number of rejected records that a snapshot has."""
+    _, table = root.open_past(REJECTED, snapshot.versions[REJECTED.name])
+    count: int = query(table, f"SELECT count(*) FROM rows WHERE {rows_until(REJECTED, snapshot)}")[0][0].as_py()
+    return count
+
+
 def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[RejectedRow]:
     """Return the newest `limit` rejected records that a snapshot has, newest first."""
-    table = root.open(REJECTED, snapshot.versions[REJECTED.name])
+    _, table = root.open_past(REJECTED, snapshot.versions[REJECTED.name])
     order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'
     rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, rows_until(REJECTED, snapshot), order))
     return rows

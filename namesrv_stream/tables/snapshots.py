@@ -1,13 +1,13 @@
 """Lookup of snapshot rows without Spark: the newest, by epoch, or by event time.
 
-A snapshot is readable while it is younger than `snapshot.retention`. The newest one is always readable.
+A snapshot is readable while its row is in the table `snapshot`. Maintenance moves the rows of those that it does not
+keep to `past_snapshot` (tables/keeping.py).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,25 +18,20 @@ from namesrv_stream.reporting.texts import moment_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import TableFiles, naming_damage
-from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
-from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
+from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, is_there, query, select
+from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, SNAPSHOT
 
 _LOOK_THROUGH_EVERY_S = 10.0
 """Time after which the table is opened anew. A process may have slept for longer than the log is kept: only then it
 finds newer snapshots. A reader of an object store only then finds that another registry is in the folder."""
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Snapshots:
-    """Snapshot rows of one registry, as of the last `refresh`. Retention counts back from the result of `now_ms`."""
+    """Snapshot rows of one registry, as of the last `refresh`."""
 
-    def __init__(self, root: Root, now_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, root: Root) -> None:
         self._root = root
         self._log = root.local_log(SNAPSHOT)
-        self._now_ms = now_ms
         self._open()
 
     def _open(self) -> None:
@@ -102,23 +97,32 @@ class Snapshots:
         return row
 
     def oldest_readable(self) -> SnapshotRow:
-        """Return the row with the lowest epoch within retention; the newest row if none is within it."""
-        kept = f"published_at >= {_timestamp(self._now_ms() - self.retention_ms)}"
-        return next(iter(self._rows(kept, "ORDER BY epoch LIMIT 1")), None) or self.newest()
+        """Return the row with the lowest epoch. Raises NoSuchSnapshotError if there is no row."""
+        return next(iter(self._rows("true", "ORDER BY epoch LIMIT 1")), None) or self.newest()
 
     def readable(self, limit: int | None = None, up_to: int | None = None) -> list[SnapshotRow]:
         """Return the rows of readable snapshots, newest first: at most `limit`, none of an epoch above `up_to`."""
-        first = self.oldest_readable().epoch
-        last = self.newest().epoch if up_to is None else up_to
-        if limit is not None:
-            first = max(first, last - limit + 1)
-        return self._rows(f"epoch >= {first} AND epoch <= {last}", "ORDER BY epoch DESC")
+        limited = "" if limit is None else f" LIMIT {limit}"
+        return self._rows("true" if up_to is None else f"epoch <= {up_to}", f"ORDER BY epoch DESC{limited}")
+
+    def published(self, limit: int, up_to: int | None = None) -> list[SnapshotRow]:
+        """Return rows of snapshots, newest first, also of those that are not kept: their `versions` are empty."""
+        kept = self.readable(limit, up_to)
+        epochs = {row.epoch for row in kept}
+        past = [row for row in self._past(limit, up_to) if row.epoch not in epochs]
+        return sorted([*kept, *past], key=lambda row: row.epoch, reverse=True)[:limit]
+
+    def _past(self, limit: int, up_to: int | None) -> list[SnapshotRow]:
+        if not is_there(self._root, PAST_SNAPSHOT):
+            return []
+        condition = "true" if up_to is None else f"epoch <= {up_to}"
+        table = select(self._root.open(PAST_SNAPSHOT), PAST_SNAPSHOT, condition, f"ORDER BY epoch DESC LIMIT {limit}")
+        rows = rows_from_arrow(PAST_SNAPSHOT, table)
+        return [SnapshotRow(**row._asdict(), offsets={}, versions={}, changes={}) for row in rows]
 
     def after(self, epoch: int) -> list[SnapshotRow]:
-        """Return the rows of higher epochs, lowest first, without those past retention."""
-        rows = self._rows(f"epoch > {epoch}", "ORDER BY epoch")
-        kept_ms = self._now_ms() - self.retention_ms
-        return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]
+        """Return the rows of higher epochs, lowest first."""
+        return self._rows(f"epoch > {epoch}", "ORDER BY epoch")
 
     def around(self, epoch: int | None, at_ms: int | None) -> tuple[SnapshotRow | None, SnapshotRow | None]:
         """Return the last readable row up to an epoch or an event time, and the first one after it."""
@@ -139,7 +143,7 @@ class Snapshots:
     def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
         """Return the newest row, the row of `epoch`, or the row in force at the event time `at_ms`.
 
-        Raises NoSuchSnapshotError if there never was such a snapshot, SnapshotGoneError if it is past retention.
+        Raises NoSuchSnapshotError if there never was such a snapshot, SnapshotGoneError if it is not kept.
         """
         if epoch is not None:
             return self._by_epoch(epoch)
@@ -149,10 +153,9 @@ class Snapshots:
         newest = self.newest()
         if epoch > newest.epoch or epoch < 1:
             raise NoSuchSnapshotError(f"epoch {epoch}", newest.epoch)
-        oldest = self.oldest_readable()
-        if epoch < oldest.epoch:
-            raise SnapshotGoneError(f"epoch {epoch}", oldest.epoch)
-        return self._rows(f"epoch = {epoch}")[0]
+        if found := self._rows(f"epoch = {epoch}"):
+            return found[0]
+        raise SnapshotGoneError(f"epoch {epoch}", self.oldest_readable().epoch)
 
     def _in_force_at(self, at_ms: int) -> SnapshotRow:
         """Return the row of the highest epoch with an event time up to `at_ms`.

@@ -56,7 +56,7 @@ def rows_of(spark: SparkSession, root: Root, tables: PinnedTables, spec: TableSp
     made = tables.made(spec)
     if made is not None:
         return spark.createDataFrame(with_partition_column(spec, made))
-    condition = "true" if not tables.past.is_made else spark_sql_of(rows_until(spec, tables.snapshot))
+    condition = spark_sql_of(rows_until(spec, tables.snapshot))
     if spec is SNAPSHOT:
         return table_as_of(spark, root, spec).where(f"epoch <= {tables.snapshot.epoch}")
     return table_as_of(spark, root, spec, tables.snapshot.versions[spec.name]).where(condition)
@@ -73,10 +73,10 @@ def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int |
     Spark reads the files of this version as Parquet. Delta's own reader would run several Spark jobs for each table and
     condition to find them: half the time of a new session's first question.
     """
-    table = root.open(spec, version)
+    root, table, version = _source(root, spec, version)
     files = pa.table(table.get_add_actions()).to_pylist()
     if table.protocol().min_reader_version > FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
-        return spark.sql(table_sql(root, spec, table.version()))
+        return spark.sql(_sql(root, table, version, spec))
     paths = [file["path"] for file in files]
     return _rows_of(spark, root.spark_path(spec), paths, table.schema().to_json()).selectExpr(*_columns(table, spec))
 
@@ -104,7 +104,24 @@ def table_sql(root: Root, spec: TableSpec, version: int | None = None) -> str:
 
     A column that a former release did not have reads as NULL.
     """
-    columns = ", ".join(_columns(root.open(spec, version), spec))
+    return _sql(*_source(root, spec, version), spec)
+
+
+def _source(root: Root, spec: TableSpec, version: int | None) -> tuple[Root, DeltaTable, int | None]:
+    """Return the root, the table and the version to read, None for the head. A copy that is kept comes first.
+
+    Nothing replaces the copy's files while a query runs.
+    """
+    if version is None:
+        return root, root.open(spec), None
+    if copy := root.copy_of(spec, version):
+        return root.kept(version), copy, None
+    _, table = root.open_past(spec, version)
+    return root, table, version if table.version() == version else None
+
+
+def _sql(root: Root, table: DeltaTable, version: int | None, spec: TableSpec) -> str:
+    columns = ", ".join(_columns(table, spec))
     pinned = "" if version is None else f" VERSION AS OF {version}"
     return f"SELECT {columns} FROM delta.`{root.spark_path(spec)}`{pinned}"
 

@@ -42,7 +42,7 @@ memory."""
 
 def load_queues(table: DeltaTable) -> TopicQueues:
     """Return all queues of the table `topic`, at the version of `table`."""
-    queues = packed_queues(batches(table, TOPIC))
+    queues = packed_queues(batches(table, TOPIC.schema))
     pa.default_memory_pool().release_unused()  # the memory of the columns, which is more than that of the queues
     return queues
 

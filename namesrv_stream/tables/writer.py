@@ -23,6 +23,7 @@ from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow, with_pa
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import (
     CHECKPOINT_INTERVAL,
+    DEFAULT_EXACT_MS,
     FORMAT_PROPERTY,
     RELEASE_PROPERTY,
     OpenTables,
@@ -170,18 +171,16 @@ class Commit(NamedTuple):
     operation: str
     restored_version: int | None
     user_metadata: str | None
-    committed_at_ms: int
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Commit:
-        """Return the commit of an entry of an engine's history, whose `timestamp` is in epoch milliseconds."""
+        """Return the commit of an entry of an engine's history."""
         restored = (entry["operationParameters"] or {}).get("version") if entry["operation"] == "RESTORE" else None
         return cls(
             entry["version"],
             entry["operation"],
             None if restored is None else int(restored),
             entry.get("userMetadata"),
-            entry["timestamp"],
         )
 
 
@@ -211,18 +210,19 @@ class RustWriter:
         self._newest: tuple[SnapshotRow | None, int] = (None, -1)
         self._written: dict[str, tuple[int, pa.Table]] = {}
 
-    def ensure_tables(self, retention_ms: int) -> None:
+    def ensure_tables(self, retention_ms: int, exact_ms: int = DEFAULT_EXACT_MS) -> None:
         """Make the tables that are missing, and set the retention of the others."""
         for spec in TABLES.values():
-            self.ensure_table(spec, retention_ms)
+            self.ensure_table(spec, retention_ms, exact_ms)
 
-    def ensure_table(self, spec: TableSpec, retention_ms: int) -> None:
+    def ensure_table(self, spec: TableSpec, retention_ms: int, exact_ms: int = DEFAULT_EXACT_MS) -> None:
         """Make one table if it is missing, and bring it up to date otherwise."""
+        properties = table_properties(spec, retention_ms, exact_ms)
         try:
             with naming_damage(self._root, spec):
-                self._bring_up_to_date(spec, retention_ms)
+                self._bring_up_to_date(spec, properties)
         except NotARegistryError:
-            self._create(spec, retention_ms)
+            self._create(spec, properties)
 
     def head(self, spec: TableSpec) -> int:
         """Return the newest version. Raises an error if the table has a newer registry format."""
@@ -297,12 +297,6 @@ class RustWriter:
             table.delete(condition, **_commit_once(base, tag))
             return table.version()
 
-    def touch(self, spec: TableSpec, base: int, tag: CommitTag) -> int:
-        """Commit without a change, to renew the newest version's age, which Delta counts from its commit."""
-        with self._on(spec, base) as table:
-            table.create_write_transaction([], "append", table.schema(), **_commit_once(base, tag))
-            return base + 1
-
     def restore(self, spec: TableSpec, head: int, version: int, tag: CommitTag) -> int:
         """Restore the rows of an older version in a commit on top of `head`."""
         with self._on(spec, head) as table:
@@ -348,10 +342,10 @@ class RustWriter:
             self._tables.close(spec)
             raise
 
-    def _create(self, spec: TableSpec, retention_ms: int) -> None:
+    def _create(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
         """Make a table. Try again if a store refuses the commit or loses its answer."""
         uri, options = self._root.uri(spec), dict(self._root.storage_options or {})
-        properties = table_properties(spec, retention_ms) | constraint_properties(spec)
+        configuration = {**properties, **constraint_properties(spec)}
         for attempt in range(1, _CREATIONS_TRIED + 1):
             try:
                 DeltaTable.create(
@@ -361,7 +355,7 @@ class RustWriter:
                     partition_by=spec.partition_column,
                     name=spec.name,
                     description=spec.description,
-                    configuration=properties,
+                    configuration=configuration,
                     storage_options=options,
                     raise_if_key_not_exists=False,
                 )
@@ -371,7 +365,7 @@ class RustWriter:
                     raise
         self._root.open(spec)
 
-    def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:
+    def _bring_up_to_date(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
         """Add the columns and comments that a former release did not have, and set the properties that differ."""
         table = self._root.open(spec)
         require_known_columns(self._root, spec, table)
@@ -380,10 +374,11 @@ class RustWriter:
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
             table.alter.set_table_properties({RELEASE_PROPERTY: __version__}, raise_if_not_exists=False)
         _describe(table, spec)
-        properties, found = table_properties(spec, retention_ms), table.metadata().configuration
-        del properties[FORMAT_PROPERTY], properties[RELEASE_PROPERTY]  # the table keeps what it was made with
-        if any(found.get(name) != value for name, value in properties.items()):
-            table.alter.set_table_properties(properties, raise_if_not_exists=False)
+        found = table.metadata().configuration
+        kept = (FORMAT_PROPERTY, RELEASE_PROPERTY)  # the table keeps what it was made with
+        changed = {name: value for name, value in properties.items() if name not in kept and found.get(name) != value}
+        if changed:
+            table.alter.set_table_properties(changed, raise_if_not_exists=False)
 
 
 def _describe(table: DeltaTable, spec: TableSpec) -> None:
@@ -436,12 +431,12 @@ class _CommitOptions(TypedDict):
 def _commit_once(base: int, tag: CommitTag) -> _CommitOptions:
     """Return options for a compare-and-swap on `base`, without retries, because these would rebase on other commits.
 
-    Expired log entries are removed only together with a checkpoint. A table that is written every 30 s keeps some
-    170,000 entries, and listing these takes longer than the commit.
+    Expired entries of the log of `snapshot` are removed only together with a checkpoint, because each removal lists the
+    log. Those of other tables are removed by maintenance.
     """
     return {
         "commit_properties": CommitProperties(max_commit_retries=0, custom_metadata={"userMetadata": tag.to_json()}),
         "post_commithook_properties": PostCommitHookProperties(
-            cleanup_expired_logs=(base + 1) % CHECKPOINT_INTERVAL == 0
+            cleanup_expired_logs=None if (base + 1) % CHECKPOINT_INTERVAL == 0 else False
         ),
     }

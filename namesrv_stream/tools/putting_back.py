@@ -123,7 +123,10 @@ def require_no_active_job(root: Root, settings: NamesrvSettings) -> None:
 
 
 def _claimed(root: Root, settings: NamesrvSettings, log_of: Callable[[SnapshotRow | None], KafkaLog]) -> Publisher:
-    return Publisher.claim(writer_of(root), uuid.uuid4().hex, _now_ms(), _retention_ms(settings), log_of=log_of)
+    exact_ms = int(settings.snapshot_exact.total_seconds() * 1000)
+    return Publisher.claim(
+        writer_of(root), uuid.uuid4().hex, _now_ms(), _retention_ms(settings), log_of=log_of, exact_ms=exact_ms
+    )
 
 
 def _log_of_before(former: SnapshotRow | None) -> KafkaLog:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -28,6 +29,10 @@ Registrations that are quick to decode may have more.
 _PIECE_BYTES = 16 * 1024
 """Pieces smaller than this are joined, because an object for each would take many times their memory."""
 
+_MOST_ANSWERED_BYTES = 1_024
+"""Frames above this are decoded in any case."""
+
+_LENGTH = struct.Struct(">i")
 _LENGTH_BYTES = 4
 _HEADER_WORD_BYTES = 4
 
@@ -65,14 +70,24 @@ class FrameDecoder:
 
     The buffer holds the bytes that were fed and not yet taken as commands. Once every complete command is taken, that
     is less than one frame of the limit.
+
+    `is_answered` is called with the content of each small frame that is complete; if it returns true, the frame is
+    taken and not decoded. `content`: that of the command that was yielded last, empty if its frame was not small.
     """
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, large_frame_bytes: int = LARGE_FRAME_BYTES) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        large_frame_bytes: int = LARGE_FRAME_BYTES,
+        is_answered: Callable[[bytes], bool] = lambda _content: False,
+    ) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._large_frame_bytes = large_frame_bytes
         self._large: _LargeFrame | None = None
         self._buffer = bytearray()
         self._broken: FrameError | None = None
+        self._is_answered = is_answered
+        self.content = b""
 
     @property
     def buffered_bytes(self) -> int:
@@ -105,20 +120,31 @@ class FrameDecoder:
         """Take the next command out of the buffer; None while its frame is incomplete."""
         if self._large is not None:
             if (whole := self._large.command()) is not None:
-                self._large = None
+                self._large, self.content = None, b""
             return whole
-        if len(self._buffer) < _LENGTH_BYTES:
+        while (end := self._end_of_frame()) is not None:
+            with memoryview(self._buffer) as view, view[_LENGTH_BYTES:end] as content:
+                small = self.content = bytes(content) if end <= _MOST_ANSWERED_BYTES else b""
+                command = None if small and self._is_answered(small) else decode_command(small or content)
+            del self._buffer[:end]  # copies nothing: a bytearray drops its front in place
+            if command is not None:
+                return command
+        return None
+
+    def _end_of_frame(self) -> int | None:
+        """Return the end of the buffer's first frame; None while it is incomplete."""
+        buffered = len(self._buffer)
+        if buffered < _LENGTH_BYTES:
             return None
-        end = _LENGTH_BYTES + self._checked_length(bytes(self._buffer[:_LENGTH_BYTES]))
+        end = _LENGTH_BYTES + self._checked_length()
+        if end <= buffered and end <= _MOST_ANSWERED_BYTES:
+            return end  # decoding checks the length of its header
         self._check_header_length(end)
-        if len(self._buffer) < end:
-            if end >= self._large_frame_bytes:
-                self._begin_large(end)
-            return None
-        with memoryview(self._buffer) as view, view[_LENGTH_BYTES:end] as content:
-            command = decode_command(content)
-        del self._buffer[:end]  # copies nothing: a bytearray drops its front in place
-        return command
+        if end <= buffered:
+            return end
+        if end >= self._large_frame_bytes:
+            self._begin_large(end)
+        return None
 
     def _begin_large(self, end: int) -> None:
         """Decode the header of a large frame once it is complete. From then on its body is taken in pieces."""
@@ -142,8 +168,8 @@ class FrameDecoder:
             limit = f"over the limit of {MAX_HEADER_BYTES}"
             raise FrameError(f"header of {header_bytes} bytes is {limit}: what is large goes in the body")
 
-    def _checked_length(self, word: bytes) -> int:
-        length = int.from_bytes(word, signed=True)
+    def _checked_length(self) -> int:
+        length = int(_LENGTH.unpack_from(self._buffer)[0])
         if length < _HEADER_WORD_BYTES:
             raise FrameError(
                 f"frame length {length} leaves no room for a header: is the peer a RocketMQ broker or client?"

@@ -21,6 +21,9 @@ _MAX_HEADER_BYTES = 2**24 - 1
 MAX_HEADER_FIELDS = 1_024
 """Limit of a header's extFields. RocketMQ's requests have 30 at most."""
 
+_BEFORE_OPAQUE = b'"opaque":'
+_ZERO, _MOST_DIGITS = ord("0"), 9
+
 _RESPONSE, _ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)  # a flag's own & takes 2 µs
 
 
@@ -114,6 +117,24 @@ def decode_command(content: bytes | memoryview) -> RemotingCommand:
     if serialize_type == SerializeType.ROCKETMQ:
         return _decode_binary_header(bytes(content[4:header_end]), bytes(content[header_end:]))
     raise FrameError(f"serialize type {serialize_type} is unknown: set the peer to JSON (0) or ROCKETMQ (1)")
+
+
+def split_opaque(content: bytes) -> tuple[bytes, int] | None:
+    """Return the header of a frame without its opaque, and the opaque, without decoding the header.
+
+    Return None if the frame has a body or no JSON, or if its opaque is not found. `content`: see `decode_command`.
+    """
+    start = content.rfind(_BEFORE_OPAQUE) + len(_BEFORE_OPAQUE)
+    end = content.find(b",", start)
+    digits = content[start:end]
+    if (
+        not digits.isdigit()
+        or len(digits) > _MOST_DIGITS
+        or digits[0] == _ZERO
+        or _WORD.unpack_from(content)[0] != len(content) - 4
+    ):
+        return None
+    return content[4:start] + content[end:], int(digits)
 
 
 def header_beyond_frame(header_bytes: int, room_bytes: int) -> FrameError:

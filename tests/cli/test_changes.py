@@ -3,7 +3,6 @@ import json
 import re
 import socket
 import threading
-import time
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
@@ -19,6 +18,7 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from tests.waiting import until
 
 ME = f"{getpass.getuser()}@{socket.gethostname()}"
 
@@ -80,9 +80,7 @@ def test_a_name_that_cannot_be_printed_is_refused(run, name):
 
 def test_wait_returns_once_a_snapshot_has_passed_the_record(registry, kafka, topic, on_kafka):
     def publish_once_the_record_is_on_kafka():
-        deadline = time.monotonic() + 60
-        while end_offsets({"bootstrap.servers": kafka.bootstrap_servers}, topic) != {0: 1}:
-            assert time.monotonic() < deadline
+        until(lambda: end_offsets({"bootstrap.servers": kafka.bootstrap_servers}, topic) == {0: 1})
         registry.register("10.0.0.1:10911", "c1", "broker-a")  # in the place of the record: offset 0
 
     publishing = threading.Thread(target=publish_once_the_record_is_on_kafka)

@@ -103,15 +103,6 @@ def test_a_question_that_both_sides_refuse_is_named_and_ends_with_3(run, registr
     assert "Set both to true there and here" in result.stderr
 
 
-@pytest.mark.parametrize("theirs", [NO_LISTS], indirect=True)
-def test_routes_are_compared_even_if_both_sides_refuse_the_lists_of_topics(run, registry, theirs):
-    fill(registry)
-    registry.command(WipeWritePerm(broker_name="broker-b"))
-    result = run(f"compare -n {theirs.address} --json", **NO_LISTS)
-    [found] = json.loads(result.stdout)["differences"]
-    assert (result.exit_code, found["question"], found["ours"], found["theirs"]) == (1, "route of TopicA", 4, 6)
-
-
 @pytest.mark.parametrize("theirs", [NO_LIST], indirect=True)
 def test_a_topic_that_only_a_clusters_list_names_is_compared(run, registry, theirs):
     fill(registry)

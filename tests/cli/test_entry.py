@@ -28,11 +28,6 @@ def test_print_masks_secrets():
     assert "kafka.ssl.key.password=******" in result.stdout.splitlines()
 
 
-def test_changed_settings_without_effect_are_named_in_the_log(caplog):
-    CliRunner().invoke(main, ["--set", "serverWorkerThreads=4", "-p"])
-    assert "without effect here: serverWorkerThreads." in caplog.text
-
-
 @pytest.mark.parametrize(
     ("options", "names"),
     [
@@ -83,16 +78,6 @@ def test_settings_given_after_the_name_win_over_those_before_it(registry, tmp_pa
     after = ["-c", str(other), "--root", registry.root, "--set", "triggerMillis=10"]
     found = in_force([*before, "getNamesrvConfig", *after])
     assert [found[key] for key in ("listenPort", "triggerMillis", "tickMillis")] == ["2", "10", "600"]
-
-
-def test_settings_before_the_name_hold_for_a_command_without_any(registry):
-    assert in_force(["--set", "triggerMillis=9", "--root", registry.root, "getNamesrvConfig"])["triggerMillis"] == "9"
-
-
-def test_a_wrong_setting_after_the_name_is_one_message():
-    result = CliRunner().invoke(main, ["topicList", "--set", "listenProt=1"])
-    assert result.exit_code == 2
-    assert "Did you mean listenPort?" in result.stderr
 
 
 def test_c_is_the_cluster_where_rocketmqs_admin_tool_has_it_so(run, registry):

@@ -27,12 +27,6 @@ def test_an_answer_comes_from_the_command_above_it(stage, capsys):
     assert any("broker-a" in line for line in answer)
 
 
-def test_settings_of_the_environment_do_not_reach_a_command(stage, monkeypatch, capsys):
-    monkeypatch.setenv("NAMESRV_LISTEN_PORT", "no port")
-    stage.run("getNamesrvConfig")
-    assert "listenPort" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("line", "error"),
     [("topicRoute -t Nowhere", NotFoundError), ("topicRoute --nonsense", click.UsageError)],

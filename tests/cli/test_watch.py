@@ -39,13 +39,6 @@ def test_watch_prints_each_change_once_until_interrupted(registry, watch):
     assert (watching.returncode, rest, errors) == (0, "", "")
 
 
-def test_watched_topic_may_come_later(registry, watch):
-    watching = watch("topicRoute -t TopicA --json --watch 0.1")
-    assert "no topic TopicA" in watching.stderr.readline()
-    registry.register(MASTER, "c1", "broker-a")
-    assert "broker-a" in watching.stdout.readline()
-
-
 def statements(watching):
     """Read the statements of one snapshot: its epoch, and the last view that is made."""
     first = watching.stdout.readline()
@@ -65,10 +58,3 @@ def test_the_statements_of_permanent_views_come_again_with_each_snapshot_until_i
     watching.send_signal(signal.SIGINT)
     rest, errors = watching.communicate(timeout=30)
     assert (watching.returncode, rest, errors) == (0, "", "")
-
-
-def test_the_list_of_snapshots_is_not_watched(watch):
-    watching = watch("snapshots --watch")
-    _, errors = watching.communicate(timeout=30)
-    assert watching.returncode == 2
-    assert "--watch needs --sql: it prints the statements of each new snapshot." in errors

@@ -28,11 +28,6 @@ def test_option_wins_over_environment_over_file_over_default(file):
     assert settings.live_refresh_millis == 300_000
 
 
-def test_the_given_file_becomes_config_store_path_whatever_it_contains(file):
-    path = file("configStorePath=/elsewhere\n")
-    assert load_settings(path).config_store_path == str(path)
-
-
 def test_file_is_java_properties(file):
     text = "! comment\nproductEnvName : a\\u00e4\\\n   b\nlistenPort 1\nlistenPort=2\n"
     settings = load_settings(file(text))

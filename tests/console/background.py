@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Self
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.serving import ConsoleServer
-
-_LIMIT_S = 30.0
+from tests.waiting import LIMIT_S, until
 
 
 class BackgroundConsole:
@@ -22,12 +20,9 @@ class BackgroundConsole:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        deadline_s = time.monotonic() + _LIMIT_S
-        while not self.server.started:
-            assert time.monotonic() < deadline_s, "the console did not start"
-            time.sleep(0.01)
+        until(lambda: self.server.started)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
-        self._thread.join(_LIMIT_S)
+        self._thread.join(LIMIT_S)

@@ -1,6 +1,5 @@
 """Lists of many brokers and topics: what is chosen, in which order, page by page; and what is wrong comes first."""
 
-import gzip
 import time
 
 import msgspec
@@ -38,15 +37,6 @@ def test_names_are_in_natural_order_and_the_other_way_round(crowd):
     assert names(crowd, "sort=name") == in_order
     assert sorted(names(crowd, "sort=-name"), reverse=True) == sorted(in_order, reverse=True)
     assert names(crowd, "sort=-name")[0] == "broker-17"
-
-
-def test_the_pages_of_an_order_are_the_whole_list(crowd):
-    found, after = [], ""
-    while after is not None:
-        page = crowd.get(f"/v1/brokers?sort=-name&zone=zone-2&limit=5&after={after}").json
-        found += [each["brokerAddr"] for each in page["brokers"]]
-        after = page["next"]
-    assert len(found) == len(set(found)) == page["total"] == BROKERS // 3
 
 
 def test_brokers_are_chosen_by_cluster_zone_state_and_text(crowd):
@@ -154,14 +144,6 @@ def test_the_description_has_a_shape_for_each_answer_and_error(crowd):
     assert {"404", "410"} <= paths["/v1/overview"]["get"]["responses"].keys()
 
 
-def test_a_large_answer_is_compressed_for_who_accepts_it(crowd):
-    plain = crowd.get("/v1/brokers?epoch=2")
-    packed = crowd.get("/v1/brokers?epoch=2", Accept_Encoding="gzip")
-    assert packed.headers["content-encoding"] == "gzip"
-    assert gzip.decompress(packed.body) == plain.body
-    assert len(packed.body) < len(plain.body) / 4
-
-
 def test_the_documentation_loads_nothing_from_elsewhere(crowd):
     page = crowd.get("/docs")
     assert (page.status, page.headers["content-type"].partition(";")[0]) == (200, "text/html")
@@ -188,6 +170,12 @@ def test_a_past_that_was_published_later_has_its_marks_and_one_time_an_epoch(tmp
         asked_ms = registry.now_ms - HOUR_MS // 4
         asked = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(asked_ms / 1000))
         answer = client.get(f"/v1/clusters?at={asked}&tz=UTC")
-        assert (answer.json["snapshot"]["epoch"], answer.json["clusters"]) == (3, [])
+        states = [
+            holder["state"]
+            for each in answer.json["clusters"]
+            for name in each["brokers"]
+            for holder in name["holders"]
+        ]
+        assert (answer.json["snapshot"]["epoch"], states) == (3, ["down"])
         assert client.get("/v1/clusters?epoch=2").json["clusters"]
         assert client.get("/v1/clusters?epoch=2").headers["etag"] != answer.headers["etag"]

@@ -29,10 +29,6 @@ def test_what_one_prints_the_other_serves(still, still_root, line, path, part):
     assert printed(still_root, line) == still.get(path).json[part]
 
 
-def test_a_difference_is_printed_as_it_is_served(still, still_root):
-    assert printed(still_root, "diff 2 3 --json") == still.get("/v1/diff?from=2&to=3").json
-
-
 def test_the_state_of_the_job_is_printed_as_it_is_served(still, still_root):
     of_moments = {"ageMillis", "lagMillis"}  # they were asked at two moments
     shown, served = printed(still_root, "status --no-kafka --json"), still.get("/v1/status").json
@@ -52,4 +48,4 @@ def test_the_state_of_the_job_is_printed_as_it_is_served(still, still_root):
 )
 def test_a_name_that_is_not_there_is_refused_in_the_same_words(still, still_root, line, path):
     said = CliRunner().invoke(main, ["--root", still_root, *line.split()]).stderr
-    assert said.splitlines()[-1] == f"namesrv-stream: {still.get(path).json['message']}"
+    assert said.splitlines()[-1] == f"namesrv-stream: {still.get(path).json['detail']}"

@@ -93,7 +93,7 @@ def test_a_page_of_another_origin_sends_no_command(still, headers, status):
 
 def test_the_consoles_own_page_may_send_commands(still):
     answer = still.post(WIPE, Origin=still.url, Sec_Fetch_Site="same-origin")
-    assert (answer.status, "Kafka" in answer.json["message"]) == (503, True)
+    assert (answer.status, "Kafka" in answer.json["detail"]) == (503, True)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_no_file_but_the_pages_is_served(still, path):
 )
 def test_what_the_job_would_reject_is_not_sent(still, body, told):
     answer = still.post(body)
-    assert (answer.status, told in answer.json["message"]) == (400, True)
+    assert (answer.status, told in answer.json["detail"]) == (400, True)
 
 
 def test_settings_that_stop_lookups_need_an_admin_also_where_all_else_is_open(settings, still_root):
@@ -180,11 +180,11 @@ def test_a_port_that_is_taken_is_named(still):
 
 
 def test_the_right_of_a_command_is_asked_before_kafka(closed):
-    assert closed.post(WIPE, Authorization=basic("ann", "ann-secret")).json["message"].startswith("Kafka at ")
+    assert closed.post(WIPE, Authorization=basic("ann", "ann-secret")).json["detail"].startswith("Kafka at ")
 
 
 def test_an_order_configuration_of_an_unknown_broker_is_sent_when_asked_for(still):
     body = ORDER | {"value": "broker-b:8;broker-x:8"}
     answer = still.post(body)
-    assert (answer.status, "broker-x is in the tables" in answer.json["message"]) == (409, True)
+    assert (answer.status, "broker-x is in the tables" in answer.json["detail"]) == (409, True)
     assert still.post(body, "/v1/commands?unknown=true").status == 503, "it goes to Kafka, which nobody runs"

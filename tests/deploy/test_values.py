@@ -6,35 +6,12 @@ import subprocess
 import pytest
 import yaml
 
-from namesrv_stream.config import CATALOGUE, load_settings
 from tests.deploy.chart import CHART, PROJECT, helm, pods, rendered, spark_pods
 from tests.deploy.chart import VALUE_SETS as SETS
 
 pytestmark = pytest.mark.deploy
 
 SETTINGS = {"kafka.bootstrap.servers": "kafka:9092", "auth.mode": "off"}
-WHOLE = [info.key for info in CATALOGUE.values() if info.default.lstrip("-").isdigit()]
-
-
-def properties_of(objects):
-    [text] = [each["data"]["namesrv.properties"] for each in objects if each["kind"] == "ConfigMap"]
-    return dict(line.split("=", 1) for line in text.splitlines())
-
-
-@pytest.mark.parametrize("number", [1_000_000, 2**31 - 1, 2**31])
-def test_whole_numbers_of_a_values_file_are_rendered_whole(tmp_path, number):
-    found = properties_of(rendered({"settings": SETTINGS | dict.fromkeys(WHOLE, number)}, tmp_path))
-    assert len(WHOLE) > 30
-    assert {key: found[key] for key in WHOLE} == dict.fromkeys(WHOLE, str(number))
-
-
-def test_numbers_and_booleans_are_read_as_they_are_written(tmp_path):
-    given = SETTINGS | {"peerBufferMaxBytes": 268435456, "expiryGuardRatio": 0.3, "orderMessageEnable": True}
-    file = tmp_path / "namesrv.properties"
-    file.write_text("\n".join(f"{k}={v}" for k, v in properties_of(rendered({"settings": given}, tmp_path)).items()))
-    settings = load_settings(file)
-    assert (settings.peer_buffer_max_bytes, settings.expiry_guard_ratio) == (268435456, 0.3)
-    assert settings.order_message_enable
 
 
 @pytest.mark.parametrize("of", ["extras", "spark-operator"])

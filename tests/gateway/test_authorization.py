@@ -11,7 +11,6 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.access.addresses import is_loopback
 from namesrv_stream.errors import SettingError
@@ -23,8 +22,8 @@ from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting
+from tests.waiting import eventually
 
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 SECURITY = Path(__file__).parents[2] / "docs/security.md"
 MODES = ["off", "observe", "operators", "writes"]
 """From the one that refuses least."""
@@ -248,11 +247,6 @@ def test_an_open_gateway_has_to_be_asked_for(registry, settings, address):
 def test_programs_of_this_machine_need_not_sign(settings, address):
     assert is_loopback(address)
     assert Authorization(settings(bindAddress=address), Metrics()).checked == frozenset()
-
-
-def test_an_open_gateway_that_was_asked_for_keeps_settings_that_stop_lookups(settings):
-    opened = Authorization(settings(bindAddress="0.0.0.0", auth__mode="off"), Metrics())
-    assert opened.checked == {RequestCode.UPDATE_NAMESRV_CONFIG}
 
 
 def test_a_mode_that_refuses_needs_its_users(settings):

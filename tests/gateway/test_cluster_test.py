@@ -2,7 +2,6 @@
 
 import http.server
 import json
-import socket
 import threading
 
 import pytest
@@ -98,10 +97,3 @@ def test_lookups_wait_for_an_address_server_together_and_its_late_answer_counts(
         named.go_on.set()
         assert [broker_names(peer.receive()) for _ in range(2)] == [{"broker-p"}] * 2
         assert named.asked == 1
-
-
-def test_a_name_server_that_does_not_answer_leaves_time_for_the_next(registry, settings, named):
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        named.addresses.insert(0, f"127.0.0.1:{silent.getsockname()[1]}")
-        with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
-            assert broker_names(peer.ask(105, topic="OnlyThere")) == {"broker-p"}

@@ -23,6 +23,9 @@ HEAVY, LIGHT = "10.0.0.1", "10.0.0.2"
 class Answering:
     """Answers each request with its own bytes."""
 
+    def known(self, content):
+        return None
+
     def answer(self, command, connection):
         return encode_command(command)
 
@@ -44,18 +47,6 @@ def open_connections(max_connections=None):
     return Connections(NamesrvSettings(), max_connections)
 
 
-def charges(connections):
-    """The list of (host, seconds) that will be charged."""
-    charged, spend = [], connections.shares.loop_time.spend
-
-    def noted(host, now_s, seconds):
-        charged.append((host, seconds))
-        return spend(host, now_s, seconds)
-
-    connections.shares.loop_time.spend = noted
-    return charged
-
-
 async def until(condition):
     async with asyncio.timeout(30):
         while not condition():
@@ -70,35 +61,6 @@ def stopped_clock():
     loop.time = lambda: now_s
     yield now_s
     del loop.time
-
-
-def test_requests_that_waited_for_a_heavy_turn_are_charged_like_others():
-    async def scenario():
-        connections = open_connections()
-        charged, transport = charges(connections), Transport(HEAVY)
-        connection = connected(AnsweringSlowly(), connections, transport)
-        with stopped_clock() as now_s:
-            connection.data_received(REQUEST)
-            connections.shares.loop_time.spend(LIGHT, now_s, 0.0)
-            connections.shares.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
-            connection.data_received(REQUEST * 10)
-            assert transport.written == REQUEST
-        charged.clear()
-        await until(lambda: len(transport.written) == 11 * len(REQUEST))
-        assert sum(seconds for _, seconds in charged) >= 10 * 0.000_05
-
-    asyncio.run(scenario())
-
-
-def test_a_connection_with_requests_for_another_turn_is_not_read_from_until_they_are_answered():
-    async def scenario():
-        transport = Transport(HEAVY)
-        connection = connected(AnsweringSlowly(), open_connections(), transport)
-        connection.data_received(REQUEST * 100)
-        assert (len(transport.written) < 100 * len(REQUEST), transport.is_reading_paused) == (True, True)
-        await until(lambda: len(transport.written) == 100 * len(REQUEST) and not transport.is_reading_paused)
-
-    asyncio.run(scenario())
 
 
 def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_last_request():
@@ -150,25 +112,6 @@ def test_a_connection_that_closes_does_nothing_else_any_more(before, event):
     for each in (*before, Event.CLOSE, event):
         states.on(each)
     assert states.state is State.CLOSING
-
-
-def test_a_turn_is_as_short_for_requests_that_are_answered_later():
-    class Later(Answering):
-        count = 0
-
-        def answer(self, command, connection):
-            self.count += 1
-            connection.await_answer(command, later_s=0.000_7)
-
-    async def scenario():
-        requests = Later()
-        connected(requests, open_connections()).data_received(REQUEST * 100)
-        for _ in range(20):
-            before = requests.count
-            await asyncio.sleep(0)
-            assert requests.count <= before + 2
-
-    asyncio.run(scenario())
 
 
 def test_a_heavy_host_is_heavy_over_a_new_connection_too():

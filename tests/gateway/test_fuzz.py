@@ -123,7 +123,7 @@ def run(caplog, seed, frames):
 
 
 def test_spoilt_frames_cost_their_own_connection_alone(caplog):
-    run(caplog, 1, 10_000)
+    run(caplog, 1, 2_000)
 
 
 @pytest.mark.full

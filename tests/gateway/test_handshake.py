@@ -61,22 +61,6 @@ def test_first_bytes_lead_to_frames_also_if_they_come_at_once(sent, is_tls, sour
         assert codes(begun(), sent + FRAME) == [105, 105]
 
 
-def test_an_opening_is_unfinished_until_its_frame_is_whole():
-    inbound = begun()
-    for at in range(len(V1 + FRAME) - 1):
-        assert codes(inbound, (V1 + FRAME)[at : at + 1]) == []
-        assert inbound.is_unfinished == (at != len(V1) - 1), "a header alone is whole"
-    assert codes(inbound, FRAME[-1:]) == [105]
-    assert not inbound.is_unfinished
-
-
-def test_plain_text_inside_tls_leads_to_frames():
-    inbound = begun(OPEN._replace(has_plain_text=False))
-    assert list(inbound.feed(HELLO)) == []
-    assert inbound.opening is Opening.TLS
-    assert codes(inbound, FRAME) == [105]
-
-
 @pytest.mark.parametrize(
     ("terms", "sent", "said"),
     [

@@ -15,7 +15,6 @@ from itertools import count
 import javaproperties
 import psutil
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.answers import Answers
@@ -25,8 +24,8 @@ from namesrv_stream.wire import bodies
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
+from tests.waiting import eventually
 
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 MIB = 1024 * 1024
 EVIL, GOOD = "127.0.0.66", "127.0.0.1"
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import threading
-import time
 
 import pytest
 
@@ -12,7 +11,7 @@ from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import BodyProcesses
-from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.kafka_link import KafkaLink
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import Writes
@@ -117,26 +116,6 @@ async def decoded(link, held_bytes, host, work):
         return await work()
 
 
-def test_what_waits_to_be_read_counts_as_on_its_way(settings):
-    async def asked():
-        link, go_on = Way(settings()).link, asyncio.Event()
-        eighth = MAX_ON_THE_WAY_BYTES // 8
-        waiting = [asyncio.ensure_future(decoded(link, eighth, "a", go_on.wait)) for _ in range(4)]
-        await asyncio.sleep(0)
-        with pytest.raises(GatewayBusyError):
-            await decoded(link, eighth, "a", go_on.wait)
-        waiting += [asyncio.ensure_future(decoded(link, eighth, host, go_on.wait)) for host in ("b", "b", "c")]
-        await asyncio.sleep(0)
-        for host, too_much in (("a", 1), ("b", 1), ("c", 1), ("d", eighth + 1)):
-            with pytest.raises(GatewayBusyError):
-                await decoded(link, too_much, host, go_on.wait)
-        go_on.set()
-        assert all(await asyncio.gather(*waiting))
-        assert await decoded(link, eighth, "a", go_on.wait)
-
-    asyncio.run(asked())
-
-
 def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings):
     async def asked():
         link, go_on, order = Way(settings()).link, asyncio.Event(), []
@@ -231,30 +210,6 @@ def test_other_work_goes_on_between_outcomes_and_they_wait_for_no_timer(settings
         producer.give_up()
 
     asyncio.run(polling())
-
-
-def test_a_loop_with_long_turns_takes_more_outcomes_in_each(settings):
-    """Requests of a thousand brokers may take 40 ms of a turn: with 1 ms for outcomes the gateway falls behind."""
-    turns_s = []
-
-    class Noting(BusyProducer):
-        def poll(self, limit_s=math.inf):
-            turns_s.append(limit_s)
-            return super().poll(limit_s)
-
-    async def polling():
-        link = KafkaLink(settings(), lambda error: None)
-        producer = Noting(kafka_client_arguments(settings()), "topic", 60_000)
-        producer.more = 5
-        link.on_opened(producer)
-        while producer.more > 0:
-            time.sleep(0.04)
-            await asyncio.sleep(0)
-        producer.give_up()
-
-    asyncio.run(polling())
-    in_long_turns_s = turns_s[1:5]  # another one may follow at once, while the loop ends
-    assert min(in_long_turns_s) >= 0.02
 
 
 def test_while_kafka_takes_no_tick_one_is_on_its_way_and_the_next_follows_its_end(settings):

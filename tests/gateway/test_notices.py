@@ -4,7 +4,6 @@ import asyncio
 import socket
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.notices import Notice, notices, send
@@ -13,8 +12,7 @@ from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader
 from tests.gateway.conftest import T0
 from tests.tables.rows import live
-
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+from tests.waiting import eventually
 
 
 def group(acting=True, **addresses):
@@ -59,14 +57,6 @@ def test_a_group_without_acting_master_is_notified_of_joiners_alone(before):
     after = {"broker-a": {1: before["broker-a"][1]}}
     assert list(notices(before, after, {})) == []
     assert [notice.broker_addr for notice in notices(after, before, {})] == ["b"]
-
-
-def test_an_only_member_is_notified_of_its_promotion():
-    assert [notice.broker_addr for notice in notices(group(_1="a"), group(_0="a"), {})] == ["a"]
-
-
-def test_one_that_comes_when_the_last_has_gone_is_not_notified_of_itself():
-    assert list(notices(group(_1="a"), group(_0="b"), {})) == []
 
 
 def test_brokers_that_left_together_are_one_notice_that_names_the_former_smallest_id():

@@ -4,15 +4,13 @@ import logging
 import ssl
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import RecordProducer
 from tests.gateway.fatal import BreakableProducer
 from tests.gateway.test_tls import make_certificate
-
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+from tests.waiting import eventually
 
 
 def arguments(nobody, **options):
@@ -75,40 +73,6 @@ def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
     failed()
 
 
-def test_outcomes_beyond_the_time_limit_wait_for_the_next_poll_in_their_order(nobody):
-    producer, ends = RecordProducer(arguments(nobody), "topic", 200), []
-    for number in range(3):
-        producer.send(b"k", b"v", lambda *_, number=number: ends.append(number))
-
-    @eventually
-    def are_known():
-        assert producer.poll(limit_s=0)
-
-    are_known()
-    assert ends == []
-
-    @eventually
-    def are_reported():
-        assert not producer.poll()
-        assert ends == [0, 1, 2]
-
-    are_reported()
-
-
-def test_a_producer_that_gives_up_reports_each_record(nobody):
-    producer, ends = RecordProducer(arguments(nobody), "topic", 60_000), []
-    for _ in range(3):
-        producer.send(b"k", b"v", lambda *end: ends.append(end))
-    producer.give_up()
-
-    @eventually
-    def told():
-        producer.poll()
-        assert [type(error) for _, error in ends] == [KafkaUnreachableError] * 3
-
-    told()
-
-
 def test_a_record_over_the_limit_is_refused_at_once(nobody):
     producer, ends = RecordProducer(arguments(nobody), "topic", 60_000), []
     producer.send(b"k", bytes(18 * 1024 * 1024), lambda *end: ends.append(end))
@@ -145,31 +109,6 @@ def test_a_producer_that_breaks_for_good_is_replaced_and_its_records_have_failed
         assert after == [], "it is on its way"
 
     replaced()
-    producer.give_up()
-
-
-def test_a_producer_that_cannot_be_replaced_yet_is_replaced_later(nobody, tmp_path):
-    make_certificate(tmp_path, "kafka")
-    trusted, away = tmp_path / "cert.pem", tmp_path / "away.pem"
-    given = arguments(nobody, security_protocol="SSL") | {"ssl.ca.location": str(trusted)}
-    producer, ends = BreakableProducer(given, "topic", 60_000), []
-    producer.send(b"k", b"v", lambda *end: ends.append(end))
-    trusted.rename(away)
-    producer.break_for_good()
-
-    @eventually
-    def refused():
-        with pytest.raises(KafkaRefusedError):
-            producer.poll()
-
-    refused()
-    assert [type(error) for _, error in ends] == [KafkaUnreachableError]
-    producer.send(b"k", b"v", lambda *end: ends.append(end))
-    assert len(ends) == 2, "refused at once"
-    away.rename(trusted)
-    producer.poll()
-    producer.send(b"k", b"v", lambda *end: ends.append(end))
-    assert len(ends) == 2, "it is on its way"
     producer.give_up()
 
 

@@ -69,16 +69,6 @@ def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(run):
     run(scenario)
 
 
-def test_a_small_registration_for_which_kafka_has_no_room_is_answered_once(run):
-    async def scenario(site):
-        peer, site.log.refuses = Peer(site), True
-        await peer.sends(command())
-        assert site.log.kinds == []
-        assert peer.answers == [(0, ResponseCode.SYSTEM_BUSY)]
-
-    run(scenario)
-
-
 def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_connection_stays(run, monkeypatch):
     def register_broker(*_arguments):
         raise ValueError("of ours")

@@ -14,24 +14,19 @@ import urllib.error
 import urllib.request
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
-from tenacity import Retrying, retry, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.ports import free_ports
-from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot, gateway_process
+from tests.waiting import eventually
 from tests.wire.golden import REQUESTS
 
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
 HIGH_WATER_BYTES = 64 * 1024
 """The bytes that a transport of asyncio holds back before it pauses its protocol, unless it is told otherwise."""
@@ -77,13 +72,6 @@ def test_a_stream_that_makes_no_sense_is_closed_once_and_by_name(gateway, peer, 
     assert "an error of ours" not in told[0].getMessage()
 
 
-def test_requests_ahead_of_the_break_are_answered(gateway):
-    with Peer(gateway.port) as bad:
-        bad.socket.sendall(LOOKUP * 3 + frame(2, b"{]"))
-        assert [bad.receive().code for _ in range(3)] == [0, 0, 0]
-        assert bad.is_closed_by_server()
-
-
 def test_proxy_header_names_the_peer_and_the_requests_follow(registry, settings, caplog):
     v2 = (
         b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes([192, 0, 2, 7, 127, 0, 0, 1]) + struct.pack(">HH", 5000, 9876)
@@ -127,19 +115,6 @@ def test_silent_and_endlessly_slow_peers_are_closed_and_busy_ones_are_not(regist
             sender.join()
             assert silent.is_closed_by_server()
             assert busy.ask(105, topic="TopicA").code == 0
-
-
-def test_who_takes_no_answers_is_not_read_from(gateway, peer):
-    """Answers pile up to the transport's high-water mark, then the peer's own sending stops."""
-    with Peer(gateway.port) as greedy:
-        greedy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        greedy.socket.settimeout(2.0)
-        sent = 0
-        with contextlib.suppress(TimeoutError):
-            while sent < 500 * 1024 * 1024:
-                sent += greedy.socket.send(LOOKUP * 500)
-        assert sent < 100 * 1024 * 1024, "the server went on reading"
-        assert peer.ask(105, topic="TopicA").code == 0
 
 
 def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, settings, caplog):
@@ -211,10 +186,21 @@ def test_ten_thousand_idle_connections_cost_others_nothing(registry, settings):
             assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
 
 
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory, nobody):
+    """Yield the port of a gateway in another process."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    registry = PublishedRegistry(str(folder / "registry"), T0)
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA",))
+    with gateway_process(folder, registry.root, nobody) as (_, port):
+        await_snapshot(port, "TopicA")
+        yield port
+
+
 @pytest.mark.parametrize("name", sorted(REQUESTS))
-def test_every_captured_request_gets_an_answer_or_none_as_it_wants(fuzzed, name):
+def test_every_captured_request_gets_an_answer_or_none_as_it_wants(apart, name):
     golden = REQUESTS[name]
-    with Peer(fuzzed) as captured:
+    with Peer(apart) as captured:
         captured.socket.sendall(golden.raw + LOOKUP)
         answers = [captured.receive()]
         if not golden.command.is_oneway:
@@ -299,84 +285,6 @@ def unreadiness(port, page="/readyz"):
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
         urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=10)
     return refused.value.read().decode()
-
-
-# --- fuzz
-
-
-def broken(raw, cut, at, byte):
-    spoilt = bytearray(raw[: cut or None])
-    if spoilt:
-        spoilt[at % len(spoilt)] = byte
-    return bytes(spoilt)
-
-
-@pytest.fixture(scope="module")
-def fuzzed(tmp_path_factory, nobody):
-    """Yield the port of a gateway in another process.
-
-    Its Kafka client draws from `random`; Hypothesis warns if another thread does so while it makes its examples.
-    """
-    folder = tmp_path_factory.mktemp("fuzz")
-    registry = PublishedRegistry(str(folder / "registry"), T0)
-    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA",))
-    with gateway_process(folder, registry.root, nobody) as (_, port):
-        await_snapshot(port, "TopicA")
-        yield port
-
-
-@pytest.fixture(autouse=True)
-def random_is_left_alone(request):
-    """Let the threads end in which former gateways try to reach Kafka, for the reason that `fuzzed` names."""
-    if getattr(request.function, "is_hypothesis_test", False):
-        until = Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_not_result(bool))
-        until(lambda: all(each.name != "kafka-link" for each in threading.enumerate()))
-
-
-def spoil_and_look(port, pieces):
-    """Has each piece read, over a connection of its own, and then a lookup answered."""
-    for piece in pieces:
-        with Peer(port) as bad, contextlib.suppress(OSError):  # the server closes at what makes no sense
-            bad.socket.sendall(piece)
-            bad.socket.shutdown(socket.SHUT_WR)
-            assert bad.is_closed_by_server()
-    with Peer(port) as good:
-        good.socket.sendall(LOOKUP)
-        assert good.receive().code == 0
-
-
-frames = st.builds(
-    broken,
-    st.sampled_from(sorted(each.raw for each in REQUESTS.values())),
-    st.integers(0, 400),
-    st.integers(0, 4000),
-    st.integers(0, 255),
-)
-
-
-@hypothesis_settings(max_examples=200)
-@given(pieces=st.lists(frames | st.binary(max_size=200), min_size=1, max_size=20))
-def test_no_input_hurts_other_connections(fuzzed, pieces):
-    spoil_and_look(fuzzed, pieces)
-
-
-@pytest.mark.full
-@hypothesis_settings(max_examples=5_000)
-@given(pieces=st.lists(frames | st.binary(max_size=200), min_size=20, max_size=20))
-def test_no_input_hurts_other_connections_100_000_frames(fuzzed, pieces):
-    spoil_and_look(fuzzed, pieces)
-
-
-@hypothesis_settings(max_examples=300)
-@given(chunks=st.lists(st.binary(max_size=64), max_size=30), limit=st.sampled_from([64, 1024]))
-def test_decoder_holds_no_more_than_one_frame(chunks, limit):
-    decoder = FrameDecoder(limit)
-    for chunk in chunks:
-        try:
-            list(decoder.feed(chunk))
-        except Exception as error:
-            assert type(error).__module__.startswith("namesrv_stream.")
-        assert decoder.buffered_bytes <= limit + 64
 
 
 def test_at_the_address_of_all_families_gateway_and_monitoring_answer_over_ipv4_and_ipv6(registry, settings):

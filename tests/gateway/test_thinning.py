@@ -208,7 +208,7 @@ def again_after(site, change, number, address, said):
     site.register(number, former, is_late=False, fails=False)
 
 
-@examples(1_200)
+@examples(400)
 @given(st.lists(steps, min_size=1, max_size=25), st.sampled_from([NamesrvSettings(), TOPICS_GO]))
 def test_e10_thinning_loses_nothing(taken, settings):
     site = Site(settings)

@@ -101,19 +101,6 @@ def test_snapshots_just_before_a_tick_do_not_put_it_off(run, last_s, before_ms):
     run(scenario)
 
 
-def test_kafka_takes_ticks_again_as_soon_as_it_has_taken_one(run):
-    async def scenario(gateway):
-        gateway.takes = False
-        gateway.lease(last_s=0)
-        gateway.start()
-        await gateway.clock.passes(2)
-        assert not gateway.ticks.is_in_time
-        gateway.ticks.ended(None)
-        assert gateway.ticks.is_in_time
-
-    run(scenario)
-
-
 def test_a_gap_in_the_log_makes_a_lease_late_later(run):
     """The broker was heard 117 s ago, of which 60 s are a gap between two ticks that counts as 3 s."""
 
@@ -135,16 +122,6 @@ def test_before_the_first_snapshot_a_tick_comes_each_second(run):
         gateway.start()
         await gateway.clock.passes(4)
         assert gateway.sent_s == [0, 0.9, 1.9, 2.9, 3.9]
-
-    run(scenario)
-
-
-def test_without_any_lease_ticks_are_calm(run):
-    async def scenario(gateway):
-        gateway.ticks.follow(LOG.late_at_ms([]))
-        gateway.start()
-        await gateway.clock.passes(11)
-        assert gateway.sent_s == [0, 0.9, 5.9, 10.9]
 
     run(scenario)
 

@@ -45,22 +45,6 @@ def test_beside_others_a_host_is_heavy_until_it_has_worked_its_time_off():
     assert not loop_time.is_heavy("good", 0.0)
 
 
-def test_a_debt_is_not_forgotten_when_some_time_has_passed():
-    loop_time = LoopTime()
-    loop_time.spend("evil", 0.0, 20 * MOMENT_S)
-    loop_time.spend("good", 10 * MOMENT_S, 0.0001)
-    loop_time.spend("good", 50 * MOMENT_S, 0.0001)
-    assert loop_time.is_heavy("evil", 50 * MOMENT_S)
-
-
-def test_the_rush_of_a_host_that_was_alone_is_soon_forgotten():
-    loop_time = LoopTime()
-    for _ in range(1_000):
-        loop_time.spend("early", 0.0, 0.1)
-    loop_time.spend("late", 0.5, 0.0001)
-    assert not loop_time.is_heavy("early", 0.5)
-
-
 @dataclass(eq=False)
 class Working:
     """A connection that does `work` in its turn."""

@@ -405,20 +405,6 @@ def test_a_broker_that_returns_to_a_former_registration_sends_it_in_full(run):
     run(scenario)
 
 
-def test_a_registration_that_kafka_loses_is_answered_busy_and_sent_in_full(run):
-    async def scenario(site):
-        broker = site.connect()
-        asked = site.ask(command(), broker)
-        await settle()
-        site.log.fail()
-        assert (await asked).code == ResponseCode.SYSTEM_BUSY
-        assert await site.acknowledged(PARTS[1], broker) == 0
-        assert site.ask_at_once(PARTS[1], broker).is_light
-        assert not site.ask_at_once(command(), broker).is_light
-
-    run(scenario)
-
-
 def test_a_heartbeat_that_kafka_does_not_acknowledge_is_answered_before_its_broker_closes_the_connection(run):
     async def scenario(site):
         broker = site.connect()

@@ -115,13 +115,3 @@ def test_a_mass_event_names_the_first_brokers_and_counts_the_others(log, brokers
     assert len(found) == lines
     if brokers == 900:
         assert found[-1] == "880 more brokers came or left: 880 came; `namesrv-stream history` lists them"
-
-
-def test_the_count_is_a_warning_if_one_of_the_brokers_left_out_is(log):
-    for number in range(MOST_LINES + 2):
-        log.register(f"10.0.0.1:{number}", name=f"broker-{number}")
-    log.lines()
-    for number in range(MOST_LINES + 2):
-        log.end("UNREGISTERED" if number <= MOST_LINES else "EXPIRED", f"10.0.0.1:{number}", 1)
-    last = log.lines()[-1]
-    assert (last.text.split(";")[0], last.is_warning) == ("2 more brokers came or left: 2 left", True)

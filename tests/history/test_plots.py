@@ -2,19 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import LineCollection
-from matplotlib.colors import to_hex
 from matplotlib.dates import date2num, num2date
 
-from namesrv_stream.history import palette, plots
+from namesrv_stream.history import plots
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 WEEK = (START, START + 7 * DAY)
-MONTH = (START, START + 30 * DAY)
 
 
 def hours(count):
@@ -114,50 +110,9 @@ def test_ends_of_one_broker_that_lie_together_have_their_number_and_others_have_
     assert numbers(timeline(*flaps, alone, neighbour)) == ["4"]
 
 
-def test_a_session_is_a_bar_of_its_part_of_the_period():
-    figure = timeline(session(2, 24, back_hour=30), session(30))
-    [bars] = [each for each in figure.axes[0].collections if isinstance(each, LineCollection)]
-    drawn = [(num2date(begin[0]), num2date(end[0])) for begin, end in bars.get_segments()]
-    assert drawn == [(hours(2), hours(24)), (hours(30), WEEK[1])]
-
-
 def test_a_heat_map_of_a_week_has_the_share_of_each_cell_rounded_down():
     figure = plots.availability_heat_map.figure(shares(WEEK, 1.0, 0.99996, 0.98765, 0.57, 0.0, 1.0, 1.0), *WEEK)
     assert numbers(figure) == ["100", "99.99", "98.76", "57", "0", "100", "100"]
-
-
-def test_a_heat_map_of_the_reports_default_period_has_the_share_of_each_cell_below_the_whole_day():
-    figure = plots.availability_heat_map.figure(
-        shares(MONTH, *[1.0] * 10, 0.99996, 0.98765, 0.5, 0.0, *[1.0] * 16), *MONTH
-    )
-    assert numbers(figure) == ["99.9", "98.7", "50", "0"]
-
-
-@pytest.mark.parametrize("days", [7, 30, 41])
-def test_a_share_fits_into_its_cell(days):
-    period = (START, START + days * DAY)
-    figure = plots.availability_heat_map.figure(shares(period, *[0.98765] * days), *period)
-    figure.draw_without_rendering()
-    [axes] = figure.axes
-    cell = axes.get_window_extent().width / days
-    widths = [text.get_window_extent().width for text in axes.texts]
-    assert len(widths) == days
-    assert max(widths) < cell
-
-
-def test_a_heat_map_whose_cells_have_no_room_has_colours_alone():
-    period = (START, START + 90 * DAY)
-    assert numbers(plots.availability_heat_map.figure(shares(period, *[0.9] * 90), *period)) == []
-
-
-def test_the_classes_of_a_heat_map_are_named_and_a_cell_has_the_colour_of_its_class():
-    bounds = [0.0, 0.8999, 0.9, 0.99, 0.999, 0.9999, 1.0]
-    figure = plots.availability_heat_map.figure(shares(WEEK, *bounds), *WEEK)
-    assert legend(figure) == ["below 90 %", "from 90 %", "from 99 %", "from 99.9 %", "from 99.99 %"]
-    figure.draw_without_rendering()
-    [mesh] = figure.axes[0].collections
-    classes = [*palette.SHARES.values()]
-    assert [to_hex(colour).upper() for colour in mesh.get_facecolors()] == [classes[i] for i in (0, 0, 1, 2, 3, 4, 4)]
 
 
 @pytest.mark.parametrize(
@@ -174,16 +129,6 @@ def test_a_day_of_which_the_period_has_only_a_part_is_dotted_in_that_part(since,
     found = [(num2date(each.get_x()), num2date(each.get_x() + each.get_width())) for each in dotted]
     assert [(begin, end) for begin, end in found] == parts
     assert ("part of a day" in legend(figure)) == bool(parts)
-
-
-def test_a_day_on_which_nobody_expected_the_broker_stays_white():
-    rows = pd.concat([shares(WEEK, 1.0, 1.0), shares((hours(72), WEEK[1]), 0.5, broker="c1 broker-b 0")])
-    figure = plots.availability_heat_map.figure(rows, *WEEK)
-    [mesh] = figure.axes[0].collections
-    assert np.ma.masked_invalid(mesh.get_array()).mask.tolist() == [
-        [False, False, True, True],
-        [True, True, True, False],
-    ]
 
 
 def test_a_heat_map_has_room_for_the_brokers_that_matter_most_and_names_their_total(monkeypatch):
@@ -235,8 +180,3 @@ def test_changes_stand_on_each_other_and_all_commands_are_one_kind():
         "EXPIRED": [(hours(9), 0, 4), (hours(10), 0, 1)],
         "operator command": [(hours(9), 4, 3), (hours(10), 1, 0)],
     }
-
-
-def test_times_without_a_tick_are_a_kind_of_their_own():
-    figure = events((hours(9), "LOG_GAP", 1), (hours(10), "EXPIRED", 1))
-    assert [bars.get_label() for bars in figure.axes[0].containers] == ["EXPIRED", "LOG_GAP"]

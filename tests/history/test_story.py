@@ -5,7 +5,7 @@ import json
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.story import story_of_broker, story_of_topic
+from namesrv_stream.history.story import story_of_broker, story_of_group, story_of_topic
 from namesrv_stream.rules.history import log_gap_line
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -22,7 +22,7 @@ from namesrv_stream.rules.record_types import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.rows import BrokerEventRow, LogPosition
 from tests.counted import counted
 from tests.history.fleet import RandomLife
 
@@ -261,14 +261,39 @@ def test_of_very_many_topics_the_registration_that_may_have_undone_the_wipe_is_n
     assert "may have undone the WIPE_WRITE_PERM_OF_BROKER" in told[-1]
 
 
-def test_a_time_without_a_tick_is_told_with_its_length_and_asked_for_by_nobody():
-    gap = log_gap_line(LogPosition(1_000, 0, 1), 11_500)
-    assert texts(story_of_broker([gap])) == [
-        "no tick for 11s: Kafka or all gateways were away, or a clock stepped. Leases counted no more than "
-        "tickGapMillis of it."
-    ]
-
-
 def test_a_line_of_a_later_release_is_told_by_its_type_and_asked_for_by_nobody():
     line = log_gap_line(LogPosition(1_000, 0, 1), 1)._replace(type="MOON_FELL", cause="MOON")
     assert texts(story_of_broker([line])) == ["MOON_FELL, which this release does not know, because of MOON."]
+
+
+def line_of(kind, name, broker_id=0, **more):
+    fields = dict.fromkeys(BrokerEventRow._fields) | {"type": kind, "broker_name": name, "broker_id": broker_id}
+    return BrokerEventRow(**fields | {"epoch": 1, "event_time": 0, "cluster_name": "cluster-b"} | more)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([line_of("EXPIRED", "b-2")] * 8, "b-2 0 of cluster-b expired 8 times."),
+        ([line_of("EXPIRED", "b-2"), line_of("EXPIRED", "b-2", 1)], "2 brokers of cluster-b expired: b-2 0, b-2 1."),
+        (
+            [line_of("REGISTERED", f"b-{number % 7}") for number in range(9)],
+            "7 brokers of cluster-b registered, 9 times in all: b-0 0, b-1 0, b-2 0, b-3 0, b-4 0 and 2 more.",
+        ),
+        (
+            [
+                line_of(
+                    "DELETE_TOPIC_IN_NAMESRV",
+                    f"b-{number}",
+                    requested_by="ann@desk",
+                    reason="retired",
+                    before='{"topic":[{"topic":"T"}]}',
+                )
+                for number in range(8)
+            ],
+            "ann@desk asked for DELETE_TOPIC_IN_NAMESRV of T on b-0, b-1, b-2, b-3, b-4 and 3 more (reason: retired).",
+        ),
+    ],
+)
+def test_one_sentence_is_for_a_group_and_names_what_it_has(lines, told):
+    assert story_of_group(lines) == told

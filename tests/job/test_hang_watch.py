@@ -86,7 +86,3 @@ def test_a_kafka_that_is_asked_and_does_not_answer_is_no_jvm_that_does_not(job):
     job.log_end = None
     assert job.looks(LOG_LOOKS + 3 * JVM_LOOKS, still()) is None
     assert job.standstill.problem is None
-
-
-def test_a_job_without_a_query_has_nothing_to_move(job):
-    assert job.looks(3 * LIMIT, still(None)) is None

@@ -25,14 +25,6 @@ def test_a_folder_has_one_owner_at_a_time(tmp_path):
         assert folder.is_dir()
 
 
-def test_a_folder_in_use_keeps_what_another_would_make_anew(tmp_path):
-    with owned_folder(tmp_path / "data", made_anew=ANEW) as folder:
-        table = put(folder / "registry" / "table")
-        with pytest.raises(NamesrvError, match="is in use"), owned_folder(folder, made_anew=ANEW):
-            pass
-        assert table.exists()
-
-
 def test_only_what_is_made_anew_is_removed_from_a_folder_of_ours(tmp_path):
     with owned_folder(tmp_path / "data", made_anew=ANEW) as folder:
         old = [put(folder / name / "of" / "before") for name in ANEW]
@@ -62,13 +54,6 @@ def test_the_folder_of_a_registry_that_stays_is_not_ours_to_make_anew(tmp_path):
     with pytest.raises(NamesrvError, match="neither empty"), owned_folder(folder, made_anew=ANEW):
         pass
     assert table.exists()
-
-
-def test_a_start_that_came_to_nothing_leaves_a_folder_that_can_be_owned(tmp_path):
-    with owned_folder(tmp_path):
-        pass
-    with owned_folder(tmp_path, made_anew=ANEW) as folder:
-        assert folder == tmp_path
 
 
 def test_tables_that_another_process_serves_are_refused_and_not_waited_for(tmp_path):

@@ -27,12 +27,6 @@ def test_major_version_is_read_in_the_old_and_the_new_numbering(version, major):
     assert major_version(version) == major
 
 
-def test_java_of_java_home_comes_before_path(tmp_path, monkeypatch):
-    java = java_saying(tmp_path, 'openjdk version "21.0.2" 2024-01-16')
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert find_java() == java
-
-
 @pytest.mark.parametrize("version", ["16.0.2", "11.0.22", "1.8.0_392"])
 def test_java_older_than_17_is_refused_with_where_it_is_and_what_to_install(tmp_path, monkeypatch, version):
     java = java_saying(tmp_path, f'java version "{version}"')

@@ -14,11 +14,6 @@ def test_by_default_no_outgoing_connection_can_get_a_port_that_was_found_for_a_s
     assert max(found) < FIRST_FOR_CONNECTIONS
 
 
-def test_a_port_is_found_once_although_nothing_listens_there_yet():
-    found = [free_ports(1) for _ in range(1000)]
-    assert len(set(found)) == len(found)
-
-
 def test_ports_are_found_that_are_consecutive_and_none_in_use(monkeypatch):
     first = free_ports(4)
     in_use = first + 1

@@ -27,16 +27,6 @@ def test_local_workers_find_no_copy_of_pyspark_that_python_would_compile_in_each
     assert spark_home(is_local=True) == home  # whose links are there already
 
 
-def test_each_environment_has_links_of_its_own(monkeypatch, tmp_path):
-    before = spark_home(is_local=True)
-    monkeypatch.setattr(module, "pyspark_folder", lambda: tmp_path / "another")
-    assert spark_home(is_local=True) != before
-
-
-def test_a_cluster_has_the_whole_of_pyspark():
-    assert spark_home(is_local=False) == pyspark_folder()
-
-
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_home_of_the_users_own_counts(is_local, monkeypatch):
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")

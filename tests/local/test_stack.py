@@ -3,7 +3,6 @@
 import contextlib
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
@@ -13,8 +12,8 @@ from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.tools.local.stack import LocalStack
 from tests.cli.registry import PublishedRegistry
 from tests.faulty import FaultyProducer, UnforeseenError
+from tests.waiting import eventually
 
-eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 LIMIT_S = 30
 
 
@@ -59,27 +58,10 @@ def test_a_stack_whose_parts_run_raises_nothing(stack):
     stack.check()
 
 
-def test_a_gateway_that_died_is_raised(stack):
-    stack.gateway.die()
-    with pytest.raises(RuntimeError, match="stopped before"):
-        stack.check()
-
-
-def test_a_fleet_that_died_is_raised(stack):
-    stack.start_dying_fleet()
-    with pytest.raises(UnforeseenError):
-        stack.check()
-
-
 def test_a_part_that_died_last_is_raised_when_the_stack_ends(stack):
     stack.start_dying_fleet()
     with pytest.raises(UnforeseenError):
         stack.__exit__(None, None, None)
-
-
-def test_what_died_hides_no_error_that_ends_the_stack(stack):
-    stack.start_dying_fleet()
-    stack.__exit__(KeyError, KeyError(), None)
 
 
 def test_a_gateway_that_died_is_raised_at_its_end_unless_another_error_ends_it(stack):

@@ -47,14 +47,6 @@ def test_java_uses_an_archive_that_is_there_and_none_while_it_records_one(tmp_pa
     assert "SharedArchiveFile" not in recording
 
 
-def test_java_does_not_say_on_standard_output_that_an_archive_does_not_fit():
-    driver.ARCHIVE.parent.mkdir()
-    driver.ARCHIVE.touch()
-    given = {"spark.driver.defaultJavaOptions": "-Xlog:gc"}
-    options = conf_of(submission("route_registry", [], spark_options=given).command)["spark.driver.defaultJavaOptions"]
-    assert options.startswith("-Xlog:disable -Xlog:all=warning:stderr -Xlog:gc ")  # the user's own come after
-
-
 def test_executors_of_a_cluster_get_the_jars():
     found = conf_of(submission("route_registry", [], spark_options={"spark.master": "spark://h:7077"}).command)
     assert set(map(str, retrieved_jars("spark").glob("*.jar"))) <= set(found["spark.jars"].split(","))
@@ -75,11 +67,6 @@ def test_options_of_the_user_win_and_his_java_options_and_jars_stay():
     assert given["spark.jars"] == "mine.jar"
 
 
-def test_a_folder_of_settings_is_not_on_the_class_path_where_java_would_use_no_archive(monkeypatch):
-    monkeypatch.setenv("SPARK_CONF_DIR", str(CONF))
-    assert "SPARK_CONF_DIR" not in submission("route_registry", []).environment
-
-
 def test_the_settings_of_a_folder_of_the_users_own_count(monkeypatch, tmp_path):
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.master spark://h:7077\n"
@@ -96,13 +83,6 @@ def test_the_settings_of_a_folder_of_the_users_own_count(monkeypatch, tmp_path):
     assert found["spark.driver.defaultJavaOptions"].startswith("-Dmine=1 ")
     assert "PYSPARK_PYTHON" not in environment
     assert str(CONF / "log4j2.properties") in conf_of(command)["spark.driver.defaultJavaOptions"]  # it has none
-
-
-@pytest.mark.parametrize(("given", "address"), [({}, "127.0.0.1"), ({"SPARK_LOCAL_IP": "192.0.2.7"}, "192.0.2.7")])
-def test_sparks_web_page_and_driver_listen_on_the_loopback_address_unless_another_is_set(given, address, monkeypatch):
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    assert submission("route_registry", []).environment["SPARK_LOCAL_IP"] == address
 
 
 @pytest.mark.parametrize(("master", "is_ours"), [(None, True), ("local[2]", True), ("spark://h:7077", False)])

@@ -45,7 +45,7 @@ DAYS = 2
 def root(tmp_path_factory):
     place = tmp_path_factory.mktemp("history") / "registry"
     program = Path(sys.executable).with_name("namesrv-stream")
-    subprocess.run([program, "fleet", "--history", str(DAYS), "--seed", "7", "--out", place], check=True, timeout=280)
+    subprocess.run([program, "fleet", "--history", str(DAYS), "--seed", "7", "--out", place], check=True)
     return place
 
 
@@ -80,7 +80,7 @@ def assert_plots_have_data(book, colours):
 def executed(file, root, monkeypatch):
     monkeypatch.setenv("REGISTRY_ROOT", str(root))
     book = nbformat.read(file, as_version=4)
-    NotebookClient(book, timeout=250, kernel_name="python3", resources={"metadata": {"path": FOLDER}}).execute()
+    NotebookClient(book, timeout=600, kernel_name="python3", resources={"metadata": {"path": FOLDER}}).execute()
     return book
 
 

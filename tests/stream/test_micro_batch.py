@@ -8,7 +8,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.record_reader import StoredRecord
-from namesrv_stream.records import decode_record, encode_record
+from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
@@ -27,7 +27,7 @@ from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import PINNED_TABLES, TABLES
+from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.writer import RustWriter
 
 T0 = 1_700_000_000_000
@@ -204,26 +204,6 @@ def test_signs_of_life_are_published_before_the_job_stops(registry):
     assert registry.heads() == done
 
 
-def test_a_batch_that_comes_again_changes_nothing(registry):
-    put = encode_record(PutKvConfig(namespace="n", key="k", value="v"))
-    batch = (registered(A, 0, 0), event("", 1, 1, value=put))
-    registry.handle(*batch)
-    before = registry.heads()
-    registry.handle(*batch, batch_id=0)
-    assert registry.heads() == before
-
-
-def test_a_batch_that_comes_again_after_a_restart_changes_nothing(registry, tmp_path):
-    registry.handle(registered(A, 0, 0))
-    again = Registry(tmp_path / "registry", "run-2")
-    again.handle()
-    before = again.heads()
-    again.handle(registered(A, 0, 0), batch_id=0)
-    assert again.heads() == before
-    again.handle(registered(B, 1, 1, broker_id=1), batch_id=1)
-    assert again.addresses() == [A, B]
-
-
 def test_of_records_read_again_with_later_ones_only_the_later_count(registry, tmp_path):
     """A checkpoint older than the tables: batches are cut anew, under numbers that were used before."""
     command = encode_record(PutKvConfig(namespace="n", key="k", value="v"))
@@ -260,13 +240,6 @@ def test_the_first_batch_of_a_run_is_published_although_nothing_changed_and_the_
     assert again.handle(heartbeat(A, 10, 1)).epoch == published
 
 
-def test_a_record_of_an_address_without_a_lease_changes_nothing(registry):
-    registry.handle()
-    before = registry.heads()
-    registry.handle(heartbeat(A, 40_000, 1), unregistered(A, 40_001, 2))
-    assert registry.heads() == before
-
-
 def test_a_command_without_effect_leaves_a_line_of_history(registry):
     command = WipeWritePerm(broker_name="nobody", requested_by="ops")
     registry.handle(event("", 0, 7, value=encode_record(command)))
@@ -295,16 +268,6 @@ def test_topics_that_could_not_be_read_are_taken_when_they_can_though_the_versio
     assert [row.topic for row in registry.rows("topic")] == ["TopicA", "TopicB"]
 
 
-def test_topics_that_could_not_be_read_delete_none(tmp_path):
-    """T5: with deleteTopicWithBrokerRegistration a registration removes the topics that it does not name."""
-    registry = Registry(tmp_path / "registry", deleteTopicWithBrokerRegistration="true")
-    registry.handle(registered(A, 0, 0, data_version=DataVersion(0, 1, 1)))
-    bad = registered(A, 10_000, 1, topics=["TopicB"], data_version=DataVersion(0, 1, 2))
-    bad = with_bad_mappings(bad)
-    registry.handle(bad)
-    assert [row.topic for row in registry.rows("topic")] == ["TopicA"]
-
-
 def test_topics_that_could_not_be_read_are_taken_anew_by_a_slave_that_has_become_master(registry):
     """U4 wiped the name's write permissions when its master went; the slave's version is the same as before."""
     version = DataVersion(0, 1, 1)
@@ -317,16 +280,6 @@ def test_topics_that_could_not_be_read_are_taken_anew_by_a_slave_that_has_become
     registry.handle(bad)
     registry.handle(registered(B, 4, 4, data_version=version))
     assert [row.perm for row in registry.rows("topic")] == [6]
-
-
-def test_a_stale_master_stays_refused_by_one_whose_topics_could_not_be_read(registry):
-    """R6."""
-    registry.handle(registered(A, 0, 0, data_version=DataVersion(4, 1, 1)))
-    bad = registered(B, 1, 1, data_version=DataVersion(5, 1, 1))
-    bad = with_bad_mappings(bad)
-    registry.handle(bad)
-    registry.handle(registered(A, 2, 2, data_version=DataVersion(4, 1, 1)))
-    assert registry.addresses("broker") == [B]
 
 
 def test_a_registration_with_bad_mappings_keeps_its_lease_topics_and_filter_servers(registry):
@@ -342,27 +295,11 @@ def test_a_registration_with_bad_mappings_keeps_its_lease_topics_and_filter_serv
     assert "topicQueueMappingInfoMap" in row.reason
 
 
-def test_r1a_a_topic_that_cannot_be_read_is_left_out_alone_and_named(registry):
-    good = registered(A, 0, 0, topics=["TopicA", "TopicB"], filter_server_list=["f:1"])
-    value = good.stored.value.replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
-    registry.handle(event(A, 0, 0, value=value))
-    assert [row.topic for row in registry.rows("topic")] == ["TopicB"]
-    assert [row.filter_server_list for row in registry.rows("filter")] == [("f:1",)]
-    assert [row.data_version for row in registry.rows("live")] == [decode_record(good.stored.value).data_version]
-    assert [row.reason for row in registry.rows("rejected")] == ["topics that cannot be read: 'TopicA'"]
-
-
 @pytest.mark.parametrize("value", [b'{"type": "REGISTER_BROKER"', b'{"type": "REGISTER_BROKER", "brokerName": 1}'])
 def test_a_registration_of_which_not_even_the_lease_can_be_read_changes_nothing_else(registry, value):
     snapshot = registry.handle(event(A, 0, 0, value=value))
     assert registry.addresses() == []
     assert snapshot.changes == {"rejected": 1}
-
-
-def test_every_table_is_at_the_version_that_the_snapshot_names(registry):
-    registry.handle(registered(A, 0, 0, filter_server_list=["f:1"]))
-    heads = registry.heads()
-    assert registry.publisher.last.versions == {spec.name: heads[spec.name] for spec in PINNED_TABLES}
 
 
 def test_a_successor_in_the_batch_in_which_the_lease_ended_inherits_nothing(registry):
@@ -480,14 +417,6 @@ def test_records_that_only_the_checkpoint_has_are_read_again(registry, tmp_path)
     assert (ended.last_heard_at, ended.event_time) == (T0 + 60_000, T0 + 180_001)
 
 
-def test_a_connection_is_known_after_a_restart_without_a_checkpoint(registry, tmp_path):
-    """L6: its loss ends the lease at once, not only the broker's timeout."""
-    registry.handle(registered(A, 0, 0, channel_id="gw-1"))
-    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
-    again.handle(closed(A, 1_000, 1, "gw-1"))
-    assert again.addresses() == []
-
-
 def test_many_large_values_are_published_in_parts(registry, monkeypatch):
     monkeypatch.setattr(micro_batch, "PUBLISH_AT_BYTES", 3_000)
     values = [event("", number, number, b"x" * 1_000) for number in range(10)]
@@ -503,15 +432,6 @@ def test_an_eviction_of_the_state_while_the_lease_lives_is_counted_and_logged(re
     assert registry.batches.disagreements == 1
     assert f"the keyed state evicted {A} " in caplog.text
     assert registry.addresses() == [A]
-
-
-def test_an_expiry_of_the_state_after_the_lease_ended_is_as_it_should_be(tmp_path, caplog):
-    registry = Registry(tmp_path / "registry")
-    registry.handle(tick(0, 0), registered(A, 0, 1))
-    registry.handle(tick(720_002, 2), expired(A, 0))
-    assert registry.addresses() == []
-    assert registry.batches.disagreements == 0
-    assert "keyed state" not in caplog.text
 
 
 def test_a_clock_that_steps_back_by_more_than_it_may_is_named_once(registry, caplog):
@@ -604,25 +524,6 @@ def test_the_files_of_every_table_stay_within_the_bound_that_the_docs_name_howev
             offset += 1
             most = max(most, *registry.file_counts().values())
     assert 3 < most <= 3 + 4
-
-
-@pytest.mark.usefixtures("low_bounds")
-def test_runs_that_end_before_they_publish_leave_no_more_files_than_the_others(tmp_path):
-    counts = [Registry(tmp_path / "registry", f"run-{run}").file_counts() for run in range(9)]
-    assert max(count["snapshot"] for count in counts) == 3
-
-
-@pytest.mark.usefixtures("low_bounds")
-def test_runs_that_only_stop_leave_no_more_files_than_the_others(tmp_path):
-    """Each run is stopped before its first batch."""
-    registry = Registry(tmp_path / "registry")
-    registry.handle(registered(A, 0, 0))
-    most = 0
-    for run in range(1, 10):
-        registry = Registry(tmp_path / "registry", f"run-{run}")
-        registry.batches.close()
-        most = max(most, *registry.file_counts().values())
-    assert most == 3
 
 
 @pytest.mark.usefixtures("low_bounds")

@@ -157,7 +157,7 @@ def test_each_failure_raises_its_alert_within_90_s(heartbeats, job, node, tmp_pa
         while "NamesrvStorageSlow" not in prometheus.firing():
             assert time.monotonic() < until_s
             heartbeats.say(registration(1, counter=int(time.monotonic() * 1000)))
-            time.sleep(0.5)  # between two changes, each of which is published
+            time.sleep(0.5)  # noqa: TID251 -- between two changes, each of which is published
         (tmp_path / "slow").unlink()
 
         os.killpg(job.pid, signal.SIGKILL)  # the job and its JVM

@@ -3,7 +3,6 @@
 from contextlib import ExitStack
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
@@ -11,11 +10,11 @@ from namesrv_stream.kafka.election import Candidate, JobLock, JobReport, candida
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.putting_back import require_no_active_job
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.system
 TOPIC = "election"
 LIMIT_S = 60
-eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +91,6 @@ def test_a_repair_goes_by_the_lock_alone(kafka, tmp_path):
 @eventually
 def is_active(kafka, root):
     assert [each.is_active for each in candidates(kafka, TOPIC, root.hadoop_url)] == [True]
-
-
-def test_registries_with_other_roots_elect_apart(kafka, root):
-    with lock(kafka, root, "one") as one, lock(kafka, f"{root}/other", "two") as two:
-        has_lock(one)
-        has_lock(two)
-        assert [each.run_id for each in candidates(kafka, TOPIC, root)] == ["one"]
 
 
 def test_nobody_is_a_candidate_of_a_registry_without_jobs(kafka, root):

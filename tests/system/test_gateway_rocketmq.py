@@ -32,8 +32,11 @@ def routed(stack, topic):
 
 @pytest.fixture
 def admin(stack, tmp_path):
+    @eventually
     def run(*arguments, release=Release.V5):
-        return mqadmin(tmp_path / release.value, stack.namesrv_addr, *arguments, release=release)
+        said = mqadmin(tmp_path / release.value, stack.namesrv_addr, *arguments, release=release)
+        assert "RemotingTimeoutException" not in said, said  # a limit of seconds of mqadmin's own
+        return said
 
     return run
 

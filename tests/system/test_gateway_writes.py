@@ -30,11 +30,10 @@ from namesrv_stream.rules.record_types import (
     RegisterTopic,
     Scan,
     TopicConfig,
-    UnregisterBroker,
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.wire.codes import Flag, RequestCode
+from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration_request import (
     MAX_INFLATED_BYTES,
@@ -207,19 +206,6 @@ def test_each_command_is_in_the_log_when_it_is_answered(site, code, body, fields
     )
 
 
-def test_an_unchanged_registration_is_a_light_heartbeat(site):
-    with Peer(site.start_gateway().gateway.port) as peer:
-        assert [register(peer).code for _ in range(3)] == [0, 0, 0]
-        assert register(peer, counter=2).code == 0
-        assert register(peer, counter=2).code == 0
-        full, light = RegisterBroker, BrokerHeartbeat
-        said = site.records()
-        assert [type(each) for each in said] == [full, light, light, full, light]
-        assert len({each.channel_id for each in said}) == 1
-        assert said[0].topic_config_table == {topic: TopicConfig(8, 8, 6) for topic in "AB"}
-        assert [each.data_version.counter for each in said if isinstance(each, full)] == [1, 2]
-
-
 def test_the_end_of_a_connection_is_recorded_for_its_brokers(site):
     port = site.start_gateway().gateway.port
     with Peer(port) as peer:
@@ -228,13 +214,6 @@ def test_the_end_of_a_connection_is_recorded_for_its_brokers(site):
     said = site.await_records(RegisterBroker, RegisterBroker, ChannelClosed, ChannelClosed)
     assert {each.broker_addr for each in said[2:]} == {ADDRESS, "10.0.0.2:10911"}
     assert {each.channel_id for each in said} == {said[0].channel_id}
-
-
-def test_a_crash_of_the_broker_is_the_end_of_its_connection(site):
-    peer = Peer(site.start_gateway().gateway.port)
-    register(peer)
-    peer.reset()
-    site.await_records(RegisterBroker, ChannelClosed)
 
 
 def test_a_new_connection_keeps_the_lease_when_the_old_one_is_recorded_as_closed(site):
@@ -247,26 +226,6 @@ def test_a_new_connection_keeps_the_lease_when_the_old_one_is_recorded_as_closed
         assert said[2].channel_id == said[0].channel_id != said[1].channel_id
         register(new)
         site.await_records(RegisterBroker, BrokerHeartbeat, ChannelClosed, RegisterBroker)
-
-
-def test_an_orderly_stop_of_the_broker_unregisters_it_and_the_next_start_is_in_full(site):
-    with Peer(site.start_gateway().gateway.port) as peer:
-        register(peer)
-        assert peer.ask(104, **OF_A_BROKER).code == 0
-        register(peer)
-        assert [type(each) for each in site.records()] == [RegisterBroker, UnregisterBroker, RegisterBroker]
-
-
-def test_signs_of_life_of_known_brokers_alone_go_on_kafka(site):
-    with Peer(site.start_gateway().gateway.port) as peer:
-        assert peer.ask(904, **OF_A_BROKER).code == 0
-        assert peer.ask(322, b"{}", **OF_A_BROKER).ext_fields == {"changed": "true"}
-        assert site.records() == []
-        register(peer)
-        assert peer.ask(904, **OF_A_BROKER).code == 0
-        assert peer.ask(322, b"{}", **OF_A_BROKER).code == 0
-        peer.send(904, flag=Flag.ONEWAY, **OF_A_BROKER)
-        site.await_records(RegisterBroker, BrokerHeartbeat, BrokerHeartbeat, BrokerHeartbeat)
 
 
 def test_a_gateway_that_stops_ends_nobodys_lease(site):
@@ -422,17 +381,3 @@ def test_a_topic_that_is_deleted_is_reported_and_writes_go_on_when_it_is_back(si
 
         back()
         assert site.records(PutKvConfig)
-
-
-def test_whether_kafka_takes_records_is_a_metric(site, node, monkeypatch):
-    running = site.start_gateway()
-    counted = running.gateway.metrics.registry.get_sample_value
-
-    @eventually
-    def is_connected(wanted):
-        assert counted("namesrv_kafka_connected") == wanted
-
-    is_connected(1)
-    with node.paused():
-        is_connected(0)
-    is_connected(1)

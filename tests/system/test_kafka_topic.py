@@ -8,10 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
-from namesrv_stream.kafka import producer as producer_module
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic, wait_for_kafka
 from namesrv_stream.records import decode_record, record_key
@@ -26,10 +24,10 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from tests.interruption import interruptible
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.system
 LIMIT_S = 60
-eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
 
 
 @pytest.fixture
@@ -153,13 +151,6 @@ def test_nobody_at_the_address_is_an_error_that_names_it_and_leaves_no_thread():
     assert set(threading.enumerate()) <= before
 
 
-def test_waiting_for_kafka_can_be_given_up():
-    given_up = threading.Event()
-    given_up.set()
-    with pytest.raises(KafkaUnreachableError):
-        wait_for_kafka({"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 300}, given_up=given_up)
-
-
 def test_missing_topic_is_not_made_by_the_producer(kafka):
     with pytest.raises(KafkaRefusedError, match="no topic missing"):
         HeartbeatProducer(kafka, "missing")
@@ -235,21 +226,6 @@ def test_steered_brokers_do_what_they_are_asked(kafka, topic):
     assert back in (first, second)
 
 
-def test_fleet_counts_what_kafka_did_not_accept_and_logs_the_first(kafka, node, topic, caplog):
-    @eventually
-    def holds(condition):
-        assert condition()
-
-    with HeartbeatProducer(kafka, topic, delivery_timeout_ms=500) as producer, node.paused():
-        fleet = Fleet(FleetPlan(brokers=2, topics=1), producer)
-        with fleet:
-            holds(lambda: fleet.counts.failed == 2)
-        assert (fleet.counts.failed, fleet.counts.on_their_way) == (4, 0)  # they also did not unregister
-    assert [line.split(":")[0] for line in caplog.messages if "records are not accepted" in line] == [
-        "records are not accepted, the first of 10.0.0.1"
-    ]
-
-
 @pytest.mark.parametrize("outage", ["killed", "paused"])
 def test_producer_goes_on_after_an_outage_that_it_gave_up_on(kafka, node, topic, outage):
     with HeartbeatProducer(kafka, topic, delivery_timeout_ms=500) as producer:
@@ -265,54 +241,6 @@ def test_producer_goes_on_after_an_outage_that_it_gave_up_on(kafka, node, topic,
                 assert isinstance(given_up.exception(LIMIT_S), KafkaUnreachableError)
 
         is_accepted(4)
-
-
-def test_records_for_which_there_is_no_room_fail_and_whoever_needs_all_is_told_once(kafka, node, topic, monkeypatch):
-    monkeypatch.setattr(producer_module, "_MOST_WAITING_BYTES", 1)
-    monkeypatch.setattr(producer_module, "_ROOM_LIMIT_S", 0.05)
-    with HeartbeatProducer(kafka, topic) as producer:
-        with node.paused():
-            waits, has_no_room = producer.send(heartbeat(1)), producer.send(heartbeat(2))
-            assert "records wait" in str(has_no_room.exception(LIMIT_S))
-        waits.result(LIMIT_S)
-        with pytest.raises(KafkaUnreachableError, match="records wait"):
-            producer.require_all()
-        producer.require_all()
-
-
-def test_a_closed_producer_takes_no_record(kafka, topic):
-    with HeartbeatProducer(kafka, topic) as producer:
-        pass
-    assert "closed" in str(producer.send(heartbeat(1)).exception(LIMIT_S))
-    assert end_offsets(kafka, topic) == {0: 0}
-
-
-def test_a_longer_first_pause_between_connections_is_accepted(kafka, topic):
-    with HeartbeatProducer(kafka | {"reconnect.backoff.ms": 2_000}, topic) as producer:
-        producer.send(heartbeat(1)).result(LIMIT_S)
-
-
-def test_ticks_that_do_not_get_to_kafka_are_logged_once(kafka, node, topic, caplog):
-    @eventually
-    def holds(condition):
-        assert condition()
-
-    with (
-        HeartbeatProducer(kafka, topic, delivery_timeout_ms=100) as producer,
-        node.paused(),
-        Ticker(producer, tick_ms=20) as ticker,
-    ):
-        holds(lambda: ticker.sent >= 4)
-    assert len([line for line in caplog.messages if line.startswith("no tick: ")]) == 1
-
-
-def test_a_fleet_played_faster_puts_every_record_of_its_time_on_kafka(kafka, topic):
-    with HeartbeatProducer(kafka, topic) as producer:
-        fleet = Fleet(FleetPlan(brokers=500, topics=1_000), producer)
-        fleet.play_faster(duration_ms=40_000)
-        fleet.stop(unregister=False)
-    assert fleet.counts.acknowledged == fleet.counts.sent == 3 * 500  # at 0 s, 10 s and 40 s
-    assert end_offsets(kafka, topic) == {0: 3 * 500}
 
 
 @pytest.mark.parametrize(("at_end", "unregistered"), [([], 4), (["--crash-at-end"], 0)])

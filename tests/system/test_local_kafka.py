@@ -96,29 +96,3 @@ def test_a_node_that_ends_in_order_leaves_the_classes_with_which_the_next_one_st
     with node:
         assert values_of(node, topic, 1) == [b"before"]
     assert "kafka.server.BrokerServer source: shared objects file (top)" in classes.read_text()
-
-
-@pytest.mark.full
-@pytest.mark.system
-def test_a_node_that_is_killed_leaves_no_classes(no_archive, tmp_path):
-    with LocalKafka(tmp_path / "kafka") as node:
-        node.kill()
-    assert not no_archive.exists()
-
-
-@pytest.mark.full
-@pytest.mark.system
-def test_a_node_starts_on_a_java_that_can_record_no_classes(no_archive, tmp_path, monkeypatch):
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Xshare:off")
-    with LocalKafka(tmp_path / "kafka"):
-        pass
-    assert not no_archive.exists()
-
-
-@pytest.mark.full
-@pytest.mark.system
-def test_a_node_starts_although_the_archive_is_none(no_archive, tmp_path):
-    no_archive.write_bytes(b"no archive")
-    with LocalKafka(tmp_path / "kafka"):
-        pass
-    assert no_archive.read_bytes() == b"no archive"

@@ -11,7 +11,7 @@ from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.fleet.chronicle import DAY_MS, HOUR_MS, Chronicle, chronicle_plan
+from namesrv_stream.tools.fleet.chronicle import DAY_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import events_of
 
 DAYS = 0.5
@@ -42,11 +42,3 @@ def test_the_pipeline_leaves_the_same_history_as_the_rules(reader):
     told = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, newest))
     story = Chronicle(chronicle_plan(3), newest.event_time - round(DAYS * DAY_MS), DAYS)
     assert sorted(map(told_of, told)) == sorted(map(told_of, events_of(story.records())))
-
-
-@pytest.mark.full
-@pytest.mark.system
-def test_there_is_a_snapshot_to_look_back_to_about_each_hour(reader):
-    newest = reader.snapshots.newest()
-    times = [newest.event_time - hours * HOUR_MS for hours in range(round(DAYS * 24))]
-    assert len({reader.snapshots.find(at_ms=at_ms).epoch for at_ms in times}) >= len(times) - 1

@@ -1,9 +1,7 @@
 """`namesrv-stream archive` and `submit`: the job from another folder, with an archive of Java's classes."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from namesrv_stream.config import as_options
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tools.local import submission as driver
 from namesrv_stream.tools.local.class_archive import record_archive
-from namesrv_stream.tools.local.jars import CONF
 from namesrv_stream.tools.local.submission import submission
 from tests.system.heartbeats import address, registration
 from tests.system.test_cluster import running_job
@@ -54,30 +51,6 @@ def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_
     assert lines[-1]["message"] == "the job has stopped in order"
 
 
-SESSION = """
-import os, sys
-from pathlib import Path
-from namesrv_stream.tools.local import submission as driver
-from namesrv_stream.tools.local.spark import local_session
-
-driver.ARCHIVE = Path(sys.argv[1])
-options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={sys.argv[2]}"}
-spark = local_session("session", options, cores="1", log=Path(sys.argv[3]))
-[row] = spark.sql("SELECT 1 + 1 AS sum").collect()
-print(row.sum, spark.sparkContext.master, spark.conf.get("spark.mine"), spark.conf.get("spark.sql.session.timeZone"))
-print(*(os.environ.get(name) for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")))
-"""
-
-
-def test_a_session_of_this_package_starts_with_the_archive_too_and_leaves_the_environment_alone(archive, tmp_path):
-    classes = tmp_path / "classes.txt"
-    own = {"SPARK_CONF_DIR": str(CONF), "PYSPARK_SUBMIT_ARGS": "--conf spark.mine=1 pyspark-shell"}
-    command = [sys.executable, "-c", SESSION, archive, classes, tmp_path / "spark.log"]
-    done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["2 local[1] 1 UTC", " ".join(own.values())], done.stderr
-    assert re.search(r"org.apache.spark.sql.SparkSession source: shared objects file \(top\)", classes.read_text())
-
-
 def test_a_job_that_cannot_start_leaves_no_archive_and_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/no/such/python")
     with pytest.raises(NamesrvError, match="/no/such/python"):
@@ -89,10 +62,3 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_starts(tmp_pat
     (tmp_path / "file").touch()
     with pytest.raises(NamesrvError, match="file cannot be written"):
         record_archive(tmp_path / "file" / "job.jsa", pytest.fail)
-
-
-def test_submit_runs_a_program_of_jobs(tmp_path):
-    done = subprocess.run([PROGRAM, "submit", "--program", "maintain_tables", "--root", tmp_path / "none"],
-                          cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode != 0
-    assert f"maintain_tables: {tmp_path / 'none'} holds no registry" in done.stdout + done.stderr

@@ -11,7 +11,6 @@ from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, with_partition_column
 from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TABLES
-from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import event
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -51,12 +50,6 @@ def test_rows_come_back_from_arrow_as_they_went_in(spec, data):
     assert rows_from_arrow(spec, table) == rows
 
 
-@pytest.mark.parametrize("spec", TABLES.values(), ids=TABLES.keys())
-def test_no_rows_are_an_empty_table_of_the_right_columns(spec):
-    assert rows_to_arrow(spec, []).schema == spec.schema
-    assert rows_from_arrow(spec, rows_to_arrow(spec, [])) == []
-
-
 def test_events_are_filed_under_the_month_of_their_event_time_in_utc():
     december_in_utc = 1_701_388_800_000
     spec = TABLES["broker_event"]
@@ -65,9 +58,3 @@ def test_events_are_filed_under_the_month_of_their_event_time_in_utc():
     )
     assert stored.column("event_month").to_pylist() == ["2023-11", "2023-12"]
     assert stored.schema.names == spec.stored_schema.names
-
-
-def test_arrow_and_rows_make_the_same_merge_source():
-    spec = TABLES["live"]
-    table = rows_to_arrow(TABLES["live"], [])
-    assert RowChanges(table, [("a",)]).merge_source(spec) == RowChanges([], [("a",)]).merge_source(spec)

@@ -27,12 +27,10 @@ def followed_rows(followed, version):
 
 
 def random_commit(writer, root, base, chosen):
-    """Merge, compact, touch or restore; return the version after it."""
-    match chosen.randrange(6):
+    """Merge, compact or restore; return the version after it."""
+    match chosen.randrange(5):
         case 0:
             return writer.compact(FILTER, base)
-        case 1:
-            return writer.touch(FILTER, base, TAG)
         case 2 if base:
             return writer.restore(FILTER, base, chosen.randrange(base), TAG)
         case _:

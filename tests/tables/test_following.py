@@ -47,15 +47,15 @@ def test_a_reader_looks_through_the_log_if_the_next_commit_is_there_and_after_a_
     tmp_path, monkeypatch
 ):
     publisher = Publisher.claim(RustWriter(Root(str(tmp_path))), "run", NOW)
-    looks = []
+    followed, looks = CountedRoot(str(tmp_path)), []
+    followed.looks = looks
     monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", math.inf)
-    monkeypatch.setattr(Root, "open", lambda self, *place, opened=Root.open: CountedLooks(opened(self, *place), looks))
-    followed = snapshots.Snapshots(Root(str(tmp_path)))
-    assert (followed.refresh(), len(looks)) == (False, 1)
+    rows = snapshots.Snapshots(followed)
+    assert (rows.refresh(), len(looks)) == (False, 1)
     publisher.publish(Batch(None, None, NOW, {0: 1}, {}), NOW)
-    assert (followed.refresh(), len(looks)) == (True, 2)
+    assert (rows.refresh(), len(looks)) == (True, 2)
     monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", -1.0)
-    assert (followed.refresh(), len(looks)) == (False, 3)
+    assert (rows.refresh(), len(looks)) == (False, 3)
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -83,6 +83,13 @@ def publish(publisher, name, times):
     for number in range(times):
         rows = {"topic": RowChanges([topic(name, perm=number)])}
         publisher.publish(Batch(None, None, NOW, {0: number}, rows), NOW)
+
+
+class CountedRoot(Root):
+    """A root of one reader alone, which is no part of what other threads open."""
+
+    def open(self, *place):
+        return CountedLooks(super().open(*place), self.looks)
 
 
 class CountedLooks:

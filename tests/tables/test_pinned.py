@@ -53,17 +53,6 @@ def test_a_snapshot_is_asked_for_by_epoch_and_by_time_and_an_unknown_one_is_refu
         open_tables(root, epoch=4)
 
 
-def test_a_condition_selects_rows_and_does_not_reach_beyond_the_snapshot(root, publisher):
-    tables = open_tables(root, epoch=2)
-    assert tables.where("topic", "perm = 0 OR perm = 1")["topic"].to_pylist() == ["shared"]
-    assert tables.where("snapshot", "epoch = 3 OR epoch = 2")["epoch"].to_pylist() == [2]
-
-
-def test_no_other_name_is_a_table(root, publisher):
-    with pytest.raises(KeyError):
-        open_tables(root)["brokers"]
-
-
 @pytest.fixture
 def half_forgotten(root, publisher):
     """The snapshots of epoch 1 and 2 are past their retention, and a run that died has left epoch 2 in both tables."""

@@ -13,7 +13,6 @@ from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.rows import ClusterRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
@@ -139,14 +138,6 @@ def test_kill_9_leaves_a_whole_snapshot_and_a_registry_that_goes_on(root, point,
     for number in {1, 2} - set(published):
         heir.publish(batch(number), NOW)
     assert_shows_exactly(root, 0, 1, 2)
-
-
-def test_a_batch_without_changes_commits_its_snapshot_alone(root):
-    publisher = claim(root)
-    before = {name: RustWriter(root).head(spec) for name, spec in TABLES.items()}
-    publisher.publish(Batch("query", 0, T0, {0: 9}, {"topic": RowChanges()}), NOW)
-    heads = {name: RustWriter(root).head(spec) for name, spec in TABLES.items()}
-    assert {name for name in TABLES if heads[name] != before[name]} == {"snapshot"}
 
 
 def test_a_snapshot_names_our_own_versions_also_where_a_merge_had_no_effect(root):
@@ -291,17 +282,6 @@ def test_everyday_compaction_bounds_the_files_and_is_named_by_the_next_snapshot(
     publisher.publish(batch(6), NOW)
     assert_shows_exactly(root, *range(7))
     assert publisher.restored == []
-
-
-def test_a_version_that_grows_old_is_touched_before_delta_would_let_it_go(root):
-    publisher = claim(root)
-    first = publisher.publish(batch(0), NOW - 30 * DAY_MS)
-    same_day = publisher.publish(Batch("query", 1, T0, {0: 1}, {"live": RowChanges([live("x")])}), NOW)
-    assert same_day.versions["topic"] == first.versions["topic"]
-    next_day = publisher.publish(Batch("query", 2, T0, {0: 2}, {"live": RowChanges([live("y")])}), NOW + 1)
-    assert next_day.versions["topic"] == first.versions["topic"] + 1
-    third = publisher.publish(Batch("query", 3, T0, {0: 3}, {"live": RowChanges([live("z")])}), NOW + 1)
-    assert third.versions["topic"] == next_day.versions["topic"]
 
 
 def test_events_are_numbered_within_their_epoch(root):

@@ -9,9 +9,9 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from namesrv_stream.errors import NotARegistryError, TablesTooNewError
-from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, RejectedRow, SnapshotRow
+from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
-from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, query, table_properties
+from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, table_properties
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
@@ -22,12 +22,11 @@ from namesrv_stream.tables.schemas import (
     LIVE,
     PAST_SESSION,
     PINNED_TABLES,
-    REJECTED,
     SNAPSHOT,
     TOPIC,
 )
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RowChanges, RustWriter, holds_rows_of
-from tests.tables.rows import T0, broker, event, live, topic
+from tests.tables.rows import T0, event, live, topic
 
 TAG = CommitTag(epoch=2, term=1)
 
@@ -86,13 +85,6 @@ def test_a_row_comes_back_as_it_was_written(writer, spec, row):
     assert rows_at(writer, spec, writer.merge(spec, 0, RowChanges([row]), TAG)) == [row]
 
 
-def test_a_row_written_again_is_replaced_as_a_whole(writer):
-    before, after = broker(2**62, zone_name="z", acting=False), broker(2**62, zone_name=None, acting=None)
-    first = writer.merge(BROKER, 0, RowChanges([before]), TAG)
-    second = writer.merge(BROKER, first, RowChanges([after]), TAG)
-    assert (rows_at(writer, BROKER, first), rows_at(writer, BROKER, second)) == ([before], [after])
-
-
 def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(writer):
     first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     second = writer.merge(TOPIC, first, RowChanges(deletes=[("absent", "broker-a")]), TAG)
@@ -100,24 +92,15 @@ def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(write
     assert rows_at(writer, TOPIC, second) == [topic("t")]
 
 
-def test_appended_events_are_kept_by_month(writer, root):
-    events = [event("a", T0), event("b", T0 + 40 * 86_400_000)]
-    version = writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, events), TAG)
-    assert rows_at(writer, BROKER_EVENT, version) == events
-    months = root.open(BROKER_EVENT, version).partitions()
-    assert sorted(month["event_month"] for month in months) == ["2023-11", "2023-12"]
-
-
-def test_each_commit_names_its_epoch_and_term(writer):
-    writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    assert [commit.user_metadata for commit in writer.commits(TOPIC, 0)] == [TAG.to_json()]
+def commit_nothing(root, spec):
+    table = root.open(spec)
+    table.create_write_transaction([], "append", table.schema())
 
 
 WRITES = {
     "merge": lambda writer: writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG),
     "rewrite": lambda writer: writer.merge(LIVE, 0, RowChanges([live("a")]), TAG),
     "append": lambda writer: writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG),
-    "touch": lambda writer: writer.touch(TOPIC, 0, TAG),
 }
 
 
@@ -125,15 +108,15 @@ WRITES = {
 def test_a_write_on_a_base_that_has_moved_changes_nothing(writer, root, write):
     foreign = RustWriter(root)
     for spec in (TOPIC, LIVE, BROKER_EVENT):
-        foreign.touch(spec, 0, CommitTag(9, 9))
+        commit_nothing(root, spec)
     with pytest.raises(BaseMovedError):
         write(writer)
     assert [foreign.head(spec) for spec in (TOPIC, LIVE, BROKER_EVENT)] == [1, 1, 1]
 
 
-def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer):
+def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer, root):
     half = writer.merge(TOPIC, 0, RowChanges([topic("half")]), TAG)
-    writer.touch(TOPIC, half, CommitTag(9, 9))
+    commit_nothing(root, TOPIC)
     with pytest.raises(BaseMovedError):
         writer.restore(TOPIC, half, 0, TAG)
     assert writer.head(TOPIC) == half + 1
@@ -156,22 +139,6 @@ def test_a_foreign_commit_between_look_and_commit_is_not_rebased_on(writer, root
         writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG)
 
 
-def test_touch_makes_a_young_version_of_the_same_rows(writer):
-    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    second = writer.touch(TOPIC, first, TAG)
-    assert second == first + 1
-    assert rows_at(writer, TOPIC, second) == [topic("t")]
-
-
-def test_restore_brings_an_older_version_back_on_top(writer):
-    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    half = writer.merge(TOPIC, first, RowChanges([topic("half")]), CommitTag(3, 1))
-    restored = writer.restore(TOPIC, half, first, TAG)
-    assert restored > half
-    assert rows_at(writer, TOPIC, restored) == [topic("t")]
-    assert holds_rows_of(writer.commits(TOPIC, first), first)
-
-
 def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, root):
     base = 0
     events = [event(str(number), T0 + number // 2 * 40 * DAY_MS) for number in range(4)]
@@ -182,15 +149,6 @@ def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, ro
     assert len(root.open(BROKER_EVENT, compacted).file_uris()) == 2 + 1
     assert rows_at(writer, BROKER_EVENT, compacted) == events
     assert holds_rows_of(writer.commits(BROKER_EVENT, base), base)
-
-
-def test_compaction_of_a_table_without_partitions_takes_all_of_it(writer):
-    base = 0
-    for number in range(3):
-        rejected = RejectedRow(T0, 0, number, None, b"x", 1, "no JSON")
-        base = writer.append(REJECTED, base, rows_to_arrow(REJECTED, [rejected]), TAG)
-    compacted = writer.compact(REJECTED, base)
-    assert [writer.file_count(REJECTED, version) for version in (base, compacted)] == [3, 1]
 
 
 BUCKETED = ["broker-a", "broker-b", "broker-c"]
@@ -209,13 +167,6 @@ def test_a_merge_writes_the_files_of_its_buckets_and_no_others(writer, root):
     before, after = bucket_files(root, first), bucket_files(root, second)
     assert [before[path] for path in before.keys() & after.keys()] == [topic_bucket("broker-a")]
     assert rows_at(writer, TOPIC, second) == [topic("t"), topic("t", "broker-b", perm=4)]
-
-
-def test_every_row_lies_in_the_bucket_of_its_broker_name(writer, root):
-    names = [f"broker-{number}" for number in range(100)]
-    version = writer.merge(TOPIC, 0, RowChanges([topic("t", name) for name in names]), TAG)
-    rows = query(root.open(TOPIC, version), "SELECT broker_name, bucket FROM rows").to_pylist()
-    assert {row["broker_name"]: row["bucket"] for row in rows} == {name: topic_bucket(name) for name in names}
 
 
 def test_compaction_leaves_one_file_a_bucket(writer, root):
@@ -282,7 +233,7 @@ def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer
     assert (newest.epoch, newest.offsets, newest.versions, version) == (3, {0: 9}, {"topic": 3}, base)
 
 
-def test_tables_carry_format_feed_and_twice_the_retention_and_snapshot_a_short_log(root, limit_tables):
+def test_replaced_files_stay_an_hour_and_maintenance_alone_shortens_the_log_of_named_versions(root, limit_tables):
     of_each_kind = (TOPIC, LIVE, BROKER_EVENT, SNAPSHOT)
     limit_tables(*of_each_kind)
     RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
@@ -291,19 +242,19 @@ def test_tables_carry_format_feed_and_twice_the_retention_and_snapshot_a_short_l
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == str(FORMAT)
         assert properties["delta.enableChangeDataFeed"] == str(spec is TOPIC).lower()
-        assert properties["delta.deletedFileRetentionDuration"] == f"interval {60 * 86_400} seconds"
-        log_kept_s = 3_600 if spec is SNAPSHOT else 60 * 86_400
-        assert properties["delta.logRetentionDuration"] == f"interval {log_kept_s} seconds"
+        kept_s = 30 * 86_400 if spec is PAST_SESSION else 4_200
+        assert properties["delta.deletedFileRetentionDuration"] == f"interval {kept_s} seconds"
+        assert properties["delta.enableExpiredLogCleanup"] == str(spec in (SNAPSHOT, PAST_SESSION)).lower()
 
 
 def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root, limit_tables):
     limit_tables(TOPIC)
     version = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    writer.ensure_tables(DEFAULT_RETENTION_MS // 2)
+    writer.ensure_tables(DEFAULT_RETENTION_MS // 2, exact_ms=2 * 3_600_000)
     assert rows_at(writer, TOPIC, writer.head(TOPIC)) == [topic("t")]
     assert holds_rows_of(writer.commits(TOPIC, version), version)
     properties = root.open(TOPIC).metadata().configuration
-    assert properties["delta.deletedFileRetentionDuration"] == f"interval {30 * 86_400} seconds"
+    assert properties["delta.deletedFileRetentionDuration"] == "interval 7800 seconds"
 
 
 def test_a_newer_registry_format_is_refused(writer, root):

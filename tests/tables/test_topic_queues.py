@@ -70,27 +70,6 @@ def test_changed_topics_are_named_and_the_view_before_stays(followed):
     assert followed.before.routes.queues["t"][0].perm == 6
 
 
-def test_several_snapshots_are_followed_at_once_and_the_last_change_of_a_row_counts(followed):
-    followed.merge([topic("t", perm=4), topic("v")])
-    followed.merge([topic("t", perm=2)], [("v", "broker-a")])
-    followed.merge([topic("v", perm=1)], [("u", "broker-a")])
-    view = followed.assert_follows({"t", "u", "v"})
-    assert [view.routes.queues[name][0].perm for name in "tuv"] == [2, 6, 1]
-
-
-def test_a_snapshot_without_topics_changes_none(followed):
-    publish(followed.publisher, 1, live=[live("a")])
-    view = followed.assert_follows(frozenset())
-    assert view.routes.queues is followed.before.routes.queues
-
-
-def test_a_commit_without_rows_changes_no_topic(followed):
-    publisher = followed.publisher
-    publisher.versions["topic"] = followed.writer.touch(TOPIC, publisher.versions["topic"], CommitTag(3, 1))
-    publish(publisher, 1, live=[live("a")])
-    followed.assert_follows(frozenset())
-
-
 def test_compaction_in_between_changes_no_topic(followed):
     followed.merge([topic("v")])
     followed.root.open(TOPIC).optimize.compact()

@@ -9,7 +9,7 @@ from chispa import assert_df_equality
 from namesrv_stream.tables.arrow import rows_to_arrow, with_partition_column
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
-from namesrv_stream.tables.spark_views import VIEWS, open_snapshot, table_as_of
+from namesrv_stream.tables.spark_views import open_snapshot, table_as_of
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import T0, live, topic
 from tests.tables.test_publication import claim
@@ -50,12 +50,6 @@ def test_views_stay_at_their_snapshot_while_newer_ones_are_published(spark, root
     assert_view_holds(spark, TOPIC, [topic("t", perm=0)])
 
 
-def test_every_table_of_a_snapshot_is_a_view(spark, root):
-    claim(root)
-    open_snapshot(spark, root)
-    assert [spark.table(spec.name).columns for spec in VIEWS] == [spec.stored_schema.names for spec in VIEWS]
-
-
 def test_views_read_a_folder_whose_name_reads_like_a_pattern(spark, tmp_path):
     root = Root(str(tmp_path / "{a,b} c*?"))
     publish(claim(root), 0, topic=[topic("t"), topic("u", "broker-b")])
@@ -88,12 +82,6 @@ def test_views_are_read_as_parquet_and_not_by_deltas_reader(spark, root):
     for spec in (TOPIC, LIVE):
         plan = spark.table(spec.name)._jdf.queryExecution().executedPlan().toString()
         assert ("InMemoryFileIndex" in plan, "Delta" in plan) == (True, False)
-
-
-def test_the_view_of_an_empty_table_is_known_to_be_empty(spark, root):
-    claim(root)
-    open_snapshot(spark, root)
-    assert "LocalTableScan <empty>" in spark.table(TOPIC.name)._jdf.queryExecution().executedPlan().toString()
 
 
 @pytest.fixture

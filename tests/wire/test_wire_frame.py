@@ -48,25 +48,6 @@ def test_golden_frame_survives_a_round_trip(frame):
 
 
 @pytest.mark.parametrize("large", [0, LARGE_FRAME_BYTES])
-def test_frame_fed_byte_by_byte_comes_out_with_its_last_byte(large):
-    for frame in FRAMES:
-        decoder = FrameDecoder(large_frame_bytes=large)
-        for at in range(len(frame.raw) - 1):
-            assert list(decoder.feed(frame.raw[at : at + 1])) == [], frame
-        assert list(decoder.feed(frame.raw[-1:])) == [frame.command], frame
-        assert decoder.buffered_bytes == 0, frame
-
-
-@pytest.mark.parametrize("large", [0, LARGE_FRAME_BYTES])
-def test_what_follows_a_frame_waits_for_its_rest(large):
-    for frame in FRAMES:
-        decoder = FrameDecoder(large_frame_bytes=large)
-        assert list(decoder.feed(frame.raw + frame.raw[:7])) == [frame.command], frame
-        assert decoder.buffered_bytes == 7, frame
-        assert list(decoder.feed(frame.raw[7:])) == [frame.command], frame
-
-
-@pytest.mark.parametrize("large", [0, LARGE_FRAME_BYTES])
 def test_all_bytes_of_an_incomplete_frame_count_as_buffered(large):
     raw = frame_of(body=b"{}")
     for size in range(1, len(raw)):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from namesrv_stream.wire.opening import Opening, ProxyHeader, opening_of, proxy_header
 from namesrv_stream.wire.wire_errors import FrameError
-from tests.wire.golden import FRAMES
 
 V2_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
@@ -37,15 +36,6 @@ V2_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 )
 def test_an_opening_is_recognised_by_its_first_bytes(first, opening):
     assert opening_of(first) is opening
-
-
-def test_frame_is_recognised_by_its_first_byte():
-    assert {opening_of(frame.raw[:1]) for frame in FRAMES} == {Opening.REMOTING}
-
-
-@given(st.binary(min_size=12))
-def test_twelve_bytes_always_suffice(first):
-    assert opening_of(first) is not None
 
 
 @given(st.binary(min_size=1, max_size=16))

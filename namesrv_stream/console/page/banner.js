@@ -1,6 +1,6 @@
 // Says whether the present can be trusted: a job that publishes nothing leaves the last snapshot looking healthy.
 
-import { h, patch } from "./dom.js";
+import { h, link, patch } from "./dom.js";
 import { ago, duration, when } from "./words.js";
 
 const place = document.getElementById("banner");
@@ -37,10 +37,21 @@ function reason(job, isConnected) {
 
 export function drawStatus(job, isConnected, newest) {
   const isWrong = isStale(job, isConnected);
-  const kind = !isConnected ? "gone" : isWrong ? "late" : job ? "alive" : "";
+  const kind = !isConnected ? "down" : isWrong ? "late" : job ? "alive" : "";
   const jobText = job && (job.state === "running" ? `job running, term ${job.term}` : `job ${job.state}`);
   const parts = isConnected ? [jobText, newest && `epoch ${newest}`, job?.eventTime && `tables of ${ago(job.eventTime)}`] : ["the console does not answer; trying again"];
   statusLine.className = kind;
   statusLine.title = job ? `run ${job.runId}, published ${when(job.publishedAt)}, lag ${duration(job.lagMillis ?? 0)}` : "";
   patch(statusLine, [h("i", { class: `dot ${kind}` }), h("span", {}, parts.filter(Boolean).join(" · "))]);
+}
+
+// The verdict about the moment shown is the first line of the page, its title, and the colour of its icon.
+export function drawVerdict(verdict, title, moment) {
+  const line = document.getElementById("verdict"), isCritical = verdict?.level === "critical";
+  line.hidden = !verdict;
+  line.className = `verdict ${verdict?.level ?? ""}`;
+  patch(line, verdict ? [link("overview", "", moment, verdict.text)] : []);
+  document.title = [isCritical && verdict.text, title, "namesrv-stream"].filter(Boolean).join(" · ");
+  const icon = document.getElementById("icon"), href = isCritical ? "icon-critical.svg" : "icon.svg";
+  if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
 }

@@ -1,8 +1,8 @@
 // The list of brokers, chosen and sorted as the address of the page says, and one broker.
 
 import { sessionsChart } from "./chart.js";
-import { card, choice, dot, h, link } from "./dom.js";
-import { pages, stamp, story, wantedOf } from "./lists.js";
+import { card, choice, dot, h, link, verdictLine } from "./dom.js";
+import { pages, sortHeads, stamp, story, wantedOf } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -17,10 +17,9 @@ function listPath({ filters }) {
 
 export const brokerList = {
   title: () => "Brokers",
-  ask: (state) => [`${listPath(state)}&limit=${wantedOf(state.filters.state === "gone" ? "gone" : "brokers")}`, "v1/overview"],
+  ask: (state) => [`${listPath(state)}&limit=${wantedOf("brokers")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => [
-    card(counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"), filterForm(all, state, go),
-      brokerTable(found, moment, state, go)),
+    card(counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"), filterForm(all, state, go), brokerTable(found, moment, state, go)),
   ],
 };
 
@@ -40,24 +39,22 @@ function filterForm(all, { filters }, go) {
 function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
   const sort = filters.sort ?? "name";
   const columns = ["broker", "#id", "address", "cluster", "zone", "state", "heard", "alive since", "#topics"];
-  const heads = columns.map((column) => {
-    const key = SORTS[column.replace("#", "")];
-    const now = sort === key ? "ascending" : sort === `-${key}` ? "descending" : null;
-    const turn = () => go({ filters: { ...filters, sort: now === "ascending" ? `-${key}` : key } }, true);
-    return [key ? h("button", { type: "button", class: "sort", onclick: turn }, column.replace("#", ""), now && (now === "ascending" ? " ↑" : " ↓")) : column.replace("#", ""), now];
-  });
-  const row = (each) => [link("broker", each.brokerName, moment), each.holdsId ? each.brokerId : `(${each.brokerId})`, each.brokerAddr, visible(each.clusterName), each.zoneName,
-    h("span", { class: "holder" }, dot(each.state), each.state), heard(each), stamp(each.leaseBeganAt), each.topics];
+  const heads = sortHeads(columns, SORTS, sort, (chosen) => go({ filters: { ...filters, sort: chosen } }, true));
+  const row = (each) => [link("broker", each.brokerName, moment), ownId(each), each.down ? h("s", {}, each.brokerAddr) : each.brokerAddr, visible(each.clusterName), each.zoneName,
+    h("span", { class: "holder" }, dot(each.state), each.state), ...heard(each), each.topics];
   return pages(columns, found, { path: listPath({ filters }), epoch: time ?? epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
 }
 
-const heard = (each) => (each.down ? stamp(each.down.lastHeardAt) : `${duration(each.silentMillis)} before`);
+const ownId = (each) => (each.holdsId || each.down ? each.brokerId : `(${each.brokerId})`);
+
+// When a broker was heard last, and since when it is alive or out of the routes.
+const heard = (each) => (each.down ? [stamp(each.down.lastHeardAt), h("span", {}, "down since ", stamp(each.down.goneAt), ` (${each.down.endedBy})`)] : [`${duration(each.silentMillis)} before`, stamp(each.leaseBeganAt)]);
 
 export const broker = {
   title: ({ name }) => name,
   ask: ({ name }) => [`v1/brokers/${path(name)}?limit=${wantedOf(`topics-of-${name}`)}`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
   show: ([found, churned, why], moment, { state, actions }) => [
-    found && h("p", { class: "verdict" }, h("strong", {}, found.text)),
+    found && verdictLine(found.text, found.brokers.some((each) => each.state === "down") ? "down" : ""),
     card("Addresses", addresses(found?.brokers ?? [])),
     card("The week before this moment", churned ? sessionsChart(churned, (text) => text) : null,
       Object.entries(churned?.availability ?? {}).map(([each, share]) => h("p", { class: "share" }, `${each}: in the routes ${percent(share)} of the time in which it was expected`))),
@@ -69,8 +66,8 @@ export const broker = {
 };
 
 function addresses(leases) {
-  const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.state, visible(lease.clusterName), lease.zoneName, heard(lease), lease.down ? "" : duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt), lease.brokerVersion];
-  return pages(["address", "#id", "state", "cluster", "zone", "heard", "lease", "alive since", "release"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive." });
+  const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.down ? h("s", {}, lease.brokerAddr) : lease.brokerAddr), ownId(lease), lease.state, visible(lease.clusterName), lease.zoneName, ...heard(lease), lease.heartbeatTimeoutMillis ? duration(lease.heartbeatTimeoutMillis) : "", lease.brokerVersion];
+  return pages(["address", "#id", "state", "cluster", "zone", "heard", "alive since", "lease", "release"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive, and none is expected." });
 }
 
 function topicsOf(found, moment, { at: time, epoch, newest }) {

@@ -44,7 +44,7 @@ export async function read(url, options) {
     throw new Problem(0, "The console does not answer. It may have been stopped; this page goes on when it is back.");
   }
   const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Problem(response.status, body.message ?? `The console answers ${response.status}.`);
+  if (!response.ok) throw new Problem(response.status, body.detail ?? `The console answers ${response.status}.`);
   return body;
 }
 

@@ -32,6 +32,7 @@ export function patch(place, children) {
   let here = place.firstChild;
   for (const child of children) {
     const found = keyOf(child) ? keyed.get(keyOf(child)) : here && !keyOf(here) ? here : null;
+    keyed.delete(keyOf(child));
     if (found?.nodeName !== child.nodeName) {
       place.insertBefore(child, here);
     } else {
@@ -66,13 +67,14 @@ function become(element, fresh) {
   if (element.nodeName === "DETAILS" && element.open) fresh.listeners?.toggle?.({ currentTarget: element });
 }
 
-export const card = (title, ...children) => h("section", { class: "card", "data-key": title.replace(/[\d\s.,]+/g, "").replace(/s$/, "") }, h("h2", {}, title), children);
+export const card = (title, ...children) => h("section", { class: "card", "data-key": title.replace(/^[\d.,\s]+/, "").replace(/s$/, "") }, h("h2", {}, title), children);
+export const verdictLine = (text, kind) => h("p", { class: `verdict ${kind}`, "data-key": "verdict" }, text);
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
-const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", down: "down: expected, and not up", gone: "gone" };
+const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", down: "down: expected, and not up" };
 
-export const dot = (state) => h("i", { class: `dot ${state}`, title: STATES[state], role: "img", "aria-label": state });
+export const dot = (state, label = state) => h("i", { class: `dot ${state}`, title: label === state ? STATES[state] : label, role: "img", "aria-label": label });
 
 export function choice(label, options, value, choose) {
   const option = ([each, text]) => h("option", { value: each, selected: each === value }, text);

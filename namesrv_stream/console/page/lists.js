@@ -64,6 +64,16 @@ function unique(seen, key) {
   return count === 1 ? key : `${key}#${count}`;
 }
 
+// Heads of a table that the server sorts: `sorts` has the name of a column's order, `now` the present one.
+export function sortHeads(columns, sorts, now, choose) {
+  return columns.map((column) => {
+    const name = column.replace("#", ""), key = sorts[name];
+    const turn = now === key ? "ascending" : now === `-${key}` ? "descending" : null;
+    if (!key) return [name, null];
+    return [h("button", { type: "button", class: "sort", onclick: () => choose(turn === "ascending" ? `-${key}` : key) }, name, turn && (turn === "ascending" ? " ↑" : " ↓")), turn];
+  });
+}
+
 // The first page of a list of the API, with the pages behind it.
 export function pages(columns, first, { path, epoch, key, row, empty, ...options }) {
   const rest = (next) => next === null ? null : async (limit) => {

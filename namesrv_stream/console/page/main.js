@@ -1,6 +1,6 @@
 // The page: the URL says which view and which moment, the track moves the moment, and the watch keeps the present fresh.
 
-import { drawBanner, drawStatus, isStale } from "./banner.js";
+import { drawBanner, drawStatus, drawVerdict, isStale } from "./banner.js";
 import { actions, disarm } from "./command.js";
 import { askComparison, comparison } from "./compare.js";
 import { at, follow, momentOf, peek, Problem, read, readAhead } from "./data.js";
@@ -157,7 +157,8 @@ function show(found) {
   const view = views[state.view] ?? views.overview;
   const isCompare = state.view === "compare";
   const title = isCompare ? "Compare two moments" : view.title(state);
-  document.title = `${title} · namesrv-stream`;
+  const shown = () => state.at ?? state.epoch ?? newest, asked = shown();
+  at("v1/overview", asked).then(({ verdict }) => { if (asked === shown()) drawVerdict(verdict, title, moment); }, () => drawVerdict(null, title, moment));
   const page = { state: { ...state, newest }, go, actions };
   const parts = isCompare ? comparison(found, moment, page.state) : view.show(found, moment, page);
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
@@ -193,6 +194,7 @@ function compareForm([, before, after]) {
 
 function showProblem(problem, title = null) {
   content.dataset.place = "";
+  drawVerdict(null, title ?? "", {});
   const is404 = problem.status === 404;
   const advice = problem.status === 410 ? h("p", {}, link("churn", "", { window: state.window }, "The history goes further back than the snapshots.")) : "";
   const begin = newest === null && problem.status === 503 ? h("p", {}, "To make one on this machine: ", h("code", {}, "namesrv-stream up"), " runs Kafka, the job and eight simulated brokers; ", h("code", {}, "make demo"), " in a checkout shows an outage of some. This page goes on when there is a registry.") : "";
@@ -251,7 +253,7 @@ function onSnapshot(snapshot) {
   }, 50);
 }
 
-setUpSearch(() => state.epoch ?? newest, (view, name, filters = {}) => go({ view, name, filters }, true));
+setUpSearch(() => state.at ?? state.epoch ?? newest, (view, name, filters = {}) => go({ view, name, filters }, true));
 
 async function onFirst() {
   await readTimeline();

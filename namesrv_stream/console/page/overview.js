@@ -1,45 +1,52 @@
-// A moment at a glance: what is wrong, then clusters and zones, then what happened last.
+// A moment at a glance: numbers, what is wrong by its causes, then clusters and zones, then what happened last.
 
 import { card, dot, h, link, quiet } from "./dom.js";
 import { story, table } from "./lists.js";
 import { clock, counted, duration, visible, when } from "./words.js";
 
-const MOST_TROUBLES = 12;
+const MOST_CAUSES = 12;
+const TOPIC_STATES = { withoutRoute: ["without_route", "topics without route"], notWritable: ["not_writable", "topics not writable"], degraded: ["degraded", "topics degraded"] };
 
 export function overview(found, moment, actions) {
-  const { counts } = found;
-  const figures = ["alive", "late", "suspect", "down"].filter((state) => state !== "suspect" || counts.suspect).map((state) => [state, counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state })]);
-  figures.push(["broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())], ["clusters", counts.clusters, counts.clusters.toLocaleString()], ["topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString())]);
+  const { counts, verdict } = found;
+  const brokers = ["alive", "late", "suspect", "down"].filter((state) => counts[state] || !["late", "suspect"].includes(state)).map((state) => tile(state, counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state }), state));
+  const topics = Object.entries(TOPIC_STATES).filter(([key]) => verdict.topics[key]).map(([key, [state, text]]) => tile(text, verdict.topics[key], link("topics", "", moment, verdict.topics[key].toLocaleString(), { state }), key === "degraded" ? "late" : "down"));
   return [
-    h("dl", { class: "figures" }, figures.map(([name, count, shown]) => h("div", { class: count && ["late", "suspect", "down"].includes(name) ? name : null }, h("dt", {}, name), h("dd", {}, shown)))),
+    h("dl", { class: "figures", "data-key": "figures" }, brokers, tile("broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())), tile("clusters", counts.clusters, counts.clusters.toLocaleString()), topics, tile("topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString()))),
     counts.suspect > 0 && held(counts.suspect, moment, actions),
-    found.verdict.level !== "ok" && troubles(found.verdict, moment),
-    h("div", { class: "columns" },
+    verdict.causes.length > 0 && causes(verdict.causes, moment),
+    h("div", { class: "columns", "data-key": "columns" },
       h("div", {}, members(found, moment)),
       card("What happened last", lastHour(found.lastHour), story(found.events, "Nothing has happened up to this moment."))),
   ];
 }
+
+const tile = (name, count, shown, kind = "") => h("div", { class: count ? kind : null, "data-key": name }, h("dt", {}, name), h("dd", {}, shown));
 
 function held(count, moment, actions) {
   return card("Held by the guard against mass expiry", h("p", {}, `The leases of ${counted(count, "broker")} are over. Clients still get them, until they are heard again or expiryGuardMaxMillis has passed.`),
     moment.epoch === null && actions([["Lift the guard …", { type: "LIFT_EXPIRY_GUARD" }, `The ${counted(count, "suspect broker")} leave the routes at once.`]]));
 }
 
-function troubles({ text, level, causes }, moment) {
-  const list = (some) => h("ul", { class: "troubles" }, some.map((each) => trouble(each, moment)));
-  const rest = causes.slice(MOST_TROUBLES);
-  return card("What is wrong", h("p", { class: level }, h("strong", {}, text)), list(causes.slice(0, MOST_TROUBLES)), rest.length > 0 && h("details", {}, h("summary", {}, `${rest.length} more`), list(rest)));
+function causes(all, moment) {
+  const list = (some) => h("ul", { class: "troubles" }, some.map((each) => cause(each, moment)));
+  const rest = all.slice(MOST_CAUSES);
+  return card("What is wrong", list(all.slice(0, MOST_CAUSES)), rest.length > 0 && h("details", {}, h("summary", {}, `${rest.length} more`), list(rest)));
 }
 
-// One line for what is the same for many brokers.
-function trouble(each, moment) {
-  const filters = { state: each.state, ...(each.clusters.length === 1 && { cluster: each.clusters[0] }), ...(each.zones.length === 1 && { zone: each.zones[0] ?? "" }) };
+// One line for the brokers that share a place, a time and a state.
+function cause(each, moment) {
+  const only = (places) => (places.length === 1 ? places[0] ?? "" : undefined);
+  const filters = { cluster: only(each.clusters), zone: only(each.zones), state: each.state };
   const one = (broker) => h("li", {}, link("broker", broker.brokerName, moment, `${broker.brokerName} ${broker.brokerId}`), " ", h("small", {}, broker.brokerAddr));
+  const times = each.state === "down" ? `last heard ${span(each)}, out of the routes from ${when(each.goneAt)} on (${Object.entries(each.endedBy).map(([kind, count]) => `${count.toLocaleString()} ${kind}`).join(", ")})` : `since ${span(each)}`;
   const rest = each.count - each.brokers.length;
   return h("li", { class: each.state }, dot(each.state),
-    h("div", {}, h("p", {}, h("strong", {}, each.text), " ", h("time", { datetime: each.firstAt }, when(each.firstAt))),
+    h("div", {}, h("p", {}, h("strong", {}, each.text), " ", h("small", {}, times)),
       h("ul", { class: "names" }, each.brokers.map(one), h("li", {}, link("brokers", "", moment, rest > 0 ? `and ${rest.toLocaleString()} more` : "list", filters)))));
 }
+
+const span = ({ firstAt, lastAt }) => (firstAt === lastAt ? when(firstAt) : `${when(firstAt)} to ${clock(lastAt)}`);
 
 function members(found, moment) {
   if (!found.groups.length) return card("Clusters", quiet("No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`."));
@@ -49,12 +56,14 @@ function members(found, moment) {
 
 function groupCard(group, moment) {
   const silent = (each) => (each.state === "alive" ? "" : [each.state === "suspect" && "suspect", each.silentMillis !== null && `silent ${duration(each.silentMillis)}`].filter(Boolean).join(", "));
-  const holder = (each) => h("li", {}, dot(each.state), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, silent(each)));
-  const ghost = (each) => h("li", { class: "ghost" }, dot("down"), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, `${each.down.endedBy.toLowerCase()} ${clock(each.down.goneAt)}`));
-  return h("article", { class: "group" },
-    h("h3", {}, link("broker", group.brokerName, moment)),
-    quiet([group.zoneName, counted(group.topics, "topic")].filter(Boolean).join(" · ")),
-    h("ul", {}, group.holders.map((each) => (each.down ? ghost(each) : holder(each)))));
+  const told = (each) => (each.down ? `down since ${when(each.down.lastHeardAt)}, ${each.down.endedBy.toLowerCase()} ${clock(each.down.goneAt)}` : silent(each));
+  const holder = (each) => h("li", { class: each.down ? "ghost" : null }, dot(each.state), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, told(each)));
+  const isUp = group.holders.some((each) => !each.down);
+  const hasMaster = group.holders.some((each) => each.brokerId === 0 && !each.down);
+  return h("article", { class: "group", "data-key": group.brokerName },
+    h("h3", {}, isUp ? link("broker", group.brokerName, moment) : h("s", {}, link("broker", group.brokerName, moment))),
+    quiet([group.zoneName, counted(group.topics, "topic"), isUp && !hasMaster && "no master: no writes"].filter(Boolean).join(" · ")),
+    h("ul", {}, group.holders.map(holder)));
 }
 
 // Of very many brokers: each cluster as numbers, which opens into its zones.

@@ -1,41 +1,61 @@
 // The list of topics, and the route of one.
 
-import { card, dot, h, link } from "./dom.js";
-import { pages, story, table, wantedOf } from "./lists.js";
+import { card, choice, dot, h, link, verdictLine } from "./dom.js";
+import { pages, sortHeads, story, table, wantedOf } from "./lists.js";
 import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
 
+const SORTS = { topic: "name", state: "state", read: "read", write: "write", "broker names up": "brokerNamesUp" };
+const STATES = { writable: "writable", read_only: "read-only", degraded: "degraded", not_writable: "not writable", without_route: "without route" };
+const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late" })[state] ?? "alive";
+
 function listPath({ name, filters }) {
-  return `v1/topics?q=${path(name)}&system=${filters.system === "1"}`;
+  const query = new URLSearchParams({ q: name, system: filters.system === "1", sort: filters.sort ?? "name" });
+  for (const key of ["cluster", "zone", "state"]) if (filters[key] !== undefined) query.set(key, filters[key]);
+  return `v1/topics?${query}`;
 }
 
 export const topicList = {
   title: () => "Topics",
-  ask: (state) => [`${listPath(state)}&limit=${wantedOf("topics")}`],
-  show: ([found], moment, { state, go }) => {
-    const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, each.brokerNamesUp === each.brokerNames ? each.brokerNames : `${each.brokerNamesUp} of ${each.brokerNames}`, each.state.replace("_", " ")];
-    const isShown = state.filters.system === "1";
-    const onChange = (event) => go({ filters: { ...state.filters, system: event.target.checked ? "1" : undefined } }, true);
-    const onSubmit = (event) => { event.preventDefault(); go({ name: new FormData(event.target).get("q").trim() }, true); };
-    return [card(counted(found.total, "topic"),
-      h("form", { class: "filters", onsubmit: onSubmit },
-        h("input", { name: "q", type: "search", placeholder: "name", "aria-label": "Name contains", value: state.name }), h("button", {}, "Filter"),
-        h("label", {}, h("input", { type: "checkbox", name: "system", checked: isShown, onchange: onChange }), ` with system topics${found.hidden ? ` (${found.hidden.toLocaleString()})` : ""}`)),
-      pages(["topic", "#read", "#write", "#broker names", "state"], found, { path: listPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, name: "topics", empty: "No such topic at this moment." }))];
+  ask: (state) => [`${listPath(state)}&limit=${wantedOf("topics")}`, "v1/overview"],
+  show: ([found, all], moment, { state, go }) => {
+    const { filters } = state;
+    const choose = (key, value) => go({ name: state.name, filters: { ...filters, [key]: value } }, true);
+    const state_ = (each) => h("span", { class: "holder" }, dot(kindOf(each.state), STATES[each.state]), STATES[each.state]);
+    const row = (each) => [link("topic", each.topic, moment), state_(each), each.readQueueNums, each.writeQueueNums, `${each.brokerNamesUp} of ${each.brokerNames}`];
+    const columns = ["topic", "state", "#read", "#write", "#broker names up"];
+    return [card(counted(found.total, "topic"), filterForm(found, all, state, go, choose),
+      pages(columns, found, { path: listPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, heads: sortHeads(columns, SORTS, filters.sort ?? "name", (sort) => choose("sort", sort)), name: "topics", empty: "No such topic at this moment." }))];
   },
 };
+
+function filterForm(found, all, state, go, choose) {
+  const { filters } = state;
+  const onSubmit = (event) => { event.preventDefault(); go({ name: new FormData(event.target).get("q").trim(), filters }, true); };
+  const select = (label, key, options) => choice(label, [["*", `every ${label.toLowerCase()}`], ...options], filters[key] ?? "*", (value) => choose(key, value === "*" ? undefined : value));
+  const names = (key, none) => [...new Set((all?.groups ?? []).map((each) => each[key] ?? ""))].map((name) => [name, visible(name) || none]);
+  return h("form", { class: "filters", onsubmit: onSubmit },
+    select("Cluster", "cluster", names("clusterName", "")), select("Zone", "zone", names("zoneName", "no zone")), select("State", "state", Object.entries(STATES)),
+    h("input", { name: "q", type: "search", placeholder: "name", "aria-label": "Name contains", value: state.name }), h("button", {}, "Filter"),
+    h("label", {}, h("input", { type: "checkbox", name: "system", checked: filters.system === "1", onchange: (event) => choose("system", event.target.checked ? "1" : undefined) }), ` with system topics${found.hidden ? ` (${found.hidden.toLocaleString()})` : ""}`));
+}
 
 export const topic = {
   title: ({ name }) => name,
   ask: ({ name }) => [`v1/topics/${path(name)}`, `v1/why/${path(name)}?topic=true&limit=100`],
   show: ([found, why], moment, { actions }) => [
-    found && h("p", { class: "verdict" }, h("strong", {}, found.text)),
-    card("Route, as clients get it", routeTable(found, moment), found?.route && routeText(found.route)),
+    found && verdictLine(found.text, kindOf(found.state)),
+    card("Route, as clients get it", routeTable(found, moment), found?.missing.length > 0 && missing(found.missing, moment), found?.route && routeText(found.route)),
     card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this topic up to this moment.")),
     moment.epoch === null && found && card("Change", actions([["Delete from the routes …", { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic }, `Remove ${found.topic} from the routes. A broker that still has it adds it again with its next registration.`]])),
   ],
 };
+
+// Broker names that take no messages for the topic.
+function missing(names, moment) {
+  return h("p", { class: "missing" }, "Missing: ", names.map((each, index) => [index ? ", " : "", each.why === "down" ? h("s", {}, link("broker", each.brokerName, moment)) : link("broker", each.brokerName, moment), each.why === "down" ? " is down" : " has no master: no writes"]));
+}
 
 function routeTable(found, moment) {
   const groups = new Map((found?.route?.brokerDatas ?? []).map((group) => [group.brokerName, group]));
@@ -43,7 +63,7 @@ function routeTable(found, moment) {
   const queues = [...(found?.route?.queueDatas ?? [])].sort((one, other) => one.brokerName.localeCompare(other.brokerName, undefined, { numeric: true }));
   const rows = queues.map((queue) => {
     const group = groups.get(queue.brokerName);
-    const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) => h("div", { class: "holder" }, dot(states.get(addr) ?? "gone"), h("b", {}, id), ` ${addr} `));
+    const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) => h("div", { class: "holder" }, dot(states.get(addr) ?? "down"), h("b", {}, id), ` ${addr} `));
     return [link("broker", queue.brokerName, moment), visible(group?.cluster ?? ""), group?.zoneName, queue.readQueueNums, queue.writeQueueNums, perm(queue.perm), holders];
   });
   return table(["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"], rows, "At this moment clients get no route: TOPIC_NOT_EXIST.", { name: `route-of-${found?.topic}` });

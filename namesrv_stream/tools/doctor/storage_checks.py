@@ -51,10 +51,10 @@ def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
         epochs = f", named by {_range('epoch', damage.epochs)}" if damage.epochs else ""
         hurt = f"file {damage.file} {damage.problem}; it is of {versions}{epochs}"
         if damage.is_past:
-            next_step = "The newest snapshot is whole; these epochs cannot be read any more."
+            next_step = "The newest snapshot is whole. `namesrv-stream repair` moves these to past_snapshot."
             yield Finding(f"table {damage.table}", "warning", hurt, next_step)
         else:
-            yield Finding(f"table {damage.table}", "failed", hurt, "`namesrv-stream repair` publishes a good snapshot.")
+            yield Finding(f"table {damage.table}", "failed", hurt, "`namesrv-stream repair` gets the rows back.")
     if not found:
         yield Finding("tables", "ok", f"every file that the snapshots under {settings.delta_root} name can be read")
 

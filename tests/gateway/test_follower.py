@@ -1,0 +1,84 @@
+"""Snapshots without brokers: which of them a gateway serves in place of one with brokers."""
+
+import shutil
+import time
+from queue import Queue
+
+import pytest
+from click.testing import CliRunner
+
+from namesrv_stream.cli import main
+from namesrv_stream.gateway.follower import Follower
+from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.writer import RowChanges, RustWriter
+from tests.cli.registry import PublishedRegistry
+
+LIMIT_S = 30
+
+
+@pytest.fixture
+def registry(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), time.time_ns() // 1_000_000 - 60_000)
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("T",), publish=False)
+    registry.register("10.0.0.2:10911", "c1", "broker-b", topics=("T",))
+    return registry
+
+
+@pytest.fixture
+def served(registry):
+    """The snapshots that a gateway serves, as they come."""
+    snapshots = Queue()
+    follower = Follower(Root(registry.root), snapshots.put, lambda: None)
+    follower.start()
+    yield lambda: snapshots.get(timeout=LIMIT_S)
+    follower.stop()
+
+
+def up_to(served, epoch):
+    while (found := served()).row.epoch != epoch:
+        pass
+    return found
+
+
+def empty_without_a_word(registry):
+    """Publish empty tables, as no rule does."""
+    publisher = Publisher.claim(RustWriter(Root(registry.root)), "faulty", registry.now_ms)
+    keys = {"broker": ("broker_name", "broker_id"), "topic": ("topic", "broker_name"), "live": ("broker_addr",)}
+    gone = {name: RowChanges(deletes=_keys(publisher.table(name), of_one)) for name, of_one in keys.items()}
+    return publisher.publish(Batch(None, None, None, publisher.last.offsets, gone), registry.now_ms).epoch
+
+
+def _keys(rows, names):
+    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
+
+
+def test_an_empty_registry_that_nobody_explains_is_not_served_but_no_lease_is_known(registry, served):
+    assert len(served().tables.live) == 2
+    held = up_to(served, empty_without_a_word(registry))
+    assert (sorted(held.tables.brokers), list(held.tables.queues)) == (["broker-a", "broker-b"], ["T"])
+    assert dict(held.tables.live) == {}, "so brokers register in full"
+
+
+def test_a_registry_made_anew_is_served_once_it_has_brokers(registry, served, tmp_path):
+    served()
+    shutil.rmtree(registry.root)
+    anew = PublishedRegistry(registry.root, registry.now_ms)
+    assert sorted(up_to(served, 1).tables.brokers) == ["broker-a", "broker-b"]
+    epoch = anew.register("10.0.0.3:10911", "c1", "broker-c", topics=("U",)).epoch
+    assert sorted(up_to(served, epoch).tables.brokers) == ["broker-c"]
+
+
+def test_brokers_that_left_one_by_one_are_gone(registry, served):
+    served()
+    registry.expire("10.0.0.1:10911", publish=False)
+    last = registry.expire("10.0.0.2:10911").epoch
+    assert dict(up_to(served, last).tables.brokers) == {}
+
+
+def test_a_person_may_empty_the_registry(registry, served):
+    served()
+    done = CliRunner().invoke(main, ["--root", registry.root, "repair", "--from-log", "--take-over", "--yes"])
+    assert done.exit_code == 0, done.output
+    epoch = int(done.stdout.split()[1])
+    assert dict(up_to(served, epoch).tables.brokers) == {}

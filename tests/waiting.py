@@ -1,0 +1,40 @@
+"""Waiting of tests: for a condition, with one limit that a loaded machine does not reach."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenacity import retry, stop_after_delay, wait_fixed
+
+T = TypeVar("T")
+
+LIMIT_S = 60.0
+"""Time after which what has not happened counts as never happening. A test that is right does not come near it."""
+
+_PAUSE_S = 0.02
+
+
+def eventually(function: Callable[..., T], limit_s: float = LIMIT_S) -> Callable[..., T]:
+    """Return `function` so that a call repeats it until it raises nothing; after the limit the last error is raised."""
+    return retry(stop=stop_after_delay(limit_s), wait=wait_fixed(_PAUSE_S), reraise=True)(function)
+
+
+def until(condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
+    """Return the first true result of `condition`. Fail if there is none within the limit."""
+
+    def is_met() -> T:
+        found = condition()
+        assert found, f"not within {limit_s:.0f} s"
+        return found
+
+    return eventually(is_met, limit_s)()
+
+
+async def until_async(condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
+    """Do the same as `until` on the event loop, whose other tasks go on."""
+    ends_s = time.monotonic() + limit_s
+    while not (found := condition()):
+        assert time.monotonic() < ends_s, f"not within {limit_s:.0f} s"
+        await asyncio.sleep(0)
+    return found
