@@ -4,7 +4,7 @@
 #   make demo-rocketmq  a real RocketMQ broker and client with the registry as their name server
 #   make test         everything that is quick enough for every change
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
-#   make test-full test-full-s3-server    the long tests, in parts (PART=s3, page, clients, tables, job, system), each naming what the machine lacks
+#   make test-full    the long tests, in parts (PART=s3, page, clients, tables, job, system), each naming what the machine lacks
 #   make test-deploy  the Helm chart and the Compose file against their schemas (needs Go), and the image (buildah, debootstrap, root)
 #   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
