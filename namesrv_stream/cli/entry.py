@@ -34,7 +34,7 @@ class LazyCommand(NamedTuple):
 _LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
 
 COMMANDS = {
-    "status": LazyCommand("cli.routes:status", _LOOK, "State of the job, the served snapshot, its lag."),
+    "status": LazyCommand("cli.status:status", _LOOK, "State of the job, the served snapshot, its lag."),
     "topicRoute": LazyCommand("cli.routes:topic_route", _LOOK, "Route of a topic."),
     "topicList": LazyCommand("cli.routes:topic_list", _LOOK, "All topics, or a cluster's."),
     "clusterList": LazyCommand("cli.routes:cluster_list", _LOOK, "Clusters and their brokers."),

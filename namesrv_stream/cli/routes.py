@@ -1,4 +1,4 @@
-"""The commands for lookups in one snapshot, of routes, topics, clusters, brokers, KV and settings; and `status`."""
+"""The commands for lookups in one snapshot, of routes, topics, clusters, brokers, KV and settings."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ from collections.abc import Iterator
 
 import click
 import msgspec
-from deltalake.exceptions import DeltaError
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
-from namesrv_stream.cli.view import Answer, Looked, View, reads, root_of, show, view_options
-from namesrv_stream.config import Invocation, NamesrvSettings, to_properties_text
-from namesrv_stream.errors import NamesrvError, masked
+from namesrv_stream.cli.output import Rows, heading, time_text
+from namesrv_stream.cli.view import Answer, Looked, reads
+from namesrv_stream.config import to_properties_text
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.questions import lists, topics
-from namesrv_stream.questions.job_status import NOT_ASKED, FromKafka, Status, facts_from_kafka
-from namesrv_stream.questions.job_status import status as job_status
 from namesrv_stream.questions.overview import verdict_of
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
@@ -176,92 +172,3 @@ def get_namesrv_config(looked: Looked) -> Answer:
     """Print all settings in force here, including those that UPDATE_NAMESRV_CONFIG changed for all processes."""
     settings = looked.seen.settings
     return Answer(settings.properties(), Text(to_properties_text(settings).rstrip("\n")))
-
-
-_STATES = {
-    "running": ("running", "green", 0),
-    "catching up": ("catching up: {lag} of event time behind", "yellow", 3),
-    "starting": ("starting since {since}", "yellow", 3),
-    "stopped in order": ("stopped in order at {since}", "yellow", 4),
-    "standby": ("standby: jobs wait, and none has been active since {since}", "yellow", 4),
-    "waiting": ("waiting since {since}: the active job publishes nothing. Its log shows what it waits for", "red", 5),
-    "no ticks": (
-        "nothing has come from Kafka since {since}, no tick either: run a gateway, or set jobTicker=true",
-        "yellow",
-        5,
-    ),
-    "other log": ("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red", 1),
-    "unknown": ("unknown: nothing was published since {since}, and Kafka does not answer", "red", 1),
-    "dead": ("dead since {since}: nothing has been published. Start it again, and see its log", "bold red", 1),
-}
-"""State of the job -> its text on the screen, the colour, and the exit status."""
-
-
-@click.command("status")
-@click.option("--no-kafka", is_flag=True, help="Do not ask Kafka how far behind the tables are, and which jobs wait.")
-@view_options(as_of=False)
-@click.pass_context
-def status(context: click.Context, no_kafka: bool, view: View) -> None:
-    """Show the state of the job, and the served snapshot with its age and lag.
-
-    Ends with 0 if the job runs, 3 if it starts or catches up, 4 if no job is active on purpose, 5 if it waits, else
-    with 1. With --json it always prints JSON.
-    """
-    invocation: Invocation = context.obj
-    settings = invocation.settings
-    states: list[str] = []
-    try:
-        show(invocation, view, lambda looked: _status_answer(looked, settings, states, asks_kafka=not no_kafka))
-    except (NamesrvError, DeltaError, OSError) as error:
-        if not view.as_json:
-            raise
-        root = masked(root_of(settings).url)
-        print_answer({"root": root, "state": "unknown", "error": masked(str(error))}, "", as_json=True)
-        context.exit(1)
-    if states:
-        context.exit(_STATES[states[-1]][2])
-
-
-def _status_answer(looked: Looked, settings: NamesrvSettings, states: list[str], *, asks_kafka: bool) -> Answer:
-    """Return the status, and add its state to `states`."""
-    assert looked.health is not None, "a status is of the present"
-    seen, health = looked.seen, looked.health
-    kafka = facts_from_kafka(settings, seen, health.row) if asks_kafka else NOT_ASKED
-    if kafka.notice:
-        say(f"warning: {kafka.notice}")
-    found = job_status(seen, health, kafka)
-    states.append(found.state)
-    return Answer(found, Group(heading("Registry", found.root), _status_shown(looked, found, kafka, settings)))
-
-
-def _status_shown(looked: Looked, found: Status, kafka: FromKafka, settings: NamesrvSettings) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim")
-    grid.add_column(overflow="fold")
-    for name, value in _status_lines(looked, found, kafka, settings):
-        grid.add_row(name, value if isinstance(value, Text) else Text(value))
-    return grid
-
-
-def _status_lines(
-    looked: Looked, found: Status, kafka: FromKafka, settings: NamesrvSettings
-) -> Iterator[tuple[str, str | Text]]:
-    text, colour, _ = _STATES[found.state]
-    yield "job", Text(text.format(since=time_text(found.since), lag=duration_text(found.lag_millis or 0)), colour)
-    batch = "no batch yet" if found.batch_id is None else f"batch {found.batch_id}"
-    yield "", f"run {found.run_id}, term {found.term}, {batch}"
-    for job in kafka.jobs or ():
-        yield "", f"{'active' if job.is_active else 'waits'}: run {job.run_id} on {job.host}"
-    times = f"published {time_text(found.published_at)}, event time {time_text(found.event_time)}"
-    yield "serves", f"epoch {found.epoch}, {times}"
-    yield "clusters", Text(", ".join(sorted(looked.seen.tables.clusters)) or "none")
-    yield "brokers", f"{counted(found.broker_names, 'name')}, {counted(found.live_addresses, 'live address')}"
-    yield "topics", f"{found.topics:,}"
-    if found.rejected_records:
-        yield "rejected", Text(f"{found.rejected_records} records: `namesrv-stream rejected` lists them", "yellow")
-    if found.changed_settings:
-        yield "changed", Text(", ".join(f"{key}={value}" for key, value in sorted(found.changed_settings.items())))
-    if kafka.problem is not None:
-        yield "Kafka", Text(f"unknown: {kafka.problem}", "yellow")
-    else:
-        yield "Kafka", Text(f"{settings.kafka_bootstrap_servers}, topic {settings.kafka_topic}")

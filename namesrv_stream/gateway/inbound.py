@@ -172,10 +172,10 @@ class Inbound:
                 )
             case Opening.TLS if not self._terms.has_tls:
                 raise NamesrvError(
-                    "the peer speaks TLS: set tls.server.certPath and keyPath, or tlsEnable=false on the peer"
+                    "the peer speaks TLS: set tls.server.certPath and keyPath, or -Dtls.enable=false on the peer"
                 )
             case Opening.REMOTING if self.opening is not Opening.TLS and not self._terms.has_plain_text:
-                raise NamesrvError("plain text, and tls.server.mode is enforcing: set tlsEnable=true on the peer")
+                raise NamesrvError("plain text, and tls.server.mode is enforcing: set -Dtls.enable=true on the peer")
 
     def _take_proxy_header(self) -> bool:
         header = proxy_header(self._first)

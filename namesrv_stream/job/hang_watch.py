@@ -36,7 +36,7 @@ The longest step is Spark's part of a micro-batch: 20,000 records of 1 MB, read 
 second. A commit to a storage that does not answer ends after 180 s with an error of delta-rs.
 """
 
-UNREADY_LOOKS = 10
+UNREADY_LOOKS = 5
 LOG_LOOKS = 60
 """Looks after which a query that stands still is compared with the log. If the log has not grown, the count starts
 anew."""

@@ -21,6 +21,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_e
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, log_notes
 from namesrv_stream.errors import (
     KafkaUnreachableError,
+    NamesrvError,
     NoSuchSnapshotError,
     NotARegistryError,
     StorageError,
@@ -41,7 +42,7 @@ from namesrv_stream.job.failures import (
 from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.job.table_care import TableCare
 from namesrv_stream.job.warm_up import WarmUp
-from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock
+from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, JobReport
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordGoneError, RecordReader
 from namesrv_stream.kafka.topic import (
@@ -73,11 +74,14 @@ _LOOK_EVERY_S = 1.0
 _FORMER_STOPS_WITHIN_S = 10.0 + SESSION_TIMEOUT_MS / 1000
 """The time within which a replaced job has stopped in order, or Kafka has taken its lock away."""
 
-_LEAVE_TO_CLAIMANT_S = 30.0
-"""The age of a claim up to which a standby leaves the registry to the job that made it."""
+_LEAVE_TO_CLAIMANT_S = 10.0
+"""The age of a claim up to which a standby leaves the registry to a job that is not in the election yet."""
 
 _LEAVE_TO_OTHER_S = 3.0
-"""The time for which a standby leaves the lock to another job."""
+"""The time for which a job leaves the lock to another one. It may be back while the other holds it."""
+
+_IDLE = "Waiting for data to arrive"
+"""Spark's status of a query that has nothing to do: an outage is over, although no record proves it."""
 
 _HAND_OVER_AFTER = 3
 """Failed attempts in a row after which a job that waits may take the registry over."""
@@ -92,11 +96,18 @@ _WAITED_OUT = (
 )
 
 
+class _SteppedAsideError(NamesrvError):
+    """This job no longer has the lock, or has failed again and again and given it to a job that waits."""
+
+
 class RouteRegistryJob:
     """The job, which runs until `stop` is set.
 
-    It waits for the end of each outage of Kafka or the storage, and claims the registry anew. The claim of a newer run
-    ends it (TermLostError), or with `standby` makes it wait again. `on_point` is called at each point of a publication
+    It waits for the end of each outage of Kafka or the storage, and claims the registry anew. A job that is started in
+    its place ends it (TermLostError), or with `standby` makes it wait again. A job that has lost the registry in any
+    other way, after failures or because Kafka did not hear from it, waits for its next turn.
+
+    `on_point` is called at each point of a publication
     (see `Publisher.claim`). `accepts_new_log` allows once that the topic is not the one from which the tables were
     made. `is_replay` allows a topic with CreateTime.
     """
@@ -119,17 +130,19 @@ class RouteRegistryJob:
         self._root = Root(settings.delta_root, settings.storage_options or None)
         self._stop = threading.Event()
         self.run_id = uuid.uuid4().hex
-        self._lock = JobLock(self._kafka, settings.kafka_topic, self._root.hadoop_url, self.run_id)
+        self._lock = JobLock(self._kafka, settings.kafka_topic, self._root.hadoop_url, self.run_id, self._report)
         self.metrics = JobMetrics()
         self.started = threading.Event()
         """Set while a query runs: the tables exist, and this run holds the registry."""
         self.query: StreamingQuery | None = None
         self._batches: MicroBatches | None = None
         self._steps = 0
+        self._is_standby = settings.standby
         self._has_claimed = False
         self._has_read_tables = settings.standby
         """True once the storage has worked. From then on an error of the storage is an outage, not a wrong setting."""
         self._failed = FailedAttempts()
+        self._silence: Callable[[], str | None] = lambda: None
         self._warm_up = WarmUp(spark, settings, self.run_id)
         self._started_at_s = time.monotonic()
 
@@ -147,7 +160,13 @@ class RouteRegistryJob:
             HangWatch(self._spark, trigger_millis, self._lock.give_up, self._step, self._log_end) as watch,
             self._pages(watch),
         ):
+            self._silence = watch.readiness
             self._run()
+
+    def _report(self) -> tuple[int, JobReport]:
+        """Return how far the tables are, and what this job tells others about itself."""
+        problem = self._silence() or self.metrics.outage
+        return self.next_offset, JobReport(self.run_id, self.metrics.role, problem)
 
     def _pages(self, watch: HangWatch) -> AbstractContextManager[object]:
         """Serve the monitoring pages within a `with`, if a port for them is set. Raises NamesrvError.
@@ -179,26 +198,25 @@ class RouteRegistryJob:
         with self._lock:
             if self._settings.standby or self._lock.others():
                 self._warm_up.run(self._stop, self._lock.held)
-            if not self._settings.standby:
-                self._keep_trying(self._run_query, self._hand_over)
-                return
-            while self._stand_by():
+            while not self._is_standby or self._stand_by():
                 try:
-                    self._keep_trying(self._run_query, self._hand_over)
+                    self._keep_trying(self._run_query, self._step_aside)
+                    return
                 except TermLostError as lost:
+                    if not self._is_standby and not self._lock.is_lost:  # the other job was started in its place
+                        raise
                     log.warning("run %s has taken the registry over: this job waits again", lost.newer_run_id)
-                    self._has_claimed = False
-                    self._lock.step_back(_LEAVE_TO_CLAIMANT_S)
+                    self._lock.step_back(_LEAVE_TO_OTHER_S)
+                except _SteppedAsideError as stepped:
+                    log.warning("this job stands by: %s", stepped)
+                self._is_standby, self._has_claimed = True, False
 
-    def _hand_over(self) -> None:
-        """Let another job try if this one fails again and again, because the fault may be this machine's.
-
-        This job does not try meanwhile: its claim would wait for the lock that it has given away.
-        """
+    def _step_aside(self) -> None:
+        """Let a job that waits have the lock if this one fails again and again: the fault may be this machine's."""
         if self._failed.in_a_row >= _HAND_OVER_AFTER and self._lock.others():
-            log.warning("another job waits and may take the registry over for the next %.0f s", _LEAVE_TO_CLAIMANT_S)
-            self._lock.step_back(_LEAVE_TO_CLAIMANT_S)
-            self._stop.wait(_LEAVE_TO_CLAIMANT_S)
+            self._lock.step_back(_LEAVE_TO_OTHER_S)
+            self._stop.wait(self._failed.pause_s)
+            raise _SteppedAsideError("it fails, and another job waits that may take the registry over")
 
     def _stand_by(self) -> bool:
         """Wait as a standby until no other job is active; return False when this one is stopped."""
@@ -210,26 +228,30 @@ class RouteRegistryJob:
         while not self._stop.is_set():
             require_session(self._spark)
             if self._lock.held.wait(_LOOK_EVERY_S):
-                if not self._is_anothers():
+                claimant = self._other_claimant()
+                if claimant is None:
                     return True
-                self._lock.step_back(_LEAVE_TO_OTHER_S)
+                if claimant in self._lock.others():
+                    self._lock.step_back(_LEAVE_TO_OTHER_S)
                 self._stop.wait(_LOOK_EVERY_S)
                 self._warm_up.run(self._stop, self._lock.held)  # goes on if the lock has cut it short before
         return False
 
-    def _is_anothers(self) -> bool:
-        """Return whether another job has just claimed the registry, or runs on after Kafka took the lock from it."""
+    def _other_claimant(self) -> str | None:
+        """Return the run that has the registry or has just claimed it, if it takes part in the election or soon will.
+
+        A run may go on after Kafka has taken the lock from it, and a new one claims before it has joined the election.
+        """
         try:
             with storage_errors(self._settings):
                 newest = Snapshots(self._root).newest()
         except (NotARegistryError, NoSuchSnapshotError):
-            return False
+            return None
         if newest.kind == "STOP" or newest.run_id == self.run_id:
-            return False
+            return None
         age_s = abs(time.time() - newest.published_at / 1000)  # the claimant's clock may be ahead of this one's
-        if newest.kind == "CLAIM" and age_s < _LEAVE_TO_CLAIMANT_S:
-            return True
-        return newest.run_id in self._lock.others()
+        is_new = newest.kind == "CLAIM" and age_s < _LEAVE_TO_CLAIMANT_S
+        return newest.run_id if is_new or newest.run_id in self._lock.others() else None
 
     def _keep_trying(self, attempt: Callable[[], T], before_next: Callable[[], None] = lambda: None) -> T | None:
         """Call `attempt`, again after each outage, and return its result; None if the job is stopped in an outage."""
@@ -270,6 +292,8 @@ class RouteRegistryJob:
     def _run_query(self) -> None:
         self._started_at_s = time.monotonic()
         log_here = self._prepare_topic()
+        if self._is_standby and not self._lock.held.is_set():
+            raise _SteppedAsideError("Kafka has taken the lock of the registry from it")
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
             self._checkpoint(log_here).make_base()
@@ -301,7 +325,8 @@ class RouteRegistryJob:
             self.query, self._batches = query, batches
             open_things.enter_context(TableCare(self._root, self._settings, self._note_point))
             self.metrics.query_starts.inc()
-            self.metrics.take_role("active")
+            if self.metrics.outage is None:
+                self.metrics.take_role("active")
             self.started.set()
             self._warm_up.is_done = True
             try:
@@ -408,6 +433,8 @@ class RouteRegistryJob:
         while not self._stop.wait(_LOOK_EVERY_S):
             terms.check()
             batches.tick_silence.look()
+            if self.metrics.outage and (batches.has_handled or query.status["message"] == _IDLE):
+                self.metrics.take_role("active")
             if not query.isActive:
                 require_session(self._spark)
                 failure = str(query.exception() or "it was stopped from outside")

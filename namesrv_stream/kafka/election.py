@@ -1,7 +1,8 @@
 """Election of the active job of a registry: the job to which Kafka assigns the heartbeat topic's one partition.
 
 A consumer group on a topic with one partition is a lock with a session timeout. The lock decides which job may start;
-terms in the tables keep a former job from writing. The group reads no record.
+terms in the tables keep a former job from writing. The group reads no record. As its offset the active job commits how
+far the tables are, with a report of its state: so readers learn of a JVM or a storage that hangs within seconds.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, Self
 
+import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.librdkafka import KafkaOptions, librdkafka_log, named_kafka_error
-from namesrv_stream.kafka.topic import group_members
+from namesrv_stream.kafka.topic import committed_text, group_members
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +31,8 @@ SESSION_TIMEOUT_MS = 6_000
 _HEARTBEAT_MS = 500
 _POLL_S = 0.2
 _JOIN_AGAIN_S = 1.0
+_REPORT_EVERY_S = 10.0
+_MAX_PROBLEM_CHARS = 1_000
 _NOT_ALLOWED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -45,16 +52,29 @@ class Candidate(NamedTuple):
     is_active: bool
 
 
+class JobReport(msgspec.Struct, frozen=True, rename="camel"):
+    """Report of the holder of the lock on its work. `problem` is what keeps it from its work, None if nothing does."""
+
+    run_id: str
+    role: str
+    problem: str | None = None
+
+
 class JobLock:
     """One job's part in the election. Within a `with`, a thread takes part.
 
     `held` is set while this job has the lock. A job that already runs may go on when `held` is cleared, because another
-    job takes over only by a claim.
+    job takes over only by a claim. `report` returns the next offset of the tables and the job's report, which the
+    holder commits at each change and every 10 s.
     """
 
-    def __init__(self, kafka: KafkaOptions, topic: str, root: str, run_id: str) -> None:
+    def __init__(
+        self, kafka: KafkaOptions, topic: str, root: str, run_id: str, report: Callable[[], tuple[int, JobReport]]
+    ) -> None:
         """Prepare to take part. `root` is the registry's `Root.hadoop_url`."""
         self.held = threading.Event()
+        self.is_lost = False
+        """True from the time at which Kafka takes the lock, or this job gives it up, until the job has it again."""
         self._kafka, self._topic, self._root, self._run_id = kafka, topic, root, run_id
         self._options = {
             **kafka,
@@ -69,6 +89,8 @@ class JobLock:
             "allow.auto.create.topics": False,
         }
         self._logged: int | None = None
+        self._report = report
+        self._reported: tuple[JobReport, float] | None = None
         self._stopped = threading.Event()
         self._is_candidate = threading.Event()
         self._is_candidate.set()
@@ -98,6 +120,7 @@ class JobLock:
 
     def step_back(self, pause_s: float) -> None:
         """Give the lock to another candidate, and become a candidate again after `pause_s` seconds."""
+        self.is_lost = self.is_lost or self.held.is_set()
         self._is_candidate.clear()
         timer = threading.Timer(pause_s, self._is_candidate.set)
         timer.daemon = True
@@ -120,9 +143,24 @@ class JobLock:
                                on_lost=self._on_revoke)  # fmt: skip
             while not self._stopped.is_set() and self._is_candidate.is_set():
                 self._mind(consumer.poll(_POLL_S))
+                self._commit_report(consumer)
         finally:
             self.held.clear()
             consumer.close()
+
+    def _commit_report(self, consumer: Consumer) -> None:
+        """Commit the report if this job has the lock and the report has changed, or the last one is 10 s old."""
+        if not self.held.is_set():
+            self._reported = None
+            return
+        (offset, report), now_s = self._report(), time.monotonic()
+        if self._reported and self._reported[0] == report and now_s - self._reported[1] < _REPORT_EVERY_S:
+            return
+        self._reported = report, now_s
+        problem = report.problem and report.problem[:_MAX_PROBLEM_CHARS]
+        text = msgspec.json.encode(msgspec.structs.replace(report, problem=problem))
+        with suppress(KafkaException):  # while the group is balanced anew; the next report is soon
+            consumer.commit(offsets=[TopicPartition(self._topic, 0, offset, text.decode())])
 
     def _mind(self, message: Message | None) -> None:
         """Log an error once. A job without the right on its group never gets the lock."""
@@ -141,10 +179,12 @@ class JobLock:
         if partitions:
             consumer.incremental_assign(partitions)
             consumer.pause(partitions)
+            self.is_lost = False
             self.held.set()
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:
+            self.is_lost = True
             self.held.clear()
 
 
@@ -171,3 +211,12 @@ def candidates(kafka: KafkaOptions, topic: str, root: str) -> list[Candidate]:
         run_id, _, host = client_id.partition("@")
         found.append(Candidate(run_id, host, is_active))
     return sorted(found, key=lambda each: (not each.is_active, each.run_id))
+
+
+def report_of_holder(kafka: KafkaOptions, topic: str, root: str) -> JobReport | None:
+    """Return the newest report of a holder of the lock, None if there is none or it is of another release."""
+    text = committed_text(kafka, group_of(topic, root), topic)
+    try:
+        return msgspec.json.decode(text, type=JobReport) if text else None
+    except msgspec.MsgspecError:
+        return None

@@ -16,7 +16,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -222,6 +228,15 @@ def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
     found = admin.answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
     members = found.members if found is not None else ()
     return {each.client_id: bool(each.assignment.topic_partitions) for each in members}
+
+
+def committed_text(kafka: KafkaOptions, group_id: str, topic: str) -> str | None:
+    """Return the text beside the offset that a consumer group has committed for the topic's partition 0, if any."""
+    admin = _Admin(kafka)
+    wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
+    asked = admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)
+    found = admin.answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
+    return next((each.metadata for each in found.topic_partitions), None) if found is not None else None
 
 
 def answers(kafka: KafkaOptions) -> bool:

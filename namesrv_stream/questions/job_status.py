@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
@@ -12,14 +16,21 @@ from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State, is_stale, job_progress
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
 
 if TYPE_CHECKING:
-    from namesrv_stream.kafka.election import Candidate  # only for types: a status without Kafka loads no client
+    from namesrv_stream.kafka.election import (  # only for types: a status without Kafka loads no client
+        Candidate,
+        JobReport,
+    )
 
-JobState = State | Literal["standby", "waiting", "no ticks", "other log", "unknown"]
+JobState = State | Literal[
+    "standby", "taking over", "waiting", "not answering", "no ticks", "other log", "unknown"
+]  # fmt: skip
 _KAFKA_LIMIT_MS = 2_000
 _NOT_ASKED = "not asked"
+_NO_ROOM_BYTES = 1024**2
 
 
 class FromKafka(NamedTuple):
@@ -27,7 +38,8 @@ class FromKafka(NamedTuple):
 
     `records_behind` is the number of records that the newest snapshot does not have yet, ticks included. `jobs` are the
     candidates of the election, the active job first. If they are not known they are None, and `notice` is the reason.
-    `is_other_log`: the topic is not that of the tables.
+    `report` is what the active job reports of itself, None if there is none. `newest_record_ms` is the append time of
+    the newest record. `is_other_log`: the topic is not that of the tables.
     """
 
     records_behind: int | None = None
@@ -35,6 +47,13 @@ class FromKafka(NamedTuple):
     problem: str | None = None
     is_other_log: bool = False
     notice: str | None = None
+    report: JobReport | None = None
+    newest_record_ms: int | None = None
+
+    @property
+    def active_job(self) -> Candidate | None:
+        """The job that holds the lock, None if none does or that is not known."""
+        return next((job for job in self.jobs or () if job.is_active), None)
 
 
 NOT_ASKED = FromKafka(problem=_NOT_ASKED)
@@ -53,10 +72,15 @@ class Health(NamedTuple):
 
 
 class Status(Fields):
-    """The state of the job now. `stale`: lookups may be wrong. `problem`: why no newer snapshot can be read."""
+    """The state of the job now. `stale`: lookups may be wrong.
+
+    `job_problem` is what keeps the active job from its work. `log_silent_millis` is the age of the newest record, which
+    grows if no gateway sends a tick. `problem`: why no newer snapshot can be read.
+    """
 
     root: str
     state: JobState
+    job_problem: str | None
     since: str
     lag_millis: int | None
     stale: bool
@@ -72,6 +96,7 @@ class Status(Fields):
     age_millis: int
     records_behind: int | None
     kafka: str
+    log_silent_millis: int | None
     clusters: int
     broker_names: int
     live_addresses: int
@@ -79,6 +104,11 @@ class Status(Fields):
     rejected_records: int
     changed_settings: dict[str, str]
     problem: str | None
+
+
+def log_silent_ms(kafka: FromKafka, now_ms: int) -> int | None:
+    """Return the age of the newest record in Kafka, None if it is not known."""
+    return None if kafka.newest_record_ms is None else max(0, now_ms - kafka.newest_record_ms)
 
 
 def health(seen: Seen, now_ms: int) -> Health:
@@ -89,19 +119,21 @@ def health(seen: Seen, now_ms: int) -> Health:
 
 def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str | None = None) -> Status:
     """Return the state of the job, with the numbers of the newest snapshot."""
-    row, tables, jobs = seen.snapshot, seen.tables, kafka.jobs or ()
+    row, tables, active = seen.snapshot, seen.tables, kafka.active_job
     return Status.of(
         row,
         root=masked(seen.root.url),
-        state=job_state(found.progress, kafka),
+        state=job_state(found.progress.state, kafka),
+        job_problem=kafka.report.problem if kafka.report is not None else None,
         since=iso_text(found.progress.since_ms),
         lag_millis=found.progress.lag_ms,
         stale=found.is_stale,
-        active_job=next((job.run_id for job in jobs if job.is_active), None),
-        waiting_jobs=[job.run_id for job in jobs if not job.is_active],
+        active_job=active and active.run_id,
+        waiting_jobs=[job.run_id for job in kafka.jobs or () if not job.is_active],
         age_millis=found.now_ms - row.published_at,
         records_behind=kafka.records_behind,
         kafka=kafka.problem or "reachable",
+        log_silent_millis=log_silent_ms(kafka, found.now_ms),
         clusters=len(tables.clusters),
         broker_names=len(tables.brokers),
         live_addresses=len(tables.live),
@@ -119,44 +151,72 @@ def _rejected_records(seen: Seen) -> int:
         return int(seen.root.open_past(REJECTED, version)[1].count())
 
 
-def job_state(progress: JobProgress, kafka: FromKafka) -> JobState:
-    """Return the job's state from the tables, and from the election if the tables do not show it.
+def job_state(of_tables: State | None, kafka: FromKafka) -> JobState:
+    """Return the job's state from Kafka, and from the tables where Kafka cannot tell.
 
-    A job that takes no part in the election has died, however new its last publication is. A job that takes part and
-    publishes nothing waits for the storage, for Kafka or, if it has read all records, for ticks.
+    `of_tables` is None if the tables cannot be read. A job that takes no part in the election has died, however new its
+    last publication is. Tables do not show for 90 s that a job has stopped to publish, so a Kafka that does not answer
+    leaves the state unknown.
     """
     if kafka.is_other_log:
         return "other log"
-    has_active = any(job.is_active for job in kafka.jobs or ())
-    if progress.state == "stopped in order" and kafka.jobs:
-        return "starting" if has_active else "standby"
-    if progress.state not in ("stopped in order", "dead"):
-        return "dead" if kafka.jobs == [] else progress.state
-    if progress.state == "stopped in order":
-        return progress.state
-    if has_active:
-        return "no ticks" if kafka.records_behind == 0 else "waiting"
-    if kafka.jobs:
-        return "standby"
-    is_unknown = kafka.jobs is None and kafka.problem != _NOT_ASKED
-    return "unknown" if is_unknown else "dead"
+    is_stopped = of_tables == "stopped in order"
+    if kafka.jobs is None:
+        is_known = kafka.problem == _NOT_ASKED or (kafka.problem is None and of_tables != "dead") or is_stopped
+        return of_tables if of_tables is not None and is_known else "unknown"
+    if not kafka.jobs:
+        return "stopped in order" if is_stopped else "dead"
+    if kafka.active_job is None:  # members have no partition while they are balanced anew
+        return "standby" if of_tables in ("stopped in order", "dead", None) else of_tables
+    return _reported(of_tables, kafka)
 
 
-def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -> FromKafka:
-    """Return from Kafka how far behind the tables are, and which jobs wait. `read`: the newest row as it holds now."""
-    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
-    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415
+def _reported(of_tables: State | None, kafka: FromKafka) -> JobState:
+    """Return the state of a job that holds the lock, as it reports it."""
+    role, problem = (kafka.report.role, kafka.report.problem) if kafka.report is not None else ("active", None)
+    if role in ("standby", "starting"):
+        return "starting" if of_tables in ("stopped in order", "starting") else "taking over"
+    if role == "waiting":
+        return "waiting"
+    if problem is not None:
+        return "not answering"
+    match of_tables:
+        case "dead":
+            return "no ticks" if kafka.records_behind == 0 else "waiting"
+        case "stopped in order":
+            return "starting"
+    return of_tables or "running"
+
+
+def storage_problem(root: Root) -> str | None:
+    """Return that the disk of the tables is full, None if it is not or this machine does not see it."""
+    if "://" in root.url:
+        return None
+    try:
+        free = shutil.disk_usage(Path(root.url)).free
+    except OSError:
+        return None
+    return f"the disk of {root.url} has no room left" if free < _NO_ROOM_BYTES else None
+
+
+def facts_from_kafka(settings: NamesrvSettings, root: Root, read: SnapshotRow | None) -> FromKafka:
+    """Return from Kafka how far behind the tables are, which jobs wait, and what the active one reports.
+
+    `read`: the newest row as it holds now, None if the tables cannot be read.
+    """
+    from namesrv_stream.kafka.topic import end_offsets, newest_timestamp_ms  # noqa: PLC0415  # see Candidate
 
     kafka = {"socket.timeout.ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
     try:
         ends = end_offsets(kafka, settings.kafka_topic)
+        facts = _election(kafka, settings, root)._replace(
+            newest_record_ms=newest_timestamp_ms(kafka, settings.kafka_topic)
+        )
     except NamesrvError as error:
         return FromKafka(problem=str(error))
-    try:
-        facts = FromKafka(jobs=candidates(kafka, settings.kafka_topic, seen.root.hadoop_url))
-    except NamesrvError as error:  # also while Kafka makes its table of groups
-        facts = FromKafka(notice=f"which jobs are active is not known: {error}")
-    if (other := _other_log(kafka, settings, seen.snapshot)) is not None:
+    if read is None:
+        return facts
+    if (other := _other_log(kafka, settings, read)) is not None:
         return facts._replace(problem=other, is_other_log=True)
     behind = [end - read.offsets.get(partition, 0) for partition, end in ends.items()]
     if not behind:
@@ -166,6 +226,23 @@ def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -
         problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
         return facts._replace(problem=problem)
     return facts._replace(records_behind=sum(behind))
+
+
+def _election(kafka: dict[str, Any], settings: NamesrvSettings, root: Root) -> FromKafka:
+    """Return the jobs of the election and the report of the active one; a report of a former one is left out."""
+    from namesrv_stream.kafka.election import candidates, report_of_holder  # noqa: PLC0415  # see Candidate
+
+    topic = settings.kafka_topic
+    try:
+        facts = FromKafka(jobs=candidates(kafka, topic, root.hadoop_url))
+        report = report_of_holder(kafka, topic, root.hadoop_url)
+    except NamesrvError as error:  # also while Kafka makes its table of groups
+        return FromKafka(notice=f"which jobs are active is not known: {error}")
+    if report is None or facts.active_job is None:
+        return facts
+    if report.run_id != facts.active_job.run_id:
+        report = msgspec.structs.replace(report, role="starting", problem=None)
+    return facts._replace(report=report)
 
 
 def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:

@@ -142,6 +142,11 @@ class MicroBatches:
         return self._progress.handled_offset
 
     @property
+    def has_handled(self) -> bool:
+        """True once a micro-batch has been handled, so that Kafka and the storage work."""
+        return self._publications > 0
+
+    @property
     def applied_offset(self) -> int:
         """All records before this offset have been applied or rejected, in the batch that runs too."""
         return self._progress.next_offset

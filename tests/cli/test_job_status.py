@@ -1,12 +1,16 @@
-"""The job's state as `status` shows it: from the tables, and from the election where the tables cannot tell."""
+"""The job's state as `status` shows it: from the election and the active job's report, and from the tables."""
 
 import pytest
 
-from namesrv_stream.kafka.election import Candidate
+from namesrv_stream.kafka.election import Candidate, JobReport
 from namesrv_stream.questions.job_status import FromKafka, job_state
-from namesrv_stream.tables.job_progress import JobProgress
 
 ACTIVE, WAITING = Candidate("run-1", "host", True), Candidate("run-2", "host", False)
+JVM = "the JVM has not answered for 5 s"
+
+
+def reported(role, problem=None):
+    return FromKafka(0, [ACTIVE, WAITING], report=JobReport("run-1", role, problem))
 
 
 @pytest.mark.parametrize(
@@ -22,7 +26,9 @@ ACTIVE, WAITING = Candidate("run-1", "host", True), Candidate("run-2", "host", F
         ("starting", FromKafka(9, []), "dead"),
         ("running", FromKafka(0, [WAITING]), "running"),  # members have no partition while they are balanced anew
         ("running", FromKafka(problem="not asked"), "running"),
-        ("running", FromKafka(problem="Kafka does not answer"), "running"),
+        ("running", FromKafka(problem="Kafka does not answer"), "unknown"),
+        ("running", FromKafka(notice="no right on the group"), "running"),
+        ("stopped in order", FromKafka(problem="Kafka does not answer"), "stopped in order"),
         ("running", FromKafka(jobs=[ACTIVE], problem="made anew", is_other_log=True), "other log"),
         ("dead", FromKafka(9, []), "dead"),
         ("dead", FromKafka(0, []), "dead"),  # it had published everything before it died
@@ -31,7 +37,18 @@ ACTIVE, WAITING = Candidate("run-1", "host", True), Candidate("run-2", "host", F
         ("dead", FromKafka(9, [WAITING]), "standby"),
         ("dead", FromKafka(problem="Kafka does not answer"), "unknown"),
         ("dead", FromKafka(problem="not asked"), "dead"),
+        (None, FromKafka(problem="not asked"), "unknown"),
+        (None, FromKafka(jobs=[]), "dead"),
+        (None, reported("active"), "running"),  # the tables are damaged, and the job has not noticed yet
+        ("running", reported("active"), "running"),
+        ("running", reported("active", JVM), "not answering"),
+        ("running", reported("waiting", "no room is left"), "waiting"),
+        ("running", reported("waiting", None), "waiting"),
+        ("running", reported("standby"), "taking over"),
+        ("dead", reported("starting"), "taking over"),
+        ("stopped in order", reported("standby"), "starting"),
+        ("dead", reported("active"), "no ticks"),
     ],
 )
-def test_a_job_that_publishes_nothing_is_dead_unless_it_takes_part_in_the_election(of_tables, kafka, shown):
-    assert job_state(JobProgress(of_tables, since_ms=0, lag_ms=None), kafka) == shown
+def test_the_jobs_state_is_what_the_holder_of_the_lock_reports_unless_nobody_holds_it(of_tables, kafka, shown):
+    assert job_state(of_tables, kafka) == shown

@@ -200,3 +200,13 @@ def test_what_neither_a_file_nor_the_history_has_is_counted_and_brokers_are_aske
     for lease in RouteReader(registry.root).open().routes.live.values():
         assert lease.tokens == ()
         assert lease.data_version.counter == 0, "so that the next registration counts as changed"
+
+
+def test_status_shows_job_and_kafka_although_a_table_is_damaged(run, registry, made, closed_port):
+    cut(data_of(registry.root, "topic"))
+    result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    assert result.exit_code == 1
+    told = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
+    assert "unknown, the last publication was at" in told["job"]
+    assert f"127.0.0.1:{closed_port} does not answer" in told["Kafka"]
+    assert "the table topic" in told["tables"]

@@ -48,7 +48,7 @@ def job():
 def test_a_jvm_that_does_not_answer_for_60_looks_hangs_and_is_reported_as_unready_before(job):
     assert job.standstill.problem is None
     assert job.looks(UNREADY_LOOKS + 1, moving(), answers=False) is None
-    assert job.standstill.problem == "the JVM has not answered for 10 s"
+    assert job.standstill.problem == "the JVM has not answered for 5 s"
     looks, why = job.looks(JVM_LOOKS, moving(), answers=False)
     assert looks == JVM_LOOKS - UNREADY_LOOKS
     assert "the JVM of this job has not answered for 60 s" in why

@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.kafka.election import Candidate, JobLock, candidates
+from namesrv_stream.kafka.election import Candidate, JobLock, JobReport, candidates, report_of_holder
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.putting_back import require_no_active_job
@@ -30,8 +30,8 @@ def root(request):
     return f"file:/{request.node.name}"
 
 
-def lock(kafka, root, run_id):
-    return JobLock(kafka, TOPIC, root, run_id)
+def lock(kafka, root, run_id, report=None):
+    return JobLock(kafka, TOPIC, root, run_id, report or (lambda: (0, JobReport(run_id, "active"))))
 
 
 @eventually
@@ -105,3 +105,36 @@ def test_nobody_is_a_candidate_of_a_registry_without_jobs(kafka, root):
 @eventually
 def is_over(kafka, root):
     assert candidates(kafka, TOPIC, root) == []
+
+
+def test_the_holder_reports_each_change_of_its_state_and_who_waits_reports_nothing(kafka, root):
+    said = {"first": (7, JobReport("first", "active")), "second": (9, JobReport("second", "standby"))}
+
+    @eventually
+    def is_reported(*report):
+        assert report_of_holder(kafka, TOPIC, root) == JobReport(*report)
+
+    assert report_of_holder(kafka, TOPIC, root) is None
+    with lock(kafka, root, "first", lambda: said["first"]) as first, ExitStack() as second_part:
+        is_reported("first", "active")
+        second_part.enter_context(lock(kafka, root, "second", lambda: said["second"]))
+        waits_beside(kafka, root)
+        said["first"] = 7, JobReport("first", "waiting", "no room " * 1_000)
+        is_reported("first", "waiting", ("no room " * 1_000)[:1_000])
+        first.give_up()
+        is_reported("second", "standby")
+
+
+def test_a_lock_that_was_had_is_lost_by_stepping_back_until_it_is_had_again(kafka, root):
+    with lock(kafka, root, "first") as first:
+        has_lock(first)
+        assert not first.is_lost
+        first.step_back(pause_s=1)
+        assert first.is_lost
+        has_it_again(first)
+
+
+@eventually
+def has_it_again(holder):
+    assert holder.held.is_set()
+    assert not holder.is_lost

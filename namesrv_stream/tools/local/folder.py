@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from namesrv_stream.errors import NamesrvError
 
@@ -14,6 +16,8 @@ MARKER = ".made-anew-by-namesrv-stream"
 """A file that marks a folder of this command. Only there the command may remove the folders that it makes anew."""
 _LOCK = ".in-use"
 _SERVED = ".served"
+_LOOKED_AT_S = 1.0
+_LOOK_EVERY_S = 0.05
 
 
 @contextmanager
@@ -43,14 +47,34 @@ def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[P
 
 @contextmanager
 def in_service(registry: str) -> Iterator[None]:
-    """Mark a registry as served by this process within the `with`, if its tables are in a folder of this machine."""
+    """Mark a registry as served by this process within the `with`, if its tables are in a folder of this machine.
+
+    Raises NamesrvError if another process serves it.
+    """
     if "://" in registry:
         yield
         return
     Path(registry).mkdir(parents=True, exist_ok=True)
     with Path(registry, _SERVED).open("w") as mark:
-        fcntl.flock(mark, fcntl.LOCK_EX)
+        _lock_served(mark, registry)
         yield
+
+
+def _lock_served(mark: IO[str], registry: str) -> None:
+    """Lock the mark. Waits for a process that only looks at it, as `is_in_service` does, and for no other."""
+    until_s = time.monotonic() + _LOOKED_AT_S
+    while True:
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if time.monotonic() > until_s:
+                raise NamesrvError(
+                    f"the tables in {registry} are served by another `up` of this machine: stop that one, or give "
+                    "other tables with --root and another folder with --data."
+                ) from error
+            time.sleep(_LOOK_EVERY_S)
+        else:
+            return
 
 
 def is_in_service(registry: str) -> bool:
