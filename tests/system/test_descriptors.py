@@ -57,8 +57,8 @@ def test_a_job_that_has_no_descriptor_left_ends_and_says_so(heartbeats, tmp_path
 
         has_ended()
         assert exit_code_within_grace(job) == 1
-        said = log.read_text().splitlines()[-1]
-        assert said.startswith("route_registry: no descriptor or port is left for this job: "), said
+        reason = "route_registry: no descriptor or port is left for this job: "
+        [said] = [line for line in log.read_text().splitlines() if line.startswith(reason)]
         assert "ulimit -n" in said
     finally:
         job.kill()
