@@ -79,8 +79,9 @@ def _drop(root: Root, retention_ms: int, newest: SnapshotRow, epochs: Collection
 
 
 def _version_of(path: str) -> int:
-    """Return the version in the name of a file of the log."""
-    return int(path.rpartition("/")[2].partition(".")[0])
+    """Return the version in the name of a file of the log, or of Hadoop's hidden checksum beside it; else -1."""
+    digits = path.rpartition("/")[2].lstrip(".").partition(".")[0]
+    return int(digits) if digits.isdecimal() else -1
 
 
 def named_versions(root: Root, since_ms: int) -> Mapping[str, NamedVersions]:
@@ -101,9 +102,7 @@ def shorten_log(root: Root, spec: TableSpec, first: int) -> None:
     The oldest go first: what remains has no gap, also if this run dies.
     """
     files = TableFiles(root, spec)
-    log_files = {
-        path: _version_of(path) for path in files.listed("_delta_log") if not path.endswith("_last_checkpoint")
-    }
+    log_files = {path: _version_of(path) for path in files.listed("_delta_log")}
     old = [path for path, version in log_files.items() if 0 <= version < first]
     if not old:
         return

@@ -16,6 +16,7 @@ from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
+from tests.counted import count_topics
 from tests.history.by_rules import publish_by_rules
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, MINUTE_MS, SeededRegistry
@@ -186,7 +187,10 @@ def test_a_topic_is_available_while_any_broker_name_has_it_and_expected_after_an
     assert found == [("T", 22, 22), ("T", 2, 2), ("U", 21, 23), ("U", 2, 2)]
 
 
-def test_topics_of_lines_with_a_number_alone_have_sessions_from_and_to_these_lines(root, registry, same_views):
+def test_topics_of_lines_with_a_number_alone_have_sessions_from_and_to_these_lines(
+    root, registry, same_views, monkeypatch
+):
+    count_topics(monkeypatch)
     many = tuple(f"topic-{number}" for number in range(201))
     registry.register(hours(1), A, "broker-a", topics=("topic-0",))
     registry.register(hours(2), A, "broker-a", topics=(*many, "topic-201"))

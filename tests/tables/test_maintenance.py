@@ -134,7 +134,7 @@ def test_the_newest_snapshot_of_a_registry_at_rest_stays_readable_for_ever(spark
     publisher = claim(root, at_ms=NOW - 61 * DAY_MS)
     for number in range(6):
         publisher.publish(batch(number), NOW - 61 * DAY_MS)
-    assert {"cluster", "broker_event"} <= set(publisher.compact(max_files=1))
+    assert "broker_event" in publisher.compact(max_files=1)
     pass_time(root, days=61)
     maintain(spark, root)
     assert_shows_exactly(root, *range(6))
@@ -188,11 +188,13 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, ro
     ages = (91, 89, 0)
     for number, days in enumerate(ages):
         rejected = [RejectedRow(NOW - days * DAY_MS, 0, number, None, b"x", 1, f"{days} days old")]
-        publisher.publish(replace(batch(number), rejected=rejected), NOW)
+        publisher.publish(replace(batch(number), event_time_ms=NOW, rejected=rejected), NOW)
     maintain(spark, root)
     publisher.publish(batch(3), NOW)
     assert publisher.restored == []
-    rows = RouteReader(root).table(REJECTED, publisher.publish(replace(batch(4), rejected=rejected), NOW))
+    rows = RouteReader(root).table(
+        REJECTED, publisher.publish(replace(batch(4), event_time_ms=NOW, rejected=rejected), NOW)
+    )
     assert sorted(rows["reason"].to_pylist()) == ["0 days old", "0 days old", "89 days old"]
     heads = RustWriter(root).head(REJECTED)
     maintain(spark, root, rejected_retention_ms=90 * DAY_MS)
@@ -209,7 +211,8 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, ro
 def test_a_condition_on_time_or_month_leaves_the_rows_of_other_months_unread(spark, root, condition, files):
     publisher = claim(root)
     for number in range(3):
-        publisher.publish(replace(batch(number), events=[event("x", T0 + number * 40 * DAY_MS)]), NOW)
+        at_ms = T0 + number * 40 * DAY_MS
+        publisher.publish(replace(batch(number), event_time_ms=at_ms, events=[event("x", at_ms)]), NOW)
     session = spark.newSession()
     register_views(session, root, only=["broker_event"])
     asked = session.sql(f"SELECT * FROM broker_event WHERE {condition}")
