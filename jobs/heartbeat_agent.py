@@ -33,6 +33,7 @@ LIMITS = {
     "request_timeout_ms": 4_000,
     "delivery_timeout_ms": 5_000,
 }
+MAX_RECORD_BYTES = 17 << 20  # what the topic takes
 ADDRESS = re.compile(r"(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}")
 Brokers = dict[str, dict[str, Any]]
 log = logging.getLogger("heartbeat_agent")
@@ -61,15 +62,23 @@ def is_broker(each: Any) -> bool:
         and ADDRESS.fullmatch(each["brokerAddr"]) is not None
         and 0 < int(each["brokerAddr"].rpartition(":")[2]) < 1 << 16
         and type(each.get("brokerId")) is int
+        and 0 <= each["brokerId"] < 1 << 63
+        and type(each.get("heartbeatTimeoutMillis", LEASE_MS)) is int
+        and each.get("heartbeatTimeoutMillis", LEASE_MS) > 0
     )
 
 
-def records(wanted: Brokers, registered: Brokers, is_due: bool, is_full: bool) -> Iterator[dict[str, Any]]:
-    """Yield the records after which the registry has the wanted brokers instead of those registered before."""
-    for address in registered.keys() - wanted.keys():
+def records(
+    wanted: Brokers, registered: Brokers, unsure: set[str], is_due: bool, is_full: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the records after which the registry has the wanted brokers instead of those registered before.
+
+    `unsure`: addresses of which Kafka may have taken a record, as its answer was lost.
+    """
+    for address in (registered.keys() | unsure) - wanted.keys():
         yield {"type": "UNREGISTER_BROKER", "brokerAddr": address}
     for address, broker in wanted.items():
-        if registered.get(address) != broker or (is_due and is_full):
+        if registered.get(address) != broker or address in unsure or (is_due and is_full):
             version = {"counter": zlib.crc32(json.dumps(broker).encode())}  # another one if anything is changed
             yield broker | {"type": "REGISTER_BROKER", "dataVersion": version}
         elif is_due:
@@ -81,7 +90,9 @@ def send(batch: list[dict[str, Any]], topic: str, **kafka: Any) -> None:
 
     Each batch has a new producer: one that saw a long outage of Kafka may stay silent after it.
     """
-    producer = KafkaProducer(**LIMITS, enable_idempotence=False, allow_auto_create_topics=False, **kafka)
+    producer = KafkaProducer(
+        **LIMITS, max_request_size=MAX_RECORD_BYTES, enable_idempotence=False, allow_auto_create_topics=False, **kafka
+    )
     try:
         for sent in [producer.send(topic, json.dumps(each).encode(), each["brokerAddr"].encode()) for each in batch]:
             sent.get(LIMITS["delivery_timeout_ms"] / 1000)
@@ -91,8 +102,8 @@ def send(batch: list[dict[str, Any]], topic: str, **kafka: Any) -> None:
 
 def heartbeat_s(wanted: Brokers) -> float:
     """Return the time from one heartbeat to the next, by the shortest lease."""
-    leases_ms = [each.get("heartbeatTimeoutMillis") for each in wanted.values()]
-    return min([LEASE_MS, *(lease for lease in leases_ms if isinstance(lease, int))]) / 4_000
+    leases_ms: list[int] = [each.get("heartbeatTimeoutMillis", LEASE_MS) for each in wanted.values()]
+    return min([LEASE_MS, *leases_ms]) / 4_000
 
 
 def options() -> argparse.Namespace:
@@ -111,23 +122,25 @@ def main() -> None:
         signal.signal(number, lambda *_: stop.set())
     wanted: Brokers = {}
     registered: Brokers = {}
+    unsure: set[str] = set()
     beats, beat_at, problem = 0, 0.0, ""
     while True:
         is_leaving, former, problem = stop.is_set(), problem, ""
         try:
             wanted = {} if is_leaving else read_brokers(given.from_file)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             problem = f"{given.from_file}: {error}. Mend it; until then its brokers stay as they were."
         is_due = time.monotonic() >= beat_at + heartbeat_s(wanted)
-        batch = list(records(wanted, registered, is_due, is_full=beats % FULL_EVERY == 0))
+        batch = list(records(wanted, registered, unsure, is_due, is_full=beats % FULL_EVERY == 0))
         try:
             if batch:
                 send(batch, given.topic, bootstrap_servers=given.kafka.split(","))
                 log.info("sent %s", ", ".join(f"{each['type']} {each['brokerAddr']}" for each in batch))
-            registered = wanted
+            registered, unsure = wanted, set()
             if is_due:
                 beats, beat_at = beats + 1, time.monotonic()
         except (KafkaError, ValueError) as error:
+            unsure |= {each["brokerAddr"] for each in batch}
             problem = f"Kafka at {given.kafka} did not take {len(batch)} records, which are sent again: {error!r}"
         if problem != former:
             log.info("%s", problem or "the problem is over")

@@ -109,6 +109,7 @@ def decode_readable(value: bytes | str | None, key: bytes | None = None) -> tupl
 def _registration(value: bytes | str) -> tuple[RegisterBroker, list[str]]:
     """Return a registration with nulls as absent fields, and the names of topics that cannot be read."""
     said = msgspec.json.decode(value)
+    _require_type(said)
     fields = without_nulls(said)
     if said.get("filterServerList", ()) is None:
         fields["keepFilterServers"] = True  # R11
@@ -120,10 +121,17 @@ def _registration(value: bytes | str) -> tuple[RegisterBroker, list[str]]:
 def _decode_lease(value: bytes | str | None) -> RegisterBroker:
     try:
         fields: dict[str, Any] = msgspec.json.decode(value or b"")
+        _require_type(fields)
         light = {name: content for name, content in fields.items() if name not in _HEAVY_FIELDS}
         return msgspec.convert(light | {"keepFilterServers": True}, RegisterBroker)
     except _UNREADABLE as error:
         raise MalformedRecordError(what_is_wrong(error)) from error
+
+
+def _require_type(fields: dict[str, Any]) -> None:
+    """Raise an error for a record that does not say that it is a registration: msgspec takes an absent type for one."""
+    if fields.get("type") != "REGISTER_BROKER":
+        raise msgspec.ValidationError("Object missing required field `type`")
 
 
 def _require_key(request: Request, key: bytes | None) -> None:

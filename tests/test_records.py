@@ -108,6 +108,7 @@ def test_unregistration_needs_the_address_alone():
         (b'"SCAN"', "Expected `object`"),
         (b'{"type": "SCAN", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not JSON"),
         (b'{"brokerAddr": "a:1"}', "`type`"),
+        (b'{"clusterName": "c", "brokerName": "b", "brokerId": 0, "brokerAddr": "a:1"}', "`type`"),
         (b'{"type": "HELLO"}', "HELLO"),
         (b'{"type": "SCAN"} {}', "not JSON"),
         (value(brokerId=-1), "brokerId"),
@@ -132,6 +133,7 @@ def test_reason_names_what_is_wrong(said, reason):
     ("wrong", "field"),
     [
         ({"type": "HELLO"}, "type"),
+        ({"type": None}, "type"),
         ({"brokerId": -1}, "brokerId"),
         ({"brokerId": "0"}, "brokerId"),
         ({"brokerAddr": "10.0.0.1"}, "brokerAddr"),

@@ -4,10 +4,10 @@ import pytest
 
 from namesrv_stream.config.storage import is_object_store, s3a_options
 
-KEYS = {"aws_access_key_id": "id", "aws_secret_access_key": "secret"}
+KEYS = {"aws_access_key_id": "id", "aws_secret_access_key": "hidden-key"}
 SIMPLE = {
     "access.key": "id",
-    "secret.key": "secret",
+    "secret.key": "hidden-key",
     "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
 }
 
@@ -42,7 +42,11 @@ def test_all_but_folders_and_hadoops_file_systems_are_object_stores(url, expecte
 
 @pytest.mark.parametrize(
     "options",
-    [KEYS, {"access_key_id": "id", "secret_access_key": "secret"}, {key.upper(): text for key, text in KEYS.items()}],
+    [
+        KEYS,
+        {"access_key_id": "id", "secret_access_key": "hidden-key"},
+        {key.upper(): text for key, text in KEYS.items()},
+    ],
     ids=["with prefix", "without", "as in the environment"],
 )
 def test_keys_reach_s3a_by_each_of_delta_rs_names(options):
@@ -58,7 +62,7 @@ def test_temporary_credentials_bring_their_token(name):
 
 
 def test_the_environment_counts_where_no_setting_does():
-    environ = {"AWS_ACCESS_KEY_ID": "of the environment", "AWS_SECRET_ACCESS_KEY": "secret", "HOME": "/root"}
+    environ = {"AWS_ACCESS_KEY_ID": "of the environment", "AWS_SECRET_ACCESS_KEY": "hidden-key", "HOME": "/root"}
     assert options_of_bucket({"access_key_id": "id"}, environ) == SIMPLE
 
 
