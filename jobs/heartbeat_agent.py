@@ -145,9 +145,8 @@ def main() -> None:
         if problem != former:
             log.info("%s", problem or "the problem is over")
         if is_leaving:
-            sys.exit(
-                f"{len(registered)} brokers are not unregistered; their leases end by silence" if registered else 0
-            )
+            left = registered.keys() | unsure
+            sys.exit(f"{len(left)} brokers are not unregistered; their leases end by silence" if left else 0)
         stop.wait(1)
 
 

@@ -1,7 +1,5 @@
 """Waiting of tests: for a condition, with one limit that a loaded machine does not reach."""
 
-import asyncio
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -29,12 +27,3 @@ def until(condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
         return found
 
     return eventually(is_met, limit_s)()
-
-
-async def until_async(condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """Do the same as `until` on the event loop, whose other tasks go on."""
-    ends_s = time.monotonic() + limit_s
-    while not (found := condition()):
-        assert time.monotonic() < ends_s, f"not within {limit_s:.0f} s"
-        await asyncio.sleep(0)
-    return found

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.fs import DeltaStorageHandler
 
-from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, SnapshotRow
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.as_of import row_of
 from namesrv_stream.tables.damage import (
     LAST_CHECKPOINT,
     UNREADABLE,
@@ -191,21 +191,9 @@ def apply_line(spec: TableSpec, rows: dict[tuple[Any, ...], Any], line: BrokerEv
     for fields in before if isinstance(before, list) else ():
         rows.pop(tuple(fields[name] for name in spec.key), None)
     for fields in after if isinstance(after, list) else ():
-        rows[tuple(fields[name] for name in spec.key)] = spec.row(**{name: _value(fields[name]) for name in fields})
+        rows[tuple(fields[name] for name in spec.key)] = row_of(spec, fields)
     if spec is LIVE and line.type == "TOPICS_CHANGED" and (lease := rows.get((line.broker_addr,))):
         rows[line.broker_addr,] = lease._replace(data_version=line.data_version)  # `after` has the topics alone
-
-
-def _value(value: Any) -> Any:
-    """Return a value of a line as the row has it."""
-    match value:
-        case list():
-            return tuple(value)
-        case {"state_version": _}:
-            return DataVersion(**value)
-        case {"event_time": _}:
-            return LogPosition(**value)
-    return value
 
 
 def _named(files: TableFiles, versions: Sequence[int]) -> frozenset[str]:
