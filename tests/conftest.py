@@ -7,6 +7,8 @@ import uuid
 import pytest
 from hypothesis import HealthCheck, settings
 
+from namesrv_stream import errors
+
 # Most JVMs of the tests live for seconds, which the second compiler would take for itself. The session lives long.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 OF_LONG_LIFE = "-XX:TieredStopAtLevel=4 -XX:+UseSerialGC"
@@ -44,6 +46,12 @@ def pytest_collection_modifyitems(items):
         for fixture, marker in MARKER_OF_FIXTURE.items():
             if fixture in item.fixturenames:
                 item.add_marker(marker)
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_of_another_test(monkeypatch):
+    """A password that is hidden in all that the process prints would be hidden in the next test's messages too."""
+    monkeypatch.setattr(errors, "_noted", set())
 
 
 @pytest.fixture(scope="session")
