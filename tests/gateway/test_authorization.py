@@ -22,7 +22,7 @@ from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting
-from tests.waiting import eventually
+from tests.waiting import until
 
 SECURITY = Path(__file__).parents[2] / "docs/security.md"
 MODES = ["off", "observe", "operators", "writes"]
@@ -181,13 +181,12 @@ def test_users_that_change_are_in_force_without_a_restart(guarded, users):
     with guarded("operators", user("ann", "admin")) as running, Peer(running.gateway.port) as peer:
         assert ask(peer, 102, "bob", namespace="N", key="K").code == ResponseCode.NO_PERMISSION
         users(user("bob", "admin"))
-
-        @eventually
-        def bob_has_followed_ann():
-            assert ask(peer, 102, "bob", namespace="N", key="K").code == ResponseCode.SYSTEM_BUSY
-            assert ask(peer, 102, "ann", namespace="N", key="K").code == ResponseCode.NO_PERMISSION
-
-        bob_has_followed_ann()
+        until(
+            lambda: (
+                ask(peer, 102, "bob", namespace="N", key="K").code == ResponseCode.SYSTEM_BUSY
+                and ask(peer, 102, "ann", namespace="N", key="K").code == ResponseCode.NO_PERMISSION
+            )
+        )
 
 
 def test_an_address_range_stands_for_a_broker(guarded):

@@ -24,7 +24,7 @@ from namesrv_stream.wire import bodies
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 MIB = 1024 * 1024
 EVIL, GOOD = "127.0.0.66", "127.0.0.1"
@@ -195,12 +195,7 @@ def test_connections_leave_files_to_the_tables(registry):
             flood = [open_peers.enter_context(Peer(port, host=EVIL)) for _ in range(300)]
             assert flood[0].is_closed_by_server()
             registry.register("10.0.0.7:10911", "c1", "broker-new", topics=("TopicNew",))
-
-            @eventually
-            def shown():
-                assert good.ask(105, topic="TopicNew").code == 0
-
-            shown()
+            until(lambda: good.ask(105, topic="TopicNew").code == 0)
         process.stdin.close()
 
 

@@ -13,7 +13,7 @@ from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, encode_command
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 from tests.wire.binary import encode_binary
 
 AT_A_START = (  # fmt: skip
@@ -143,12 +143,7 @@ def test_requests_may_come_in_any_pieces(peer, size, trailing):
 def test_new_snapshot_is_served_whole(peer, registry):
     assert peer.ask(105, topic="Later").code == 17
     registry.register("10.0.0.4:10911", "c3", "broker-c", topics=("Later", "TopicA"))
-
-    @eventually
-    def served():
-        assert peer.ask(105, topic="Later").code == 0
-
-    served()
+    until(lambda: peer.ask(105, topic="Later").code == 0)
     assert len(body(peer.ask(105, topic="TopicA"))["brokerDatas"]) == 3
 
 
@@ -184,12 +179,7 @@ def test_gateway_starts_without_any_table_and_finds_them_later(settings, request
     with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
         assert peer.ask(105, topic="TopicA").code == 17
         request.getfixturevalue("registry").command(PutKvConfig(namespace="n", key="k", value="v"))
-
-        @eventually
-        def found():
-            assert peer.ask(101, namespace="n", key="k").ext_fields == {"value": "v"}
-
-        found()
+        until(lambda: peer.ask(101, namespace="n", key="k").ext_fields == {"value": "v"})
         assert peer.ask(105, topic="TopicA").code == 0
 
 
@@ -207,12 +197,7 @@ def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registr
         (log / f"{0:020}.json").unlink()
         log.rmdir()
         away.rename(log)
-
-        @eventually
-        def ready():
-            assert peer.ask(105, topic="TopicA").code == 0
-
-        ready()
+        until(lambda: peer.ask(105, topic="TopicA").code == 0)
         assert peer.ask(105, topic="Nowhere").code == 17
 
 

@@ -15,7 +15,7 @@ from namesrv_stream.gateway.gateway_metrics import MAX_CLUSTERS, Metrics
 from namesrv_stream.reporting import metrics_server as monitoring
 from namesrv_stream.reporting.metrics_server import MAX_A_SECOND, MAX_REQUESTS, MonitoringServer
 from tests.cli.registry import PublishedRegistry
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 EVIL = "127.0.0.66"
 CHECKS = {"/healthz": lambda: None, "/readyz": lambda: "no snapshot"}
@@ -114,12 +114,7 @@ def test_a_client_that_trickles_is_cut_off(server, monkeypatch):
     monkeypatch.setattr(monitoring, "REQUEST_LIMIT_S", 0.5)
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=0.05) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
-
-        @eventually
-        def cut_off():
-            assert is_cut_off(slow)
-
-        cut_off()
+        until(lambda: is_cut_off(slow))
     assert healthz(server) == b"ok\n"
 
 

@@ -24,7 +24,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot, gateway_process
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 from tests.wire.golden import REQUESTS
 
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
@@ -125,12 +125,7 @@ def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, 
         greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         greedy.connect(("127.0.0.1", running.gateway.port))
         connections = running.gateway.connections.open
-
-        @eventually
-        def accepted():
-            assert len(connections) == 1
-
-        accepted()
+        until(lambda: len(connections) == 1)
         (connection,) = connections
         counted = running.gateway.metrics.registry.get_sample_value
         found = {"code": "GET_ROUTEINFO_BY_TOPIC", "result": "SUCCESS"}
@@ -145,12 +140,7 @@ def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, 
             if connection.held_bytes:
                 break
         assert connection.held_bytes < HIGH_WATER_BYTES
-
-        @eventually
-        def closed():
-            assert not connections
-
-        closed()
+        until(lambda: not connections)
     assert caplog.text.count("closed: idle for 1 s") == 1
 
 
@@ -177,12 +167,7 @@ def test_ten_thousand_idle_connections_cost_others_nothing(registry, settings):
         assert peer.ask(105, topic="TopicA").code == 0  # one that says nothing at first is closed after ten seconds
         program = [sys.executable, "-c", IDLE_PEERS, str(gateway.port), str(wanted)]
         with subprocess.Popen(program, stdin=subprocess.PIPE):
-
-            @eventually
-            def all_accepted():
-                assert gateway.metrics.registry.get_sample_value("namesrv_connections") == wanted + 1
-
-            all_accepted()
+            until(lambda: gateway.metrics.registry.get_sample_value("namesrv_connections") == wanted + 1)
             assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
 
 
@@ -232,13 +217,12 @@ def test_an_old_snapshot_is_not_stale_while_the_job_gives_signs_of_progress(regi
     registry.give_sign(time.time_ns() // 1_000_000)
     with BackgroundGateway(settings()) as running:
         value = running.gateway.metrics.registry.get_sample_value
-
-        @eventually
-        def is_fresh():
-            assert value("namesrv_job_state", {"namesrv_job_state": "running"}) == 1
-            assert value("namesrv_snapshot_stale") == 0
-
-        is_fresh()
+        until(
+            lambda: (
+                value("namesrv_job_state", {"namesrv_job_state": "running"}) == 1
+                and value("namesrv_snapshot_stale") == 0
+            )
+        )
 
 
 def test_metrics_and_health(registry, settings):

@@ -21,7 +21,8 @@ from tests.system.gateway_stack import eventually
 from tests.system.test_gateway_writes import T0, registration
 from tests.system.test_kafka_topic import timed_records
 
-pytestmark = pytest.mark.system
+# Leases of 10 s end, twice. The rule is in tests/gateway/test_writes.py.
+pytestmark = [pytest.mark.system, pytest.mark.full]
 
 LEASE_MS = 10_000
 

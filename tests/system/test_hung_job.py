@@ -15,7 +15,7 @@ from namesrv_stream.tools.local.process import OwnedProcess
 from namesrv_stream.tools.local.submission import submission
 from tests.system.heartbeats import Heartbeats, Onlooker, address, assert_told_once, eventually, registration, shown
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.full]  # each waits out a hang; tests/job/test_hang_watch.py is quick
 LONG_LEASE_MS = 1_800_000
 
 
@@ -147,7 +147,6 @@ def test_a_standby_takes_over_from_a_job_whose_jvm_hangs_and_that_job_ends(heart
     assert standby.exit_code is None
 
 
-@pytest.mark.full
 def test_a_standby_takes_over_from_a_job_whose_workers_hang_while_the_log_goes_on(heartbeats, jobs):
     active, standby = begin(heartbeats, jobs, jobs.start)
     workers = java_of(active).children(recursive=True)
@@ -166,7 +165,6 @@ def test_a_standby_takes_over_from_a_job_whose_workers_hang_while_the_log_goes_o
     assert standby.exit_code is None
 
 
-@pytest.mark.full
 def test_spark_submit_ends_and_says_why_if_its_jvm_hangs(heartbeats, jobs):
     """spark-submit is the JVM: it passes on what the job prints, and is what a supervisor waits for."""
     active, _standby = begin(heartbeats, jobs, jobs.submit)
