@@ -1,5 +1,7 @@
 """Gateways on real tables, with a Kafka that nobody runs: lookups have to do without."""
 
+import logging
+
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
@@ -10,6 +12,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 
 T0 = 1_700_000_000_000
+logging.getLogger().addHandler(logging.NullHandler())  # for a gateway's threads between tests, when pytest has none
 
 
 def gateway_settings(root, nobody, **more):
@@ -48,8 +51,8 @@ def patient_start():
 
 @pytest.fixture(scope="module")
 def gateway(published, nobody):
-    """A gateway for all tests of a module that change nothing."""
-    with BackgroundGateway(gateway_settings(published.root, nobody)) as running:
+    """A gateway for all tests of a module that change nothing. It keeps connections of brokers while Kafka is away."""
+    with BackgroundGateway(gateway_settings(published.root, nobody, kafkaAwayMillis=3_600_000)) as running:
         yield running.gateway
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
 from tests.waiting import eventually

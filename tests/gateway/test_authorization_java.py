@@ -11,7 +11,7 @@ from tests.gateway.java_peer import JavaPeer
 from tests.gateway.test_authorization import MODES, OF_SETTINGS, SECRET, SENDERS, TABLE, USERS, request
 from tests.java_client import client_jvm
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.full]  # test_authorization.py asks the same without a JVM
 
 
 @pytest.fixture(scope="module")
