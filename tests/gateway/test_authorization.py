@@ -238,10 +238,3 @@ def test_programs_of_this_machine_need_not_sign(settings, address):
 def test_a_mode_that_refuses_needs_its_users(settings):
     with pytest.raises(SettingError, match=r"auth\.usersPath"):
         settings(auth__mode="writes")
-
-
-def test_the_users_secrets_are_in_no_answer(guarded):
-    with guarded("writes") as running, Peer(running.gateway.port) as peer:
-        answer = peer.ask(319)
-        assert b"auth.mode=writes" in answer.body
-        assert SECRET not in answer.body

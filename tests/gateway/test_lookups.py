@@ -14,7 +14,6 @@ from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot
 from tests.waiting import eventually, until
-from tests.wire.binary import encode_binary
 
 AT_A_START = (  # fmt: skip
     "cannot be changed at run time, so nothing was: it takes effect at a start only. "
@@ -33,12 +32,6 @@ def test_route_has_queues_brokers_and_filter_servers(peer):
     assert found["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
     assert found["filterServerTable"] == {"10.0.0.3:10911": ["10.0.0.9:1"]}
     assert "orderTopicConf" not in found
-
-
-def test_an_unknown_topic_is_answered_in_rocketmqs_words(peer):
-    answer = peer.ask(105, topic="Nowhere")
-    assert answer.code == 17
-    assert answer.remark.startswith("No topic route info in name server for the topic: Nowhere\nSee ")
 
 
 def test_zone_mode_leaves_other_zones_out(peer):
@@ -115,14 +108,6 @@ def test_the_like_of_an_answered_lookup_is_counted_and_a_body_or_flag_makes_it_a
     peer.send(105, flag=Flag.ONEWAY, topic="TopicA")
     assert peer.ask(105, topic="TopicA").code == 0
     assert counted() == before + 5
-
-
-def test_any_opaque_and_both_header_forms_are_answered(peer):
-    for opaque in (0, -1, 2**31 - 1, -(2**31), 7):
-        for encode in (encode_command, encode_binary):
-            peer.socket.sendall(encode(RemotingCommand(code=105, opaque=opaque, ext_fields={"topic": "TopicA"})))
-            answer = peer.receive()
-            assert (answer.opaque, answer.code) == (opaque, 0)
 
 
 def test_oneway_requests_get_no_answer_not_even_an_error(peer):

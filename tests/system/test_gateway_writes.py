@@ -234,6 +234,23 @@ def test_a_kafka_that_hangs_is_answered_busy_before_a_broker_gives_its_connectio
         assert (answer.opaque, answer.code) == (waiting, 0), "a registration is waited for"
 
 
+def test_d13_a_gateway_without_kafka_sends_its_brokers_away_and_ends_no_lease(site, node):
+    site.settings = site.settings.model_copy(update={"kafka_away_millis": 1_000})
+    gateway = site.start_gateway().gateway
+
+    def is_away():
+        return gateway.metrics.registry.get_sample_value("namesrv_kafka_away")
+
+    with Peer(gateway.port) as broker, Peer(gateway.port) as client:
+        assert register(broker).code == 0
+        with node.paused():
+            assert broker.is_closed_by_server()
+            assert is_away()
+            assert client.ask(105, topic="Nowhere").code == 17, "lookups go on, over the connection of before"
+        until(lambda: not is_away())
+    assert site.records(ChannelClosed) == []
+
+
 def test_a_topic_that_is_deleted_is_reported_and_writes_go_on_when_it_is_back(site):
     with Peer(site.start_gateway().gateway.port) as peer:
 
