@@ -18,7 +18,7 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
-from tests.gateway.test_writes import Here
+from tests.gateway.site import Here
 from tests.gateway.transport import Transport, connected
 from tests.wire.golden import REQUESTS
 
