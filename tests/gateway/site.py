@@ -104,11 +104,6 @@ class Clock:
         self.timers.append((self.now_s + after_s, timer, lambda: call(*args)))
         return timer
 
-    @property
-    def times(self):
-        """The times at which timers will go off."""
-        return [at_s for at_s, timer, _ in self.timers if not timer.cancelled()]
-
     async def passes(self, seconds):
         """Let time pass; timers go off in their order, each at its own time."""
         until_s = self.now_s + seconds

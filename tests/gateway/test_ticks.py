@@ -81,19 +81,6 @@ async def test_snapshots_just_before_a_tick_do_not_put_it_off(gateway, last_s, b
     assert gateway.sent_s == [0, *(0.9 + second for second in range(0, 20, every_s))]
 
 
-async def test_a_gap_in_the_log_makes_a_lease_late_later(gateway):
-    """The broker was heard 117 s ago, of which 60 s are a gap between two ticks that counts as 3 s."""
-
-    log = LogClock(tick_append_ms=-117_000, reading_ms=5_000_000)
-    lease = LEASE._replace(clock_millis=log.reading_ms)
-    log.tick(-60_000, gap_limit_ms=0)
-    log.tick(0, gap_limit_ms=3_000)
-    gateway.ticks.follow(log.late_at_ms([lease]))
-    gateway.start()
-    await gateway.clock.passes(33)
-    assert gateway.sent_s[-4:] == [25.9, 30.9, 31.9, 32.9]
-
-
 async def test_a_tick_that_kafka_does_not_take_is_the_only_one_and_the_next_follows_in_a_second(gateway):
     gateway.lease(last_s=0)
     gateway.takes = False
