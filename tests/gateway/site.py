@@ -125,7 +125,7 @@ class Site:
         self.settings = NamesrvSettings()
         self.clock = Clock()
         self.writes = Writes(Sending(self.log, Here(), "g", self.clock), 300_000, self.answers())
-        self._connections = Connections(self.settings)
+        self.connections = Connections(self.settings)
 
     def answers(self, read_to=None, reading_ms=0, **live):
         """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
@@ -133,7 +133,7 @@ class Site:
         return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, reading_ms=reading_ms)
 
     def connect(self):
-        return connected(None, self._connections)
+        return connected(None, self.connections)
 
     def ask(self, command, connection):
         """Begin a request that waits for the earlier ones of its connection."""
