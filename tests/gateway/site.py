@@ -41,8 +41,7 @@ class Log:
 
     def __init__(self, ticks=NO_TICKS):
         self.ticks = ticks
-        self.sent = []
-        self.waiting = []
+        self.sent, self.records, self.waiting = [], [], []
         self.is_full = self.refuses = False
         self.working = asyncio.Event()
         self.working.set()
@@ -52,6 +51,7 @@ class Log:
             raise GatewayBusyError("full")
         place = asyncio.get_running_loop().create_future()
         self.sent.append(request)
+        self.records.append(record)
         self.waiting.append((len(self.sent) - 1, place))
         return place
 

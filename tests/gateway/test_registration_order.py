@@ -8,6 +8,7 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES
+from namesrv_stream.records import decode_record
 from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
@@ -104,4 +105,4 @@ async def test_a_stranger_neither_keeps_a_broker_alive_nor_ends_its_lease_and_re
     await own.sends(signed(heartbeat, "a", SECRET))
     assert {code for _, code in strange.answers} == {ResponseCode.NO_PERMISSION}
     assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
-    assert site.log.sent[0].requested_by == "a@127.0.0.1:5000"
+    assert decode_record(site.log.records[0]).requested_by == "a@127.0.0.1:5000"
