@@ -44,7 +44,7 @@ COMMANDS = {
     "why": LazyCommand("cli.what_happened:why", _LOOK, "Story of a broker or a topic, in sentences."),
     "diff": LazyCommand("cli.what_happened:diff", _LOOK, "Differences between two moments."),
     "snapshots": LazyCommand("cli.what_happened:snapshots", _LOOK, "Published snapshots, newest first."),
-    "rejected": LazyCommand("cli.what_happened:rejected", _LOOK, "Records and requests that were refused, newest first."),
+    "rejected": LazyCommand("cli.what_happened:rejected", _LOOK, "Refused records and requests, newest first."),
     "getKvConfig": LazyCommand("cli.routes:get_kv_config", _LOOK, "One value of the KV table."),
     "listKvConfig": LazyCommand("cli.routes:list_kv_config", _LOOK, "A namespace of the KV table."),
     "getNamesrvConfig": LazyCommand(

@@ -22,8 +22,8 @@ from namesrv_stream.wire.remoting_command import RemotingCommand
 class Authorization:
     """Admits or refuses each request whose code is in `checked`. Lives in the event loop.
 
-    `on_refused` gets each refusal and the sender's host. `checked` is empty if everybody may send everything. It never contains the code of a lookup, so lookups cost nothing
-    here in any mode.
+    `on_refused` gets each refusal and the sender's host. `checked` is empty if everybody may send everything. It never
+    contains the code of a lookup, so lookups cost nothing here in any mode.
     """
 
     def __init__(

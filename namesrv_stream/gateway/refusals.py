@@ -13,7 +13,7 @@ from namesrv_stream.rules.record_types import RequestRefused
 
 LINE_EVERY_S = 3_600.0
 MOST_KINDS = 100
-"""Kinds of refused requests with a line of their own, because peers can invent users and names. The others share one."""
+"""Kinds of refused requests that have a line each, because peers can invent users and names. The others share one."""
 
 _OTHERS = RequestRefused(request="requests", requested_by="others", missing="a right")
 

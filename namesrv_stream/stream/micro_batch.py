@@ -24,7 +24,13 @@ from namesrv_stream.history.broker_lines import log_brokers
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
-from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, Command, RegisterBroker, RequestRefused, Scan
+from namesrv_stream.rules.record_types import (
+    DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    Command,
+    RegisterBroker,
+    RequestRefused,
+    Scan,
+)
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
 from namesrv_stream.stream.job_metrics import JobMetrics

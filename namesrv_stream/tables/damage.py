@@ -195,25 +195,9 @@ def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int
     seen: dict[str, str | None] = {}
     hurt: dict[tuple[str, str], list[int]] = defaultdict(list)
     for version in epochs:
-        if version < first:
-            for of_copy in _problems_of_copy(root, spec, version) if spec.key else ():
-                hurt[of_copy].append(version)
-            continue
-        try:
-            paths = files.paths(version)
-        except NotARegistryError:
-            hurt["_delta_log", "is missing"].append(version)
-            continue
-        except UNREADABLE:
-            if (of_log := files.log_problem(version)) is None:
-                raise
-            hurt[of_log].append(version)
-            continue
-        for path in sorted(paths):
-            if path not in seen:
-                seen[path] = files.problem(path)
-            if problem := seen[path]:
-                hurt[path, problem].append(version)
+        problems = _problems_of_copy(root, spec, version) if version < first else _problems_at(files, version, seen)
+        for problem in problems:
+            hurt[problem].append(version)
     highest = max(epochs, default=-1)
     is_sound = highest >= first and not any(highest in versions for versions in hurt.values())
     if is_sound and (found := _problem_of_delta(root, spec, highest)):
@@ -224,8 +208,29 @@ def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int
     ]
 
 
+def _problems_at(files: TableFiles, version: int, seen: dict[str, str | None]) -> Iterator[tuple[str, str]]:
+    """Yield each unreadable file that a version needs, and why it is. `seen`: what is known of data files."""
+    try:
+        paths = files.paths(version)
+    except NotARegistryError:
+        yield "_delta_log", "is missing"
+        return
+    except UNREADABLE:
+        if (of_log := files.log_problem(version)) is None:
+            raise
+        yield of_log
+        return
+    for path in sorted(paths):
+        if path not in seen:
+            seen[path] = files.problem(path)
+        if problem := seen[path]:
+            yield path, problem
+
+
 def _problems_of_copy(root: Root, spec: TableSpec, version: int) -> Iterator[tuple[str, str]]:
-    """Yield each unreadable file of the copy that is kept of a version, and why it is."""
+    """Yield each unreadable file of the copy that is kept of a version, and why it is; append-only tables need none."""
+    if not spec.key:
+        return
     files, folder = TableFiles(root.kept(version), spec), f"../{KEPT_FOLDER}/{version}/{spec.name}"
     if of_log := files.log_problem(0):
         yield f"{folder}/{of_log[0]}", of_log[1]

@@ -110,8 +110,8 @@ class JobProgress:
 def job_progress(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_AFTER_MS) -> JobProgress:
     """Return the job's state at `now_ms`, from the newest snapshot row.
 
-    A job publishes or gives a sign of progress at least every `stale_after_ms`. If it has not, it is silent: it is dead,
-    or it waits for an outage to end, or no records come from Kafka, not even ticks. The tables cannot tell which.
+    A job publishes or gives a sign of progress at least every `stale_after_ms`. If it has not, it is silent: dead, or
+    waiting for the end of an outage, or no records come from Kafka, not even ticks. The tables cannot tell which.
     """
     lag_ms = None if newest.event_time is None else max(0, now_ms - min(newest.event_time, newest.published_at))
     return JobProgress(_state(newest, now_ms, stale_after_ms), newest.published_at, lag_ms)

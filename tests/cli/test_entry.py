@@ -7,8 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli.entry import main
-from namesrv_stream.cli.entry import COMMANDS
+from namesrv_stream.cli.entry import COMMANDS, main
 from namesrv_stream.config import as_options
 
 NAMESRV_STREAM = str(Path(sys.executable).with_name("namesrv-stream"))
