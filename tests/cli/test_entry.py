@@ -7,8 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
-from namesrv_stream.cli.entry import COMMANDS
+from namesrv_stream.cli.entry import COMMANDS, main
 from namesrv_stream.config import as_options
 
 NAMESRV_STREAM = str(Path(sys.executable).with_name("namesrv-stream"))
@@ -109,12 +108,29 @@ def test_reads_and_help_start_without_what_is_slow_to_import(registry, line):
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     program = (
         "import sys\n"
-        "from namesrv_stream.cli import main\n"
+        "from namesrv_stream.cli.entry import main\n"
         f"main({['--root', registry.root, *line.split()]!r}, standalone_mode=False)\n"
         "print([name for name in ('pyspark', 'pandas', 'kafka', 'jsonschema') if name in sys.modules])\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.stdout.splitlines()[-1:] == ["[]"], result.stderr
+
+
+@pytest.mark.parametrize("module", ["namesrv_stream.cli.entry", "namesrv_stream.cli.on_this_machine", "pyspark.sql"])
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(module):
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        name != {module!r} or os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.argv[1:] = ['up', '--help']\n"
+        "from namesrv_stream.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(
