@@ -110,10 +110,12 @@ CASES = [
 IN_EVERY_RUN = [
     *((table, *DATA[number], True) for number, table in enumerate((*NAMED[3:], *NAMED[1:3]))),
     (NAMED[0], *DATA[0], False),
+    (NAMED[0], *LOG[1], False),
     (NAMED[0], *LOG[0], True),
     (NAMED[3], *LOG[1], True),
     (NAMED[0], *CHECKPOINT[0], True),
     (NAMED[3], *CHECKPOINT[1], True),
+    (NAMED[0], *CHECKPOINT[4], True),
 ]
 """Each kind of file and of harm, and each table, at least once: a case takes seconds. The others are `full`."""
 

@@ -93,12 +93,14 @@ def test_a_blocking_query_ends_without_events_when_its_time_is_over(still):
     assert (answer["epoch"], answer["events"]) == (3, [])
 
 
-def test_there_is_a_limit_of_watchers(settings, still_root):
+def test_there_is_a_limit_of_watchers_and_of_their_topics(settings, still_root):
     with BackgroundConsole(settings(delta__root=still_root, console__maxWatchers="1")) as console:
         events = watch(console.url)
         next(events)
         answer = Client(console.url).get("/v1/watch?wait=1s&epoch=3")
         assert (answer.status, "console.maxWatchers" in answer.json["detail"]) == (503, True)
+        topics = "&".join(f"topic=t{number}" for number in range(101))
+        assert Client(console.url).get(f"/v1/watch?{topics}").status == 400
 
 
 def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
