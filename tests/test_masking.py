@@ -6,7 +6,7 @@ import logging
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import StorageError, masked
 from namesrv_stream.reporting.logs import JsonLine, OneLine

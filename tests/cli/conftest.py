@@ -3,7 +3,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
 from tests.cli.registry import PublishedRegistry
 

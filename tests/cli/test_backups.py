@@ -182,7 +182,7 @@ def test_a_folder_that_cannot_be_written_is_one_message(run, registry, good, tmp
 SLOW_BACKUP = """
 import time
 from namesrv_stream.tools import backup_file as file
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 
 def write_slowly(_table):
     print("writing", flush=True)

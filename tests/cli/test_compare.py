@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES

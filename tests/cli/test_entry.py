@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
-from namesrv_stream.cli.entry import COMMANDS
+from namesrv_stream.cli.entry import COMMANDS, main
 from namesrv_stream.config import as_options
 
 NAMESRV_STREAM = str(Path(sys.executable).with_name("namesrv-stream"))
@@ -77,7 +76,7 @@ def test_command_names_may_be_written_in_any_case_and_reads_start_without_what_i
     lines = ["topicRoute -t TopicA", "history", "SNAPSHOTS", "status --no-kafka", "listKvConfig -s NS", "submit --help"]
     program = (
         "import contextlib, sys\n"
-        "from namesrv_stream.cli import main\n"
+        "from namesrv_stream.cli.entry import main\n"
         f"for line in {lines!r}:\n"
         "    with contextlib.suppress(BaseException):\n"
         f"        main(['--root', {registry.root!r}, *line.split()], standalone_mode=False)\n"
@@ -85,6 +84,23 @@ def test_command_names_may_be_written_in_any_case_and_reads_start_without_what_i
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.stdout.splitlines()[-1:] == ["[]"], result.stderr
+
+
+@pytest.mark.parametrize("module", ["namesrv_stream.cli.entry", "namesrv_stream.cli.on_this_machine", "pyspark.sql"])
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(module):
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        name != {module!r} or os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.argv[1:] = ['up', '--help']\n"
+        "from namesrv_stream.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(

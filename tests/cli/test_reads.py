@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.record_types import PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
@@ -250,10 +250,10 @@ def test_setting_changed_at_run_time_is_in_force_for_lookups(run, registry):
     assert "orderMessageEnable=true" in lines(run("getNamesrvConfig"))
 
 
-def test_snapshots_are_listed_newest_last(look):
+def test_snapshots_are_listed_newest_first(look):
     rows = json.loads(look("snapshots --json --limit 2").stdout)
-    assert [row["epoch"] for row in rows] == [3, 4]
-    assert rows[-1]["offsets"] == {"0": 3}
+    assert [row["epoch"] for row in rows] == [4, 3]
+    assert rows[0]["offsets"] == {"0": 3}
     assert [row["epoch"] for row in json.loads(look("snapshots --json --as-of 3").stdout)] == [3]
 
 
@@ -271,15 +271,15 @@ def test_a_list_says_how_many_there_are_of_which_it_shows_some(look):
     assert lines(look("history --limit 1"))[0].startswith(f"the newest 1 of {events} events")
 
 
-def test_rejected_records_are_listed_newest_last_with_their_reason(run, registry):
+def test_rejected_records_are_listed_newest_first_with_their_reason(run, registry):
     at_ms = registry.now_ms
     assert lines(run("rejected"))[0].startswith("0 rejected records")
     rows = [RejectedRow(at_ms - 4 + n, 0, n, "a\x1b[2J", b"[" * 999, 999, f"reason {n}") for n in range(3)]
     registry.publish(rejected=[*rows, RejectedRow(at_ms, 0, 3, None, None, 0, "no value")])
     _heading, columns, *shown = lines(run("rejected --limit 2"))
     assert columns.split() == ["event", "time", "offset", "key", "bytes", "reason"]
-    assert [row.split()[-4:] for row in shown[:1]] == [["a\\x1b[2J", "999", "reason", "2"]]
-    assert shown[1].split()[-4:] == ["3", "0", "no", "value"]
+    assert [row.split()[-4:] for row in shown[1:]] == [["a\\x1b[2J", "999", "reason", "2"]]
+    assert shown[0].split()[-4:] == ["3", "0", "no", "value"]
     newest = json.loads(lines(run("rejected --json --limit 1"))[0])
     assert [(each["offset"], each["key"], each["text"]) for each in newest] == [(3, None, "")]
     assert "`namesrv-stream rejected` lists them" in run("status").stdout
@@ -318,7 +318,7 @@ def test_old_snapshot_with_live_brokers_is_warned_of_unless_the_jobs_sign_says_t
 
     registry.now_ms = now_ms - 100_000
     registry.register(MASTER, "c1", "broker-a")
-    assert_is("dead", is_stale=True)
+    assert_is("silent", is_stale=True)
     registry.give_sign(now_ms - 10_000)
     assert_is("running", is_stale=False)
     registry.now_ms = now_ms - 80_000
@@ -347,7 +347,7 @@ def test_folder_without_tables_is_one_message_and_json_where_it_was_asked_for(ru
 
 
 def test_status_ends_with_the_status_of_its_state(run, registry, now_ms):
-    for age_ms, shown, exit_code in ((100_000, "dead, the last", 1), (1_000, "running", 0)):
+    for age_ms, shown, exit_code in ((100_000, "nothing was published since", 1), (1_000, "running", 0)):
         registry.now_ms = now_ms - age_ms
         registry.register(MASTER, "c1", "broker-a")
         result = run("status --no-kafka")

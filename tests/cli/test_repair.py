@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.errors import TableDamagedError
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.publication import Batch, Publisher

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig

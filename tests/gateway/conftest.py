@@ -1,4 +1,6 @@
-"""A gateway on real tables, with a Kafka that nobody runs: lookups have to do without."""
+"""Gateways on real tables, with a Kafka that nobody runs: lookups have to do without."""
+
+import logging
 
 import pytest
 
@@ -10,20 +12,22 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 
 T0 = 1_700_000_000_000
+logging.getLogger().addHandler(logging.NullHandler())  # for a gateway's threads between tests, when pytest has none
+
+
+def gateway_settings(root, nobody, **more):
+    given = {"delta.root": root, "kafka.bootstrap.servers": nobody, "listenPort": 0}
+    return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
 
 
 @pytest.fixture
 def settings(tmp_path, nobody):
-    def make(**more):
-        given = {"delta.root": str(tmp_path / "registry"), "kafka.bootstrap.servers": nobody, "listenPort": 0}
-        return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
-
-    return make
+    return lambda **more: gateway_settings(str(tmp_path / "registry"), nobody, **more)
 
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory):
-    """A registry that stays as it is: tests have copies of it."""
+    """A registry that stays as it is: tests that change it have copies."""
     registry = PublishedRegistry(str(tmp_path_factory.mktemp("published") / "registry"), T0)
     registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", "Unit"))
     registry.register("10.0.0.2:10911", "c1", "broker-a", 1, enable_acting_master=False)
@@ -37,19 +41,35 @@ def registry(published, tmp_path):
     return published.copied_to(str(tmp_path / "registry"))
 
 
-@pytest.fixture(autouse=True)
-def patient_start(monkeypatch):
+@pytest.fixture(autouse=True, scope="session")
+def patient_start():
     """A start waits for the tables: on a busy machine their first read can take longer than a start usually waits."""
-    monkeypatch.setattr(gateway_module, "FIRST_SNAPSHOT_LIMIT_S", 60.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gateway_module, "FIRST_SNAPSHOT_LIMIT_S", 60.0)
+        yield
 
 
-@pytest.fixture
-def gateway(registry, settings):
-    with BackgroundGateway(settings()) as running:
+@pytest.fixture(scope="module")
+def gateway(published, nobody):
+    """A gateway for all tests of a module that change nothing. It keeps connections of brokers while Kafka is away."""
+    with BackgroundGateway(gateway_settings(published.root, nobody, kafkaAwayMillis=3_600_000)) as running:
         yield running.gateway
 
 
 @pytest.fixture
 def peer(gateway):
     with Peer(gateway.port) as connected:
+        yield connected
+
+
+@pytest.fixture
+def own_gateway(registry, settings):
+    """A gateway of one test, on a registry of its own."""
+    with BackgroundGateway(settings()) as running:
+        yield running.gateway
+
+
+@pytest.fixture
+def own_peer(own_gateway):
+    with Peer(own_gateway.port) as connected:
         yield connected

@@ -1,9 +1,7 @@
 """One connection without a socket: when its requests are answered, and when its memory is free."""
 
 import asyncio
-import gc
 import time
-import weakref
 from contextlib import contextmanager
 
 import pytest
@@ -114,24 +112,6 @@ def test_a_connection_that_closes_does_nothing_else_any_more(before, event):
     assert states.state is State.CLOSING
 
 
-def test_a_heavy_host_is_heavy_over_a_new_connection_too():
-    """A peer gains nothing by a connection for each request, or by TLS, whose first bytes take longest."""
-
-    async def scenario():
-        connections, transport = open_connections(), Transport(HEAVY)
-        connection = connected(Answering(), connections, transport)
-        with stopped_clock() as now_s:
-            connections.shares.loop_time.spend(LIGHT, now_s, 0.0)
-            connections.shares.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
-            connection.data_received(REQUEST[:3])
-            assert (connection.held_bytes, transport.is_reading_paused) == (3, True)
-        await until(lambda: not transport.is_reading_paused)
-        connection.data_received(REQUEST[3:])
-        await until(lambda: transport.written == REQUEST)
-
-    asyncio.run(scenario())
-
-
 def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monkeypatch):
     monkeypatch.setattr(connection_module, "_TURN_S", 30.0)  # also on a busy machine no turn ends by its time
 
@@ -151,23 +131,3 @@ def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monkeypatc
         await until(lambda: transports[HEAVY].written == 2 * REQUEST and not transports[HEAVY].is_reading_paused)
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("most", [1, 0])
-def test_a_lost_connection_is_freed_at_once_also_if_it_was_refused(most):
-    """A reference cycle would keep it until a garbage collection, and those hold lookups up."""
-
-    async def scenario():
-        connection = connected(Answering(), open_connections(most))
-        connection.data_received(REQUEST + REQUEST[:-1])
-        connection.connection_lost(None)
-        freed = weakref.ref(connection)
-        del connection
-        await asyncio.sleep(0)
-        assert freed() is None
-
-    gc.disable()
-    try:
-        asyncio.run(scenario())
-    finally:
-        gc.enable()

@@ -6,8 +6,6 @@ import random
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
-import pytest
-
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
@@ -124,9 +122,3 @@ def run(caplog, seed, frames):
 
 def test_spoilt_frames_cost_their_own_connection_alone(caplog):
     run(caplog, 1, 2_000)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(3600)
-def test_a_million_spoilt_frames_cost_their_own_connections_alone(caplog):
-    run(caplog, 2, 1_000_000)

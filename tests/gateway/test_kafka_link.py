@@ -1,7 +1,6 @@
 """The way to Kafka and what is read on it, with a librdkafka whose records nobody takes."""
 
 import asyncio
-import math
 import threading
 
 import pytest
@@ -181,52 +180,6 @@ def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch
 
     asyncio.run(running())
     assert "nobody expects this" in caplog.text
-
-
-class BusyProducer(RecordProducer):
-    """A producer with more outcomes than one poll reports, `more` times."""
-
-    more = 100
-
-    def poll(self, limit_s=math.inf):
-        assert limit_s < 0.1
-        self.more -= 1
-        return self.more > 0
-
-
-def test_other_work_goes_on_between_outcomes_and_they_wait_for_no_timer(settings, monkeypatch):
-    monkeypatch.setattr(kafka_link, "_POLL_S", 1.0)
-
-    async def polling():
-        link = KafkaLink(settings(), lambda error: None)
-        producer = BusyProducer(kafka_client_arguments(settings()), "topic", 60_000)
-        link.on_opened(producer)
-        rounds = 0
-        async with asyncio.timeout(30):  # a hundred pauses of an idle link would take 100 s
-            while producer.more > 0:
-                await asyncio.sleep(0)
-                rounds += 1
-        assert rounds >= BusyProducer.more
-        producer.give_up()
-
-    asyncio.run(polling())
-
-
-def test_while_kafka_takes_no_tick_one_is_on_its_way_and_the_next_follows_its_end(settings):
-    """Ticks are no peer's records: they count for none of the limits."""
-
-    async def ticking():
-        way = Way(settings(tickMillis=10))
-        async with asyncio.timeout(30):
-            while way.link.is_connected:
-                await asyncio.sleep(0)
-            assert (way.producer.handed_over, way.link.on_the_way) == (1, 0)
-            way.producer.give_up()
-            while way.producer.handed_over == 1:
-                await asyncio.sleep(0)
-        assert not way.link.is_connected, "the last tick has failed"
-
-    asyncio.run(ticking())
 
 
 def test_a_link_that_is_closed_gives_up_its_records_without_a_word_about_kafka(settings, caplog):

@@ -85,11 +85,6 @@ def test_what_the_newest_snapshot_shows_is_light_and_anything_else_full(gateway)
     assert "not shown" in gateway.why(command(), published(live(command(counter=2))))
 
 
-def test_each_part_whose_token_the_lease_has_is_light(gateway):
-    parts = [command(topics=topics) for topics in ("AB", "CD")]
-    assert [gateway.why(part, published(live(*parts))) for part in parts] == [None, None]
-
-
 def test_the_very_last_that_was_sent_is_light_before_a_snapshot_has_read_it(gateway):
     gateway.send(command())
     assert gateway.why(command()) is None
@@ -329,15 +324,3 @@ def test_a_broker_is_in_doubt_from_the_end_of_its_connection_until_that_is_read(
     gateway.known.note_sent_closed(ADDRESS).place = IN_LOG
     assert gateway.known.is_in_doubt(ADDRESS, published(live(command()), offset=5))
     assert not gateway.known.is_in_doubt(ADDRESS, published(live(command()), offset=6))
-
-
-def test_what_failed_is_forgotten_with_the_last_connection_of_its_broker(gateway):
-    for channel in ("g/1", "g/2"):
-        gateway.known.note_sign_of_life(ADDRESS, channel, 1)
-    shown = published(live(command()))
-    gateway.send(command(), place=None)
-    gateway.known.note_failed(ADDRESS, shown)
-    gateway.known.forget_channel("g/1")
-    assert gateway.known.is_in_doubt(ADDRESS, shown)
-    gateway.known.forget_channel("g/2")
-    assert not gateway.known.is_in_doubt(ADDRESS, shown)

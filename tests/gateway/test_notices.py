@@ -12,7 +12,7 @@ from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader
 from tests.gateway.conftest import T0
 from tests.tables.rows import live
-from tests.waiting import eventually
+from tests.waiting import until
 
 
 def group(acting=True, **addresses):
@@ -96,12 +96,7 @@ def test_a_broker_is_notified_over_a_connection_to_its_own_port(registry, settin
         registry.register(address, "c", "told", 1)
         with BackgroundGateway(settings(notifyMinBrokerIdChanged=is_on)) as running:
             epoch = registry.register("10.0.0.8:1", "c", "told", 0).epoch
-
-            @eventually
-            def served():
-                assert running.gateway.epoch == epoch
-
-            served()
+            until(lambda: running.gateway.epoch == epoch)
             if is_on:
                 broker.settimeout(30)
                 connection, _ = broker.accept()

@@ -18,7 +18,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.write_requests import register_broker
 from tests.gateway.test_known_brokers import ADDRESS, command
-from tests.gateway.test_writes import LEAVE, PARTS, QUARTER_S, Site
+from tests.gateway.test_writes import LEAVE, PARTS, Site
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
 NOW_MS = 1_700_000_000_000
@@ -61,17 +61,6 @@ def test_a_connection_that_begins_with_what_the_snapshot_shows_gets_to_the_lease
         assert set(site.rules.lease(ADDRESS).channels) == {"former/1", "g/1"}
         await site.acknowledged(command(), broker)
         assert site.log.kinds == [LIGHT, LIGHT]
-
-    run(scenario, command())
-
-
-@pytest.mark.parametrize(
-    "other", [command(counter=2), command(topics=("A", "C")), command(zone_name="z"), command(broker_id=1)]
-)
-def test_whatever_differs_from_the_snapshot_is_sent_in_full(other):
-    async def scenario(site):
-        await site.acknowledged(other, site.connect())
-        assert site.log.kinds == [FULL]
 
     run(scenario, command())
 
@@ -134,16 +123,5 @@ def test_an_id_that_another_broker_held_for_a_while_comes_back_with_the_next_reg
         site.read_all()
         assert site.rules.view().brokers["a"][0].broker_addr == ADDRESS
         assert site.log.kinds == [LIGHT, FULL, UnregisterBroker, FULL]
-
-    run(scenario, command())
-
-
-def test_after_a_start_a_broker_is_in_the_log_every_quarter_of_its_lease():
-    async def scenario(site):
-        broker = site.connect()
-        for _ in range(4):
-            await site.acknowledged(command(), broker)
-        assert site.log.kinds == [LIGHT] * 4
-        assert site.clock.now_s == 4 * QUARTER_S
 
     run(scenario, command())

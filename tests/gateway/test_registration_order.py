@@ -1,6 +1,5 @@
 """Registrations of one connection, small and large, from their bytes to the log: in order, each answered once."""
 
-import pytest
 from msgspec.structs import replace
 
 from namesrv_stream.gateway import registering
@@ -9,7 +8,7 @@ from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES
-from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker
+from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.wire.codes import Flag, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import encode_command
@@ -82,30 +81,5 @@ def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_connectio
         assert not peer.connection.is_closing
         await peer.sends(command())
         assert site.log.kinds == [RegisterBroker]
-
-    run(scenario)
-
-
-def test_the_end_of_a_connection_follows_its_small_registration_in_the_log(run):
-    async def scenario(site):
-        peer = Peer(site)
-        await peer.sends(command())
-        peer.connection.connection_lost(None)
-        await settle()
-        assert site.log.kinds == [RegisterBroker, ChannelClosed]
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("counter", [1, 2])
-def test_a_second_small_registration_is_light_only_if_it_says_the_same(run, counter):
-    async def scenario(site):
-        peer = Peer(site)
-        await peer.sends(command())
-        site.log.acknowledge()
-        await settle()
-        await site.clock.passes(30)
-        await peer.sends(command(counter=counter))
-        assert site.log.kinds[1] is (BrokerHeartbeat if counter == 1 else RegisterBroker)
 
     run(scenario)

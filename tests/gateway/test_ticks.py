@@ -117,15 +117,6 @@ def test_a_gap_in_the_log_makes_a_lease_late_later(run):
     run(scenario)
 
 
-def test_before_the_first_snapshot_a_tick_comes_each_second(run):
-    async def scenario(gateway):
-        gateway.start()
-        await gateway.clock.passes(4)
-        assert gateway.sent_s == [0, 0.9, 1.9, 2.9, 3.9]
-
-    run(scenario)
-
-
 def test_a_tick_that_kafka_does_not_take_is_the_only_one_and_the_next_follows_in_a_second(run):
     async def scenario(gateway):
         gateway.lease(last_s=0)

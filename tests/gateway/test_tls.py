@@ -122,9 +122,7 @@ def test_garbage_inside_tls_is_closed(registry, tls, tmp_path):
         (True, "known", True),
         (True, "stranger", False),
         (True, None, False),
-        (False, "known", True),
         (False, "stranger", True),
-        (False, None, True),
     ],
 )
 def test_a_clients_certificate_counts_where_auth_client_is_on(registry, tls, tmp_path, auth_client, shown, is_let_in):

@@ -28,12 +28,6 @@ def test_a_host_may_have_as_much_as_is_left_free():
     assert share.has_room("a", 100)
 
 
-def test_a_host_alone_is_never_heavy():
-    loop_time = LoopTime()
-    loop_time.spend("a", 0.0, 100 * MOMENT_S)
-    assert not loop_time.is_heavy("a", 0.0)
-
-
 def test_beside_others_a_host_is_heavy_until_it_has_worked_its_time_off():
     loop_time = LoopTime()
     loop_time.spend("good", 0.0, 0.0001)
@@ -77,25 +71,6 @@ def in_heavy_turns(worked, count, enter, round_s=0.001):
 
     with asyncio.Runner(loop_factory=Clock) as runner:
         runner.run(scenario())
-
-
-def test_one_heavy_connection_works_in_a_round_of_the_loop_and_the_hosts_in_turn():
-    worked = []
-
-    def enter(shares):
-        def work(connection):
-            worked.append((names.pop(connection, "again"), asyncio.get_running_loop().now_s))
-            if len(worked) == 1:
-                shares.rest(connection)
-
-        names = {Working(host, work): name for host, name in (("one", "a"), ("one", "b"), ("two", "c"))}
-        for connection in list(names):
-            shares.rest(connection)
-            shares.rest(connection)
-
-    in_heavy_turns(worked, 4, enter)
-    assert [name for name, _ in worked] == ["a", "c", "b", "again"]
-    assert len({round_s for _, round_s in worked}) == 4
 
 
 @pytest.mark.parametrize(("hosts", "share"), [("a", 0.2), ("ab", 0.4), ("abc", 0.5), ("abcdef", 0.5)])

@@ -226,21 +226,6 @@ def test_an_unchanged_registration_is_one_send(run):
     run(scenario)
 
 
-def test_a_small_registration_that_says_something_new_is_one_send_too(run):
-    async def scenario(site):
-        broker = site.connect()
-        for counter in (1, 2):
-            sent = site.ask_at_once(command(counter=counter), broker)
-            site.log.acknowledge()
-            await sent.place
-            assert answer_of(sent.answer()).code == 0
-        await site.clock.passes(QUARTER_S)
-        assert site.ask_at_once(command(counter=2), broker).is_light, "it is the last that was sent"
-        assert site.log.kinds == [FULL, FULL, LIGHT]
-
-    run(scenario)
-
-
 def grown(size_bytes, mappings=b"{}"):
     """A registration with these mappings of static topics, and with a text so long that its body has `size_bytes`."""
     body = command().body.replace(b'InfoMap":{}', b'InfoMap":' + mappings)[:-1] + b',"text":""}'
@@ -285,18 +270,6 @@ def test_any_other_registration_waits_for_its_turn_and_nothing_is_sent_before(ru
     run(scenario)
 
 
-def test_a_small_registration_goes_after_earlier_requests_of_its_connection(run):
-    async def scenario(site):
-        broker = site.connect()
-        broker.await_answer(command())
-        assert site.ask_at_once(command(), broker) is None, "an answer is outstanding"
-        broker.reply_frame(command(), None)
-        async with broker.order:
-            assert site.ask_at_once(command(), broker) is None, "something is being handed to Kafka"
-
-    run(scenario)
-
-
 def test_a_large_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
     monkeypatch.setattr(registering_module, "read_registration", pytest.fail)
 
@@ -304,19 +277,6 @@ def test_a_large_registration_for_which_kafka_has_no_room_is_not_decoded(run, mo
         site.log.is_full = True
         assert site.ask_at_once(grown(LARGE_BODY_BYTES + 1), site.connect()) is None
         assert (await site.ask(grown(LARGE_BODY_BYTES + 1), site.connect())).code == ResponseCode.SYSTEM_BUSY
-
-    run(scenario)
-
-
-def test_an_error_of_ours_in_a_small_registration_is_left_to_its_turn_and_sends_nothing(run, monkeypatch):
-    def register_broker(*_arguments):
-        raise ValueError("of ours")
-
-    monkeypatch.setattr(registering_module, "read_registration", register_broker)
-
-    async def scenario(site):
-        assert site.ask_at_once(command(), site.connect()) is None
-        assert site.log.sent == []
 
     run(scenario)
 
@@ -395,16 +355,6 @@ def test_nothing_is_answered_by_a_heartbeat_before_the_log_has_it(run):
     run(scenario)
 
 
-def test_a_broker_that_returns_to_a_former_registration_sends_it_in_full(run):
-    async def scenario(site):
-        broker = site.connect()
-        for acting in (True, False, True, True):
-            await site.acknowledged(command(enable_acting_master=acting), broker)
-        assert site.log.kinds == [FULL, FULL, FULL, LIGHT]
-
-    run(scenario)
-
-
 def test_a_heartbeat_that_kafka_does_not_acknowledge_is_answered_before_its_broker_closes_the_connection(run):
     async def scenario(site):
         broker = site.connect()
@@ -438,14 +388,13 @@ def test_a_registration_that_waits_when_its_connection_is_lost_is_sent_before_it
     [(0, "other/7", True), (45, "other/7", True), (46, "other/7", False), (0, "g/1", False), (0, "g/99", False)],
     ids=["lives", "lives at the limit", "silent", "its own connection", "a connection that is closed"],
 )
-@pytest.mark.parametrize("other", [{"broker_name": "b"}, {"cluster_name": "d"}])
-def test_d14_an_address_that_another_living_broker_has_is_refused(run, caplog, heard_ago_s, channel, is_refused, other):
+def test_d14_an_address_that_another_living_broker_has_is_refused(run, caplog, heard_ago_s, channel, is_refused):
     async def scenario(site):
         first = site.connect()
         own = f"g/{first.number}" if channel == "g/1" else channel
         lease = live()._replace(channels={own: 1_000_000 - heard_ago_s * 1_000})
         site.writes.follow(site.answers(reading_ms=1_000_000, **{ADDRESS: lease}))
-        for _ in range(2):
+        for other in ({"broker_name": "b"}, {"cluster_name": "d"}):
             asked = site.ask(command(**other), first)
             await settle()
             site.log.acknowledge()

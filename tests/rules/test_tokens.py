@@ -145,20 +145,6 @@ def test_a_further_part_of_a_split_registration_adds_its_token():
     assert tokens(registry(TOPICS_GO, OWN, part)) == ("part",)
 
 
-def test_queues_that_change_there_and_back_under_one_version_end_each_token():
-    """D10."""
-    other = replace(OWN, topic_config_table={"A": TopicConfig(8, 4, 6)}, token="other")
-    assert tokens(registry(OWN, other)) == ("other",)
-    assert tokens(registry(OWN, other, OWN)) == ("own",)
-
-
-def test_a_slave_has_its_token_beside_its_masters_until_the_master_changes():
-    made = registry(OWN, SLAVE, OWN)
-    assert (tokens(made), tokens(made, SLAVE.broker_addr)) == (("own",), ("slave",))
-    made.apply(UnregisterBroker(broker_addr=OWN.broker_addr), LogPosition(T0, 0, 100))
-    assert tokens(made, SLAVE.broker_addr) == ()
-
-
 def test_a_lease_has_so_many_tokens_and_loses_the_oldest_first():
     parts = [replace(OWN, topic_config_table={f"T{n}": TopicConfig(8, 8, 6)}, token=f"{n}") for n in range(MAX_TOKENS)]
     assert tokens(registry(OWN, *parts)) == tuple(f"{n}" for n in range(MAX_TOKENS))

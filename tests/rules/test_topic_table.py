@@ -45,11 +45,3 @@ def test_packed_rows_may_come_on_top_of_others():
     table.load([first])
     table.load(TopicQueues.of([second]))
     assert sorted(table) == [first, second]
-
-
-def test_topics_of_the_same_name_are_one_object_on_all_broker_names():
-    table = TopicTable([])
-    for name in ("broker-a", "broker-b"):
-        table.put(TopicRow("".join(["to", "pic"]), name, 8, 8, 6, 0))
-    first, second = (next(iter(table.of(name)))[0] for name in ("broker-a", "broker-b"))
-    assert first is second

@@ -33,7 +33,7 @@ def test_addresses_are_evicted_each_in_its_time_and_after_their_leases(quick_wat
     with BackgroundJob(spark.newSession(), quick_watermark.settings) as job:
         quick_watermark.say(registration(FIRST, heartbeat_timeout_millis=2_000))
         quick_watermark.say(registration(SECOND, heartbeat_timeout_millis=8_000))
-        await_state_rows(job, 2)
+        await_state_rows(job, 2, batches=10)
         quick_watermark.say(BrokerHeartbeat(broker_addr=address(SECOND)))
         await_state_rows(job, 1)
         assert quick_watermark.live() == [address(SECOND)]
