@@ -13,9 +13,12 @@ from chaos.oracle import Oracle, contents
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.rules.registry_tables import net_of
+from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.maintenance import maintain
+from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
+from namesrv_stream.tables.schemas import BROKER, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from tests.random_logs import T0, logs
@@ -87,8 +90,13 @@ class Lived:
 
 
 def tables_at(root, **moment):
+    """The tables as a reader of routes has them; Arrow tables of the moment have the same brokers and topics."""
     try:
-        return exact(RouteReader(root).open(**moment).routes)
+        view = RouteReader(root).open(**moment)
+        pinned = open_tables(root, moment.get("epoch"), moment.get("at_ms"))
+        for spec in (BROKER, TOPIC):
+            assert sorted(rows_from_arrow(spec, pinned[spec.name])) == sorted(view.rows(spec.name))
+        return exact(view.routes)
     except NoSuchSnapshotError:
         return exact(Oracle(NamesrvSettings()).registry.view())
 
