@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.access.addresses import is_loopback
+from namesrv_stream.access.rights import NotAllowedError
+from namesrv_stream.access.users import Sender
 from namesrv_stream.errors import SettingError
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.gateway_metrics import Metrics
+from namesrv_stream.gateway.kafka_link import GatewayBusyError
+from namesrv_stream.gateway.refusals import MOST_KINDS, Refusals
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
@@ -151,7 +155,34 @@ def test_oneway_is_dropped_and_counted_by_request_and_user(guarded, caplog):
             ("QUERY_DATA_VERSION", "broker-a", "refused"): 1,
         }
     told = [each.getMessage() for each in caplog.records if "is refused" in each.getMessage()]
-    assert len(told) == 2, "of one user, request and host once"
+    assert len(told) == 4, "each is logged, within the limits of PeerLog"
+
+
+def test_refused_requests_are_a_record_at_once_and_one_an_hour_and_wait_for_kafka():
+    sent, kafka = [], []
+    refusals = Refusals(lambda record: sent.append(record) if kafka else check_room())
+    eve = NotAllowedError(RequestCode.PUT_KV_CONFIG, Sender(None, "it has no AccessKey"), "the admin role")
+
+    def check_room():
+        raise GatewayBusyError("Kafka is away")
+
+    def reasons(now_s, *hosts):
+        for host in hosts:
+            refusals.note(eve, host)
+        sent.clear()
+        refusals.send_due(now_s)
+        return [each.reason for each in sent]
+
+    line = "refused: PUT_KV_CONFIG of unknown@{} needs the admin role"
+    assert reasons(1, "10.0.0.9") == []
+    kafka.append("is back")
+    assert reasons(2, "10.0.0.9", "10.0.0.8") == [line.format("10.0.0.9") + ", 2 times", line.format("10.0.0.8")]
+    assert reasons(3_601, "10.0.0.9", "10.0.0.9", "10.0.0.9") == []
+    assert reasons(3_602) == [line.format("10.0.0.9") + ", 3 times"]
+    assert reasons(7_203) == [], "nobody was refused in that hour"
+    many = reasons(9_000, *(f"10.0.1.{n}" for n in range(MOST_KINDS + 5)))
+    assert len(many) == MOST_KINDS + 1, "peers can invent any number of users"
+    assert many[-1] == "refused: requests of others needs a right, 5 times"
 
 
 def test_observe_admits_counts_and_logs_what_writes_would_refuse(guarded, caplog):
