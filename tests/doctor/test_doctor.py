@@ -33,7 +33,6 @@ from namesrv_stream.tools.doctor.storage_checks import (
     check_writing,
 )
 from namesrv_stream.tools.local.jars import find_java
-from namesrv_stream.tools.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 
 
@@ -174,8 +173,9 @@ def test_clocks_may_differ_by_a_second_besides_what_was_waited(appended_ms, stat
     assert (found.state, words in found.found) == (state, True)
 
 
-def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tmp_path):
-    away = f"kafka.bootstrap.servers=127.0.0.1:{free_ports(1)}"
+@pytest.mark.usefixtures("quickly_away")
+def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tmp_path, nobody):
+    away = f"kafka.bootstrap.servers={nobody}"
     result = CliRunner().invoke(main, ["doctor", "--role", "gateway", "--json", "--root", str(tmp_path), "--set", away])
     assert result.exit_code == 1
     found = {each["check"]: each["state"] for each in json.loads(result.stdout)}
@@ -184,6 +184,7 @@ def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tm
     assert found == dict.fromkeys(("job", "certificate", "users file"), "not checked")
 
 
+@pytest.mark.usefixtures("quickly_away")
 def test_a_host_whose_name_does_not_resolve_is_named():
     servers = "no-such-host.invalid:9092,neither-this.invalid:9093"
     [found] = states(partial(check_kafka, rights=JOB_RIGHTS), kafka_bootstrap_servers=servers)

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import load_settings, to_properties_text
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.wire.codes import ResponseCode
