@@ -85,9 +85,9 @@ def test_an_incident_fires_these_alerts_and_no_other(incident, tmp_path):
     """The series are those of a real run of a job, a standby, a gateway and eight brokers, from a minute before."""
     recorded = json.loads((RECORDED / f"{incident}.json").read_text())
     lasted = f"{recorded['seconds']}s"
-    fired = {"expr": f"group by (alertname) (max_over_time(ALERTS{{alertstate='firing'}}[{lasted}]))",
-             "eval_time": lasted,
-             "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in INCIDENTS[incident]]}  # fmt: skip
+    ever = f"group by (alertname) (max_over_time(ALERTS{{alertstate='firing'}}[{lasted}]))"
+    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in INCIDENTS[incident]]
+    fired = {"expr": ever, "eval_time": lasted, "exp_samples": samples}
     series = [{"series": each, "values": values} for each, values in recorded["series"].items()]
     played = {"interval": "5s", "input_series": series}
     (tmp_path / "alerts.yml").symlink_to(PROMETHEUS / "alerts.yml")

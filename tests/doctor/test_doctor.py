@@ -204,10 +204,10 @@ def test_a_topic_as_the_job_makes_it_is_right(kafka, topic, monkeypatch):
     assert [(each.check, each.state) for each in found] == expected, found
 
 
-def test_a_job_that_nobody_knows_of_is_named_beside_a_kafka_that_is_away(tmp_path):
+def test_a_job_that_nobody_knows_of_is_named_beside_a_kafka_that_is_away(tmp_path, closed_port):
     registry = PublishedRegistry(str(tmp_path / "registry"), 1_700_000_000_000)
     registry.register("10.0.0.1:10911", "c1", "broker-a")
-    [found] = states(check_job, kafka_bootstrap_servers=f"127.0.0.1:{free_ports(1)}", delta_root=registry.root)
+    [found] = states(check_job, kafka_bootstrap_servers=f"127.0.0.1:{closed_port}", delta_root=registry.root)
     assert (found.state, found.found) == ("failed", "unknown")
 
 
