@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -76,18 +77,27 @@ class Past(NamedTuple):
         A snapshot without new lines of history reads nothing: the last answers are kept.
         """
         since_ms = (now_ms - EXPECTED_MS) // _HOUR_MS * _HOUR_MS
-        version, run = self.snapshot.versions[BROKER_EVENT.name], self.snapshot.run_id
-        place = (self.root.url, tuple((self.root.storage_options or {}).items()))
-        found = _newest_lines(place, version, run, keys, Span(since_ms, (self.until,) if self.until else ()), condition)
+        options, row = tuple((self.root.storage_options or {}).items()), self.snapshot
+        source = _Source(self.root.url, options, row.versions[BROKER_EVENT.name], row.run_id, row.epoch)
+        found = _newest_lines(source, keys, Span(since_ms, (self.until,) if self.until else ()), condition)
         return [line for line in found if line.event_time > now_ms - EXPECTED_MS]
 
 
+@dataclass(frozen=True)
+class _Source:
+    """The history of a snapshot. Another epoch with the same version has the same lines."""
+
+    url: str
+    options: tuple[tuple[str, str], ...]
+    version: int
+    run_id: str
+    epoch: int = field(compare=False)
+
+
 @lru_cache(maxsize=16)
-def _newest_lines(  # what the answer depends on
-    place: tuple[str, tuple[tuple[str, str], ...]], version: int, _run: str, keys: str, span: Span, condition: str
-) -> Sequence[BrokerEventRow]:
-    root = Root(place[0], dict(place[1]) or None)
-    return newest_of_each(root, version, keys, f"{span.covers} AND {condition}")
+def _newest_lines(source: _Source, keys: str, span: Span, condition: str) -> Sequence[BrokerEventRow]:
+    root, until = Root(source.url, dict(source.options) or None), AsOf(source.epoch).up_to_here
+    return newest_of_each(root, source.version, keys, f"{span.covers} AND {until} AND {condition}")
 
 
 def down_brokers(past: Past, tables: RouteTables, now_ms: int) -> list[DownBroker]:
@@ -142,7 +152,7 @@ def _topics_before(root: Root, line: BrokerEventRow) -> list[str]:
 
 
 def _topics_of(root: Root, snapshot: SnapshotRow, broker_name: str) -> list[str]:
-    table = root.open(TOPIC, snapshot.versions[TOPIC.name])
+    _, table = root.open_past(TOPIC, snapshot.versions[TOPIC.name])
     topics: list[str] = query(table, f"SELECT topic FROM rows WHERE broker_name = {quoted(broker_name)}")[0].to_pylist()
     return topics
 

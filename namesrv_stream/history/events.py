@@ -154,11 +154,12 @@ def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) 
 def newest_of_each(root: Root, version: int, keys: str, condition: str) -> list[BrokerEventRow]:
     """Return the newest of the lines that meet a SQL condition for each value of `keys`, names of columns.
 
-    `version` is that of the table `broker_event`.
+    `version` is that of the table `broker_event`; the condition has to leave out later lines (`Root.open_past`).
     """
     newest = f"SELECT max({_PLACE}) FROM rows WHERE {condition} GROUP BY {keys}"
     with naming_damage(root, BROKER_EVENT, version):
-        found = select(root.open(BROKER_EVENT, version), BROKER_EVENT, f"{condition} AND {_PLACE} IN ({newest})")
+        _, lines = root.open_past(BROKER_EVENT, version)
+        found = select(lines, BROKER_EVENT, f"{condition} AND {_PLACE} IN ({newest})")
         return rows_from_arrow(BROKER_EVENT, found)
 
 
@@ -216,7 +217,7 @@ def _answer(root: Root, snapshot: SnapshotRow, sql: str) -> pa.Table:
 def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
     version = snapshot.versions[BROKER_EVENT.name]
     with naming_damage(root, BROKER_EVENT, version):
-        yield root.open(BROKER_EVENT, version)
+        yield root.open_past(BROKER_EVENT, version)[1]
 
 
 def quoted(text: str) -> str:
