@@ -14,6 +14,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError, StorageError
 from namesrv_stream.questions.accounts import Comparison, comparison
 from namesrv_stream.questions.subject import Seen
+from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.tables.root import Root
@@ -44,7 +45,7 @@ class KeptSnapshots:
         self._registry = ""
         self._lock = threading.RLock()
         self._views: OrderedDict[int, RegistryView] = OrderedDict()
-        self._answers: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._answers = Recent[bytes](MOST_ANSWERS)
         self._compared = lru_cache(maxsize=1)(self._comparison)
 
     def follow(self, view: RegistryView) -> None:
@@ -90,14 +91,7 @@ class KeptSnapshots:
 
     def answer(self, question: Hashable, compute: Callable[[], bytes]) -> bytes:
         """Return the answer to a question, computed once. The question names the snapshot of its answer."""
-        answer = self._answers.get(question)
-        if answer is None:
-            answer = compute()
-            with self._lock:
-                self._answers[question] = answer
-                if len(self._answers) > MOST_ANSWERS:
-                    self._answers.popitem(last=False)
-        return answer
+        return self._answers.get(question, compute)
 
     def read(self, read: Callable[[RouteReader], T]) -> T:
         """Return what `read` reads from the tables as they are now. One thread reads at a time."""

@@ -171,11 +171,11 @@ def _register_table(
 
     DuckDB reads the files of a local folder itself, and only the parts of them that a query needs.
     """
-    table = root.open(spec, version)
+    place, table = (root, root.open(spec)) if version is None else root.open_past(spec, version)
     columns, rows = f"columns_of_{spec.name}", f"rows_of_{spec.name}"
     db.register(columns, spec.stored_schema.empty_table())
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    paths = [f"{root.spark_path(spec)}/{each['path']}" for each in files]
+    paths = [f"{place.spark_path(spec)}/{each['path']}" for each in files]
     if any(_NO_LOCAL_PATH.search(path) for path in paths):
         read = query(table, "SELECT * FROM rows")
         db.register(rows, read.cast(pa.schema([spec.stored_schema.field(name) for name in read.column_names])))

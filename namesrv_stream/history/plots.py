@@ -268,8 +268,8 @@ def _timeline(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
         away = (ended["back_at"] - ended["to_time"]).clip(lower=_LEAST_PIXELS * pixel)
         if how not in UNPLANNED:  # the broker is not expected in the gap, which stays white
             away = away.clip(upper=_LEAST_PIXELS * pixel)
-        colour = palette.ENDS[str(how)].colour
-        axes.barh(ended["place"], away, left=ended["to_time"], height=0.6, color=colour, label=how, zorder=3)
+        colour, hatch = palette.ENDS[str(how)]
+        axes.barh(ended["place"], away, 0.6, ended["to_time"], color=colour, hatch=hatch, label=how, zorder=3)
     for end, place, count in _together(rows, _TOGETHER_PIXELS * pixel):
         axes.annotate(str(count), (end, place), (4, 5), textcoords="offset points", fontsize="x-small")
     _legend(axes, ncols=len(palette.ENDS) + 1)
