@@ -26,6 +26,9 @@ MOST_VIEWS = 256
 MOST_ROWS = 2_000_000
 """Limit of the topics of all kept views. Neighbouring views share topics, distant ones do not."""
 
+MOST_LEASES = 8_000
+"""Limit of the leases of all kept views, which neighbours do not share, as each has other signs of life."""
+
 MOST_ANSWERS = 100
 
 
@@ -54,6 +57,7 @@ class KeptSnapshots:
             self._belong_to(view.registry)
             self._keep(view)
             self.newest = view
+            self._compared.cache_clear()
 
     def past(self, moment: AsOf) -> Past:
         """Return the registry as of a moment; the newest snapshot for a moment without an epoch and a time."""
@@ -82,7 +86,7 @@ class KeptSnapshots:
         return Seen.of(self.root, view_as_of(past, self.view(past.base)), self.settings)
 
     def compare(self, before: AsOf, after: AsOf) -> Comparison:
-        """Return the differences between two moments. The last results are kept for readers who page through them."""
+        """Return the differences between two moments, kept until the next snapshot for readers who page through."""
         newest = self.read(lambda reader: reader.snapshots.newest())
         return self._compared(before, after, (newest.epoch, newest.published_at))
 
@@ -115,7 +119,8 @@ class KeptSnapshots:
         """Keep a view, and beyond the limits forget the views that were used longest ago."""
         self._views[view.snapshot.epoch] = view
         self._views.move_to_end(view.snapshot.epoch)
-        while len(self._views) > max(4, min(MOST_VIEWS, MOST_ROWS // (1 + len(view.routes.queues)))):
+        of_topics, of_leases = MOST_ROWS // (1 + len(view.routes.queues)), MOST_LEASES // (1 + len(view.routes.live))
+        while len(self._views) > max(4, min(MOST_VIEWS, of_topics, of_leases)):
             self._views.popitem(last=False)
 
     def _nearest(self, epoch: int) -> RegistryView | None:

@@ -25,7 +25,7 @@ from namesrv_stream.tables.root import Root, query
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
 
-_THREADS = 2
+_THREADS = 1
 """Threads of one question: a console answers several at once, and each thread has memory of its own."""
 
 _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
