@@ -138,6 +138,7 @@ def _mark(epochs: Sequence[EpochEvents]) -> Mark:
     return Mark(last.epoch, iso_text(last.event_time), ends, begins, commands, gaps, others, last.alive, *several)
 
 
+_VIEWS = ("broker_stretch", "outage", "shared_outage")
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
 _SESSIONS = f"""
     SELECT {_BROKER} AS broker, broker_name, last_addr, epoch_ms(from_time), epoch_ms(to_time), ended_by
@@ -170,7 +171,7 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
     The figures are those of the views of history/views.sql for this time. A broker that was down at its beginning is
     there with its last session.
     """
-    with opened(seen.root, *seen.as_of, only=["broker_stretch", "outage", "shared_outage"]) as views:
+    with opened(seen.root, *seen.as_of, only=_VIEWS, kept=["broker_session"]) as views:
         asked = {"since": since_ms, "until": now_of(seen.snapshot), "broker": broker}
         found = list(views.rows(_SESSIONS, asked))
         if broker is not None and not found:
