@@ -40,7 +40,8 @@ from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_writ
 
 _TOPICS = 20
 _MINUTE_MS = 60_000
-_FILE = "SET_CLOCK_FILE"
+_LARGE_TOPICS = 10_000
+FILE = "SET_CLOCK_FILE"
 
 
 class SetClock:
@@ -54,7 +55,7 @@ class SetClock:
     @classmethod
     def of_this_process(cls) -> Self:
         """Return the clock of a process that `under_set_clock` started."""
-        return cls(Path(os.environ[_FILE]))
+        return cls(Path(os.environ[FILE]))
 
     @property
     def real_ms(self) -> int:
@@ -77,22 +78,23 @@ class SetClock:
                 os.utime(file, times=((written_ms + ahead_ms) / 1_000,) * 2)
 
 
-def under_set_clock(folder: Path, *arguments: str) -> int:
-    """Run this program in a process whose clock can be set; return its exit status."""
+def under_set_clock(folder: Path, module: str, *arguments: str) -> int:
+    """Run a program in a process whose clock can be set; return its exit status."""
     library, file = folder / "set_clock.so", folder / "ahead"
     source = Path(__file__).with_name("set_clock.c")
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     file.write_bytes(bytes(8))
-    environment = {**os.environ, "LD_PRELOAD": str(library), _FILE: str(file)}
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks.files", *arguments], env=environment, check=False
-    ).returncode
+    environment = {**os.environ, "LD_PRELOAD": str(library), FILE: str(file)}
+    return subprocess.run([sys.executable, "-m", module, *arguments], env=environment, check=False).returncode
 
 
 class Simulation:
-    """One registry at a simulated time, `now_ms`. `most_files` is the greatest number of files before a maintenance."""
+    """One registry at a simulated time, `now_ms`. `most_files` is the greatest number of files before a maintenance.
 
-    def __init__(self, place: Path, brokers: int, clock: SetClock) -> None:
+    `large`: further brokers, with 10,000 topics each, that stay.
+    """
+
+    def __init__(self, place: Path, brokers: int, clock: SetClock, large: int = 0) -> None:
         self._clock = clock
         self.now_ms = self._maintained_at_ms = self._published_at_ms = clock.real_ms
         self._place, self._root = place, Root(str(place))
@@ -101,9 +103,9 @@ class Simulation:
         self._registry = RouteRegistry(self._settings)
         self._publisher = Publisher.claim(RustWriter(self._root), "files", self.now_ms, exact_ms=self._exact_ms)
         self._away: set[int] = set()
-        self._brokers = brokers
+        self._brokers, self._large = brokers, large
         self._offset = self._publications = self._changes = self.most_files = 0
-        for number in range(brokers):
+        for number in range(brokers + large):
             self._come(number)
         self._publish()
 
@@ -115,7 +117,7 @@ class Simulation:
             self._toggle(self._changes * 7 % self._brokers)
         self.now_ms = to_ms
         self._clock.go_to(to_ms)
-        for number in set(range(self._brokers)) - self._away:
+        for number in set(range(self._brokers + self._large)) - self._away:
             self._apply(BrokerHeartbeat(broker_addr=_address(number)))
         self._apply(Scan())
         waited_ms = to_ms - self._published_at_ms
@@ -139,7 +141,8 @@ class Simulation:
 
     def _come(self, number: int) -> None:
         self._away.discard(number)
-        topics = [f"shared_{i}" if i < _TOPICS // 5 else f"topic_{number}_{i}" for i in range(_TOPICS)]
+        count = _TOPICS if number < self._brokers else _LARGE_TOPICS
+        topics = [f"shared_{i}" if i < _TOPICS // 5 else f"topic_{number}_{i}" for i in range(count)]
         self._apply(
             RegisterBroker(
                 cluster_name="c",
@@ -193,8 +196,8 @@ def _times(begin_ms: int, days: int, minutes: int, change_every_ms: int) -> Iter
 def main(brokers: int, days: int, minutes: int, change_every_s: int, root: Path | None) -> None:
     """Print the number of files and bytes as time passes, and at the end the files of each table."""
     with tempfile.TemporaryDirectory() as folder:
-        if _FILE not in os.environ:
-            sys.exit(under_set_clock(Path(folder), *sys.argv[1:]))
+        if FILE not in os.environ:
+            sys.exit(under_set_clock(Path(folder), "benchmarks.files", *sys.argv[1:]))
         place = root or Path(folder, "registry")
         simulation = Simulation(place, brokers, SetClock.of_this_process())
         begin_ms = shown_ms = simulation.now_ms

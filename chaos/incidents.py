@@ -334,6 +334,7 @@ SHORT = [
     "replacement",
     "standby",
     "disk full",
+    "JVM hung",
 ]
 """For the test suite: a few, of which each is one that the others do not cover."""
 

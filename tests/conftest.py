@@ -104,3 +104,9 @@ def nobody():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.fixture
+def quickly_away(monkeypatch):
+    """A Kafka that does not answer at once counts as away, for tests that have none: users wait 5 s for it."""
+    monkeypatch.setattr("namesrv_stream.kafka.topic._ANSWER_LIMIT_MS", 100)

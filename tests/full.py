@@ -28,7 +28,6 @@ PARTS = {
 NEEDS = {
     "chromedriver": ("Debian's packages chromium and chromium-driver", ["tests/console/test_page.py"]),
     "nginx": ("Debian's package nginx-light", ["tests/console/test_proxy.py"]),
-    "prometheus": ("Debian's package prometheus", [f"{SYSTEM}/test_alerts.py"]),
     "promtool": ("Debian's package prometheus", ["tests/test_alerts.py"]),
     "go": ("Go", [f"{SYSTEM}/test_client_programs.py"]),
     "node": ("Node", [f"{SYSTEM}/test_client_programs.py"]),

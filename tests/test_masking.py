@@ -6,23 +6,21 @@ import logging
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import StorageError, masked
 from namesrv_stream.reporting.logs import JsonLine, OneLine
-from namesrv_stream.tools.local.ports import free_ports
 
 USER, PASSWORD, KEY = "joe", "hun/ter2", "wJalrXUtnFEMI"
 
 
 @pytest.fixture
-def options():
-    port = free_ports(1)
+def options(nobody, quickly_away):
     return [
         "--root",
         f"s3a://{USER}:{PASSWORD}@bucket/registry",
         "--set",
-        f"delta.storage.aws_endpoint_url=http://{USER}:{PASSWORD}@127.0.0.1:{port}",
+        f"delta.storage.aws_endpoint_url=http://{USER}:{PASSWORD}@{nobody}",
         "--set",
         f"delta.storage.aws_secret_access_key={KEY}",
         "--set",
@@ -30,7 +28,7 @@ def options():
         "--set",
         "delta.storage.max_retries=0",
         "--set",
-        f"kafka.bootstrap.servers=127.0.0.1:{port}",
+        f"kafka.bootstrap.servers={nobody}",
     ]
 
 
@@ -38,9 +36,7 @@ def options():
     "line",
     [
         "-p",
-        "status --no-kafka",
         "--debug status --no-kafka",
-        "topicRoute -t T",
         "doctor --tables",
         "doctor --role gateway --json",
         "backup /tmp/never-made",

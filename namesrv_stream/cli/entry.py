@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from namesrv_stream.cli import ends_at_once_on_ctrl_c
 from namesrv_stream.cli.output import say
 from namesrv_stream.config import Invocation, log_notes, to_properties_text
 from namesrv_stream.errors import NamesrvError, did_you_mean, masked
@@ -42,8 +43,8 @@ COMMANDS = {
     "history": LazyCommand("cli.what_happened:history", _LOOK, "Events of brokers and topics, newest last."),
     "why": LazyCommand("cli.what_happened:why", _LOOK, "Story of a broker or a topic, in sentences."),
     "diff": LazyCommand("cli.what_happened:diff", _LOOK, "Differences between two moments."),
-    "snapshots": LazyCommand("cli.what_happened:snapshots", _LOOK, "Published snapshots, newest last."),
-    "rejected": LazyCommand("cli.what_happened:rejected", _LOOK, "Records that were refused, newest last."),
+    "snapshots": LazyCommand("cli.what_happened:snapshots", _LOOK, "Published snapshots, newest first."),
+    "rejected": LazyCommand("cli.what_happened:rejected", _LOOK, "Refused records and requests, newest first."),
     "getKvConfig": LazyCommand("cli.routes:get_kv_config", _LOOK, "One value of the KV table."),
     "listKvConfig": LazyCommand("cli.routes:list_kv_config", _LOOK, "A namespace of the KV table."),
     "getNamesrvConfig": LazyCommand(
@@ -190,7 +191,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does, but name the nearest command if there is none of this name."""
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+        with ends_at_once_on_ctrl_c():
+            command = self.get_command(ctx, args[0])
+        if command is None and not args[0].startswith("-"):
             ctx.fail(f"no command {args[0]}. {did_you_mean(args[0], COMMANDS)}--help lists all.")
         return super().resolve_command(ctx, args)
 

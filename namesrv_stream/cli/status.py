@@ -52,6 +52,7 @@ _STATES: dict[JobState, tuple[str, str, int]] = {
     ),
     "other log": ("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red", 1),
     "unknown": ("unknown, the last publication was at {since}: only Kafka and the tables show more", "red", 1),
+    "silent": ("nothing was published since {since}: only Kafka shows whether a job waits or is dead", "bold red", 1),
     "dead": (
         "dead, the last publication was at {since}: no job takes part in the election. Start one, and see the log of "
         "the last one",

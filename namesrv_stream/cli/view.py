@@ -201,7 +201,7 @@ def _stale_text(looked: Looked) -> str:
         "catching up": "The streaming job is catching up:",
         "starting": "The streaming job is starting:",
         "stopped in order": f"The streaming job was stopped at {time_text(progress.since_ms)}: start it.",
-        "dead": f"The streaming job has published nothing since {time_text(progress.since_ms)}: is it running?",
+        "silent": f"The streaming job has published nothing since {time_text(progress.since_ms)}: is it running?",
     }
     return (
         f"the tables are {duration_text(progress.lag_ms or 0)} of event time behind although brokers are live. "

@@ -175,7 +175,7 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     release: int | None,
     view: View,
 ) -> None:
-    """List the published snapshots, newest last. With --as-of only the one that was in force then.
+    """List the published snapshots, newest first. With --as-of only the one that was in force then.
 
     A snapshot that is whole can be pinned by other programs. Another one is made from a whole one and the history.
     --keep copies all tables of a whole snapshot, so a query of hours has files that no maintenance removes. It takes
@@ -193,11 +193,11 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     if sql:
         _print_statements(root, published, view, schema)
         return
-    rows = published.published(limit)[::-1] if view.as_of is None else [published.find(*view.as_of)]
+    rows = published.published(limit) if view.as_of is None else [published.find(*view.as_of)]
     found, by_hand = list(map(accounts.Snapshot.of_row, rows)), keeping.kept_by_hand(root)
-    newest = time_text(found[-1].published_at if found else None, with_zone=True)
+    newest = time_text(found[0].published_at if found else None, with_zone=True)
     total = len(found) if view.as_of else published.newest().epoch
-    title = heading(shown_of(len(found), total, "snapshot"), f"newest last, published {newest}")
+    title = heading(shown_of(len(found), total, "snapshot"), f"newest first, published {newest}")
     columns = ["#epoch", "tables", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
     shown = (_snapshot_row(each, each.epoch in by_hand) for each in found)
     print_answer(found, Group(title, Rows(columns, shown)), as_json=view.as_json)
@@ -234,8 +234,8 @@ def _print_statements(root: Root, published: Snapshots, view: View, schema: str 
 @reads("rejected", watch=False)
 @limit_option(20)
 def rejected(looked: Looked, limit: int) -> Answer:
-    """List records that violate the contract, newest last: the job has kept them and changed nothing."""
-    found = accounts.rejected(looked.seen, limit)[::-1]
+    """List records that violate the contract, and requests that gateways refused, newest first."""
+    found = accounts.rejected(looked.seen, limit)
     rows = ([time_text(each.event_time), each.offset, each.key, each.length, each.reason] for each in found)
     total = rejected_count(looked.seen.root, looked.seen.snapshot)
     title = looked.heading(shown_of(len(found), total, "rejected record"))

@@ -6,8 +6,7 @@ The decision comes before the request is handled. It decodes no body but those o
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -19,27 +18,27 @@ from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
-log = logging.getLogger(__name__)
-
-LOG_AGAIN_AFTER_S = 60.0
-_MAX_LOGGED = 1_000
-
 
 class Authorization:
     """Admits or refuses each request whose code is in `checked`. Lives in the event loop.
 
-    `checked` is empty if everybody may send everything. It never contains the code of a lookup, so lookups cost nothing
-    here in any mode.
+    `on_refused` gets each refusal and the sender's host. `checked` is empty if everybody may send everything. It never
+    contains the code of a lookup, so lookups cost nothing here in any mode.
     """
 
-    def __init__(self, settings: NamesrvSettings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: NamesrvSettings,
+        metrics: Metrics,
+        on_refused: Callable[[NotAllowedError, str], None] = lambda _error, _host: None,
+    ) -> None:
         """Read the users file.
 
         Raises SettingError if other machines can connect and auth.mode is not set, or if the file cannot be used.
         """
         self._metrics = metrics
         self._rights = Rights(settings, "bindAddress", settings.bind_address)
-        self._logged: dict[tuple[str, str | None, str], float] = {}
+        self._on_refused = on_refused
         self.checked = self._rights.codes
         self.reload = self._rights.reload
 
@@ -55,6 +54,7 @@ class Authorization:
             observed = self._rights.check(command, sender, live)
         except NotAllowedError as error:
             self._note(error, connection, "refused")
+            self._on_refused(error, connection.origin.address or connection.host)
             raise
         if observed is not None:
             self._note(observed, connection, "observed")
@@ -63,15 +63,7 @@ class Authorization:
         return msgspec.structs.replace(command, sender=f"{sender.user.name}@{connection.peer}")
 
     def _note(self, error: NotAllowedError, connection: Connection, effect: str) -> None:
-        """Count a request whose sender lacks a right, and log it once a minute for each user, request and host."""
+        """Count and log a request whose sender lacks a right."""
         self._metrics.not_allowed(error.request, error.user, effect)
-        about = (error.request, error.user, connection.origin.address or connection.peer)
-        now_s = time.monotonic()
-        if now_s - self._logged.get(about, -LOG_AGAIN_AFTER_S) < LOG_AGAIN_AFTER_S:
-            return
-        if len(self._logged) >= _MAX_LOGGED:
-            self._logged.clear()
-        self._logged[about] = now_s
-        log.warning(
-            "request of %s %s: %s", connection.peer, "is refused" if effect == "refused" else "would be refused", error
-        )
+        verb = "is" if effect == "refused" else "would be"
+        connection.log_line(logging.WARNING, f"request of {connection.peer} {verb} refused: {error}")

@@ -22,6 +22,7 @@ from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.refusals import Refusals
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Connections, Server
 from namesrv_stream.gateway.writes import Writes
@@ -80,9 +81,10 @@ class Gateway:
         Neither Kafka nor the tables have to be reachable: the gateway connects to them when they are.
         """
         settings = self._settings
-        self._authorization = Authorization(settings, self.metrics)
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
+        self._refusals = Refusals(self._link.send)
+        self._authorization = Authorization(settings, self.metrics, self._refusals.note)
         processes = BodyProcesses()
         sending = Sending(self._link, processes, self.gateway_id, on_registration=self.metrics.registered)
         self._writes = Writes(sending, settings.reconcile_interval_millis, self._answers)
@@ -170,6 +172,7 @@ class Gateway:
             self._looked_around_s = time.monotonic()
             self._authorization.reload()
             self.connections.look_around()
+            self._refusals.send_due(self._loop.time())
             self.metrics.connections.set(len(self.connections.open))
             self.metrics.certificate_ends_s.set(self.connections.certificates.ends_s)
             self.metrics.records_waiting.set(self._link.on_the_way)

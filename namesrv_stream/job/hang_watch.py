@@ -140,6 +140,14 @@ class HangWatch:
         """Return that the JVM does not answer, None if it does."""
         return self._standstill.problem
 
+    def jvm_silent_s(self) -> float:
+        """Return the seconds since the last answer of the JVM."""
+        return self._standstill.silent_looks * LOOK_EVERY_S
+
+    def query_still_s(self) -> float:
+        """Return the seconds since the last step of the query; LOG_LOOKS of them at most if the log does not grow."""
+        return self._standstill.still_looks * LOOK_EVERY_S
+
     def _act_on(self, act: Callable[[], None]) -> None:
         while self._hung is None and not self._stopped.wait(LOOK_EVERY_S):
             act()

@@ -161,6 +161,7 @@ class RouteRegistryJob:
             self._pages(watch),
         ):
             self._silence = watch.readiness
+            self.metrics.watch_hangs(watch.jvm_silent_s, watch.query_still_s)
             self._run()
 
     def _report(self) -> tuple[int, JobReport]:

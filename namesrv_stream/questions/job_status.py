@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
 
 JobState = State | Literal[
-    "standby", "taking over", "waiting", "not answering", "no ticks", "other log", "unknown"
+    "dead", "standby", "taking over", "waiting", "not answering", "no ticks", "other log", "unknown"
 ]  # fmt: skip
 _KAFKA_LIMIT_MS = 2_000
 _NOT_ASKED = "not asked"
@@ -162,12 +162,12 @@ def job_state(of_tables: State | None, kafka: FromKafka) -> JobState:
         return "other log"
     is_stopped = of_tables == "stopped in order"
     if kafka.jobs is None:
-        is_known = kafka.problem == _NOT_ASKED or (kafka.problem is None and of_tables != "dead") or is_stopped
+        is_known = kafka.problem == _NOT_ASKED or (kafka.problem is None and of_tables != "silent") or is_stopped
         return of_tables if of_tables is not None and is_known else "unknown"
     if not kafka.jobs:
         return "stopped in order" if is_stopped else "dead"
     if kafka.active_job is None:  # members have no partition while they are balanced anew
-        return "standby" if of_tables in ("stopped in order", "dead", None) else of_tables
+        return "standby" if of_tables in ("stopped in order", "silent", None) else of_tables
     return _reported(of_tables, kafka)
 
 
@@ -181,7 +181,7 @@ def _reported(of_tables: State | None, kafka: FromKafka) -> JobState:
     if problem is not None:
         return "not answering"
     match of_tables:
-        case "dead":
+        case "silent":
             return "no ticks" if kafka.records_behind == 0 else "waiting"
         case "stopped in order":
             return "starting"

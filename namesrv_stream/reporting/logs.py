@@ -121,7 +121,8 @@ class PeerLog:
         ended = {host: self._windows.pop(host).left_out for host in over}
         most = sorted((host for host in ended if ended[host]), key=lambda host: -ended[host])
         for host in most[:_HOSTS_SUMMED_UP]:
-            self._log.warning("%s: %d more connections were refused or closed in %.0f s", host, ended[host], _WINDOW_S)
+            self._log.warning("%s: %d more connections or requests were refused or closed in %.0f s",
+                              host, ended[host], _WINDOW_S)  # fmt: skip
         if others := most[_HOSTS_SUMMED_UP:]:
             count = sum(ended[host] for host in others)
             self._log.warning("%d other addresses: %d more of the same in %.0f s", len(others), count, _WINDOW_S)

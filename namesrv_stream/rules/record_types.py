@@ -129,6 +129,24 @@ class Scan(_TaggedRecord, frozen=True, kw_only=True, tag="SCAN"):
     """A tick: it moves the log's clock and event time on while no broker sends anything (D9, E7)."""
 
 
+class RequestRefused(_TaggedRecord, frozen=True, kw_only=True, tag="REQUEST_REFUSED"):
+    """Requests of one sender that a gateway refused, `count` of them, because of a `missing` right.
+
+    It changes nothing: the table `rejected` keeps it.
+    """
+
+    request: str
+    requested_by: str
+    missing: str
+    count: int = 1
+
+    @property
+    def reason(self) -> str:
+        """The reason of its line in `rejected`."""
+        times = f", {self.count} times" if self.count > 1 else ""
+        return f"refused: {self.request} of {self.requested_by} needs {self.missing}{times}"
+
+
 class _OperatorCommand(_TaggedRecord, frozen=True, kw_only=True):
     """An operator's command.
 
@@ -214,7 +232,7 @@ Command = (
     | UpdateNamesrvConfig
     | LiftExpiryGuard
 )
-Request = BrokerRequest | Scan | Command
+Request = BrokerRequest | Scan | RequestRefused | Command
 
 
 def what_is_wrong(error: Exception) -> str:

@@ -35,6 +35,7 @@ from namesrv_stream.rules.record_types import (
     LiftExpiryGuard,
     RegisterBroker,
     Request,
+    RequestRefused,
     Scan,
     UnregisterBroker,
 )
@@ -99,6 +100,8 @@ class RouteRegistry:
         reading_ms = self.clock.reading_at_ms(at.event_time, self.settings.tick_gap_millis)
         at = at._replace(event_time=self.clock.event_time_ms(at.event_time))
         match request:
+            case RequestRefused():
+                pass
             case RegisterBroker():
                 self._register(request, at, reading_ms, lease_only=lease_only)
             case BrokerHeartbeat():

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -75,6 +75,8 @@ class JobMetrics:
             "storage_free_ratio",
             "Free part of the disk of the tables or the checkpoint, of the fuller one; 1 without a disk.",
         )
+        self._jvm_silent_s = gauge("jvm_silent_seconds", "Since the last answer of the JVM.")
+        self._query_still_s = gauge("query_still_seconds", "Since the query's last step; over 60 if the log grows.")
         self._progress_at = ""
         self._writing_since_s: dict[str, float] = {}
         self._event_time_ms: int | None = None
@@ -91,6 +93,11 @@ class JobMetrics:
         places = [Path(each) for each in (settings.delta_root, settings.checkpoint_location) if "://" not in each]
         self._free_ratio.set_function(lambda: min(map(_free_ratio, places), default=1.0))
         self._maintained_every_s.set(settings.maintenance_millis / 1000)
+
+    def watch_hangs(self, jvm_silent_s: Callable[[], float], query_still_s: Callable[[], float]) -> None:
+        """Measure for how long the JVM has been silent and the query has made no step."""
+        self._jvm_silent_s.set_function(jvm_silent_s)
+        self._query_still_s.set_function(query_still_s)
 
     def take_role(self, role: Role, outage: BaseException | None = None) -> None:
         """Record what the job does now. `outage`: the error whose end the job waits for."""

@@ -24,7 +24,13 @@ from namesrv_stream.history.broker_lines import log_brokers
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
-from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, Command, RegisterBroker, Scan
+from namesrv_stream.rules.record_types import (
+    DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    Command,
+    RegisterBroker,
+    RequestRefused,
+    Scan,
+)
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
 from namesrv_stream.stream.job_metrics import JobMetrics
@@ -251,13 +257,16 @@ class MicroBatches:
         try:
             request = decode_record(record.value, record.key)
         except MalformedRecordError as error:
-            self._reject(record, at, error.reason)
+            self.metrics.rejected.inc()
+            self._keep(record, at, error.reason)
             with suppress(MalformedRecordError):
                 request, is_lease_only = decode_readable(record.value, record.key)
                 self._registry.apply(request, at, lease_only=is_lease_only)
         else:
             if isinstance(request, Scan):
                 self._tick(at)
+            elif isinstance(request, RequestRefused):
+                self._keep(record, at, request.reason)
             else:
                 self._take_bytes(record.value if isinstance(request, RegisterBroker | Command) else None)
                 self._registry.apply(request, at)
@@ -308,11 +317,11 @@ class MicroBatches:
             return silent_ms > DEFAULT_HEARTBEAT_TIMEOUT_MS
         return (clock.reading_ms or 0) <= deadline_ms(lease)
 
-    def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
+    def _keep(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
+        """Keep a record that changes nothing for the table `rejected`."""
         row = rejected_row(stored, self._registry.clock.event_time_ms(at.event_time), reason)
         self._take_bytes(row.value)
         self._take_bytes(stored.key[:MAX_REJECTED_KEY_BYTES])
-        self.metrics.rejected.inc()
         self._rejected.append(row)
 
     def _take_bytes(self, value: bytes | None) -> None:

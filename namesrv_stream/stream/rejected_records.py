@@ -34,7 +34,11 @@ def rejected_row(stored: StoredRecord, event_time_ms: int, reason: str) -> Rejec
 
 
 def log_rejected(rows: Sequence[RejectedRow]) -> None:
-    """Log the records that one publication rejects: the first of them, and how many more there are."""
+    """Log the records that one publication rejects: the first of them, and how many more there are.
+
+    The gateway that refused a request has logged that.
+    """
+    rows = [row for row in rows if not row.reason.startswith("refused: ")]
     for row in rows[:MOST_LINES]:
         log.warning("record rejected at partition %d offset %d: %s", row.partition, row.offset, row.reason,
                     extra={"offset": row.offset})  # fmt: skip

@@ -107,9 +107,10 @@ def rows_until(spec: TableSpec, snapshot: SnapshotRow) -> str:
 class Past:
     """A moment of the registry: the kept snapshot `base`, and by table the rows that the moment has otherwise.
 
-    `snapshot` is the row of the moment: its epoch is the last one with a line up to it, and its event time that of the
-    newest line. It is `base` itself if no line lies between. `unlisted`: broker name -> number of changed topics that
-    lines of a former release count without naming them, and that the answer therefore lacks.
+    `snapshot` is the row of the moment: its epoch is the last one with a line up to it, its event time that of the
+    newest line, and its versions are those of `base`. It is `base` itself if no line lies between. `unlisted`: broker
+    name -> number of changed topics that lines of a former release count without naming them, and that the answer
+    therefore lacks.
     """
 
     snapshot: SnapshotRow
@@ -278,7 +279,7 @@ class _History:
             name: {key: row_of(TABLES[name], fields) if fields else None for key, fields in rows.items()}
             for name, rows in changes.items()
         }
-        return Past(row, base, made, +unlisted)
+        return Past(row._replace(versions=base.versions | self._versions), base, made, +unlisted)
 
     def _from_first_excluded(self, base: SnapshotRow) -> list[_Line]:
         """Return the lines of a snapshot from the first one on that is later than the moment."""

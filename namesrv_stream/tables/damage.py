@@ -20,7 +20,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.errors import NotARegistryError, StorageError, TableDamagedError
 from namesrv_stream.tables.arrow import parquet_rows
-from namesrv_stream.tables.root import FILES_ARE_ALL, Root, batches, select, with_later_columns
+from namesrv_stream.tables.root import FILES_ARE_ALL, KEPT_FOLDER, Root, batches, select, with_later_columns
 from namesrv_stream.tables.schemas import TableSpec
 
 UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
@@ -186,33 +186,58 @@ class Damage(NamedTuple):
 
 
 def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int]]) -> list[Damage]:
-    """Return the damaged files of versions of one table. `epochs`: version -> the epochs that name it, in order."""
-    files = TableFiles(root, spec)
+    """Return the damaged files of versions of one table. `epochs`: version -> the epochs that name it, in order.
+
+    A version that the log no longer has is read from the copy that is kept of it; the head of an append-only table has
+    its rows.
+    """
+    files, first = TableFiles(root, spec), _oldest_version(root, spec)
     seen: dict[str, str | None] = {}
     hurt: dict[tuple[str, str], list[int]] = defaultdict(list)
     for version in epochs:
-        try:
-            paths = files.paths(version)
-        except NotARegistryError:
-            hurt["_delta_log", "is missing"].append(version)
-            continue
-        except UNREADABLE:
-            if (of_log := files.log_problem(version)) is None:
-                raise
-            hurt[of_log].append(version)
-            continue
-        for path in sorted(paths):
-            if path not in seen:
-                seen[path] = files.problem(path)
-            if problem := seen[path]:
-                hurt[path, problem].append(version)
+        problems = _problems_of_copy(root, spec, version) if version < first else _problems_at(files, version, seen)
+        for problem in problems:
+            hurt[problem].append(version)
     highest = max(epochs, default=-1)
-    if not any(highest in versions for versions in hurt.values()) and (found := _problem_of_delta(root, spec, highest)):
+    is_sound = highest >= first and not any(highest in versions for versions in hurt.values())
+    if is_sound and (found := _problem_of_delta(root, spec, highest)):
         hurt[found].append(highest)
     return [
         Damage(spec.name, path, problem, tuple(versions), tuple(epoch for each in versions for epoch in epochs[each]))
         for (path, problem), versions in hurt.items()
     ]
+
+
+def _problems_at(files: TableFiles, version: int, seen: dict[str, str | None]) -> Iterator[tuple[str, str]]:
+    """Yield each unreadable file that a version needs, and why it is. `seen`: what is known of data files."""
+    try:
+        paths = files.paths(version)
+    except NotARegistryError:
+        yield "_delta_log", "is missing"
+        return
+    except UNREADABLE:
+        if (of_log := files.log_problem(version)) is None:
+            raise
+        yield of_log
+        return
+    for path in sorted(paths):
+        if path not in seen:
+            seen[path] = files.problem(path)
+        if problem := seen[path]:
+            yield path, problem
+
+
+def _problems_of_copy(root: Root, spec: TableSpec, version: int) -> Iterator[tuple[str, str]]:
+    """Yield each unreadable file of the copy that is kept of a version, and why it is; append-only tables need none."""
+    if not spec.key:
+        return
+    files, folder = TableFiles(root.kept(version), spec), f"../{KEPT_FOLDER}/{version}/{spec.name}"
+    if of_log := files.log_problem(0):
+        yield f"{folder}/{of_log[0]}", of_log[1]
+        return
+    for path in sorted(files.paths(0)):
+        if problem := files.problem(path):
+            yield f"{folder}/{path}", problem
 
 
 def _problem_of_delta(root: Root, spec: TableSpec, version: int) -> tuple[str, str] | None:
@@ -258,7 +283,15 @@ def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int
 
 def newest_version(root: Root, spec: TableSpec) -> int:
     """Return the highest version that has a file in the log, readable or not; -1 if there is none."""
+    return max(_numbers(root, spec), default=-1)
+
+
+def _oldest_version(root: Root, spec: TableSpec) -> int:
+    return min((number for number in _numbers(root, spec) if number >= 0), default=-1)
+
+
+def _numbers(root: Root, spec: TableSpec) -> list[int]:
     try:
-        return max(map(_number, TableFiles(root, spec).listed("_delta_log")), default=-1)
+        return list(map(_number, TableFiles(root, spec).listed("_delta_log")))
     except TableNotFoundError:
-        return -1
+        return []

@@ -91,7 +91,7 @@ STALE_AFTER_MS = 3 * SIGN_MS
 CATCHING_UP_MS = 15_000
 """A job is behind if the newest record of a publication is older than the publication by more than this."""
 
-State = Literal["running", "catching up", "starting", "stopped in order", "dead"]
+State = Literal["running", "catching up", "starting", "stopped in order", "silent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class JobProgress:
 def job_progress(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_AFTER_MS) -> JobProgress:
     """Return the job's state at `now_ms`, from the newest snapshot row.
 
-    A job publishes or gives a sign of progress at least every `stale_after_ms`. If it has not, it is dead, or no
-    records come from Kafka, not even ticks.
+    A job publishes or gives a sign of progress at least every `stale_after_ms`. If it has not, it is silent: dead, or
+    waiting for the end of an outage, or no records come from Kafka, not even ticks. The tables cannot tell which.
     """
     lag_ms = None if newest.event_time is None else max(0, now_ms - min(newest.event_time, newest.published_at))
     return JobProgress(_state(newest, now_ms, stale_after_ms), newest.published_at, lag_ms)
@@ -130,7 +130,7 @@ def _state(newest: SnapshotRow, now_ms: int, stale_after_ms: int) -> State:
     if newest.kind == "STOP":
         return "stopped in order"
     if now_ms - newest.published_at > stale_after_ms:
-        return "dead"
+        return "silent"
     if newest.kind == "CLAIM":
         return "starting"
     behind_ms = newest.published_at - (newest.event_time or newest.published_at)

@@ -39,7 +39,7 @@ from namesrv_stream.tables.mending import (
 )
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
-from namesrv_stream.tables.root import Root, is_there
+from namesrv_stream.tables.root import Root, is_there, select
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
@@ -54,7 +54,7 @@ from namesrv_stream.tables.schemas import (
 )
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RustWriter, changes_to_write
+from namesrv_stream.tables.writer import BaseMovedError, CommitTag, changes_to_write
 from namesrv_stream.tools.backup_file import Content, Rows, content_of
 
 _KAFKA_LIMIT_MS = 5_000
@@ -313,7 +313,9 @@ class _Rescue:
         """Return the rows of a route table."""
         newest = self._snapshots[0]
         base = next((row for row in self._snapshots if not self.is_hurt(spec, row)), None)
-        rows = RustWriter(self._root).read(spec, base.versions[spec.name]) if base else spec.schema.empty_table()
+        rows = spec.schema.empty_table()
+        if base is not None:
+            rows = select(self._root.open_past(spec, base.versions[spec.name])[1], spec)
         if base is newest:
             return rows_from_arrow(spec, rows)
         self.made[spec.name] = epoch = base.epoch if base else 0

@@ -3,9 +3,8 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
-from namesrv_stream.tools.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 
 
@@ -50,6 +49,6 @@ def run(registry):
 
 
 @pytest.fixture
-def closed_port():
+def closed_port(nobody, quickly_away):
     """A port on which nobody listens."""
-    return free_ports(1)
+    return int(nobody.rpartition(":")[2])

@@ -10,6 +10,8 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
+from tests.interruption import running
+from tests.waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -50,29 +52,18 @@ def test_every_kind_of_difference_is_named_with_both_values(run, registry, their
     assert found["clusters", "clusterAddrTable.c2"] == (["broker-c"], None)
     assert found["topics of c2", "topicList"] == ({"New": "listed"}, None)
     assert not {question for question, _ in found} & {"route of Orders", "topics of c1"}
-
-
-def test_the_table_names_what_is_here_and_there(run, registry, theirs):
-    fill(registry)
-    registry.command(WipeWritePerm(broker_name="broker-b"))
     rows = [line.split() for line in run(f"compare -n {theirs.address}").stdout.splitlines()]
     assert ["route", "of", "TopicA", "queueDatas.broker-b.perm", "4", "6"] in rows
 
 
-def test_watch_ends_with_0_once_both_agree(run, registry, theirs):
+def test_watch_ends_with_0_once_both_agree(registry, theirs):
     registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", "Orders"))
-
-    def catch_up():
+    with running("--root", registry.root, "compare", "-n", theirs.address, "--watch", "0.1") as watching:
+        assert not watching.stdout.readline().startswith("0 differences")
         registry.register("10.0.0.2:10911", "c1", "broker-b", publish=False)
         registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8"))
-
-    later = threading.Timer(1, catch_up)
-    later.start()
-    result = run(f"compare -n {theirs.address} --watch 0.1")
-    later.join()
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1].startswith("0 differences")
-    assert len(result.stdout.splitlines()) > 1
+        shown, _ = watching.communicate(timeout=LIMIT_S)
+        assert (watching.returncode, shown.splitlines()[-1].startswith("0 differences")) == (0, True)
 
 
 NO_LIST = {"enableAllTopicList": "false"}

@@ -30,13 +30,13 @@ def reported(role, problem=None):
         ("running", FromKafka(notice="no right on the group"), "running"),
         ("stopped in order", FromKafka(problem="Kafka does not answer"), "stopped in order"),
         ("running", FromKafka(jobs=[ACTIVE], problem="made anew", is_other_log=True), "other log"),
-        ("dead", FromKafka(9, []), "dead"),
-        ("dead", FromKafka(0, []), "dead"),  # it had published everything before it died
-        ("dead", FromKafka(9, [ACTIVE, WAITING]), "waiting"),
-        ("dead", FromKafka(0, [ACTIVE]), "no ticks"),
-        ("dead", FromKafka(9, [WAITING]), "standby"),
-        ("dead", FromKafka(problem="Kafka does not answer"), "unknown"),
-        ("dead", FromKafka(problem="not asked"), "dead"),
+        ("silent", FromKafka(9, []), "dead"),
+        ("silent", FromKafka(0, []), "dead"),  # it had published everything before it died
+        ("silent", FromKafka(9, [ACTIVE, WAITING]), "waiting"),
+        ("silent", FromKafka(0, [ACTIVE]), "no ticks"),
+        ("silent", FromKafka(9, [WAITING]), "standby"),
+        ("silent", FromKafka(problem="Kafka does not answer"), "unknown"),
+        ("silent", FromKafka(problem="not asked"), "silent"),
         (None, FromKafka(problem="not asked"), "unknown"),
         (None, FromKafka(jobs=[]), "dead"),
         (None, reported("active"), "running"),  # the tables are damaged, and the job has not noticed yet
@@ -45,9 +45,9 @@ def reported(role, problem=None):
         ("running", reported("waiting", "no room is left"), "waiting"),
         ("running", reported("waiting", None), "waiting"),
         ("running", reported("standby"), "taking over"),
-        ("dead", reported("starting"), "taking over"),
+        ("silent", reported("starting"), "taking over"),
         ("stopped in order", reported("standby"), "starting"),
-        ("dead", reported("active"), "no ticks"),
+        ("silent", reported("active"), "no ticks"),
     ],
 )
 def test_the_jobs_state_is_what_the_holder_of_the_lock_reports_unless_nobody_holds_it(of_tables, kafka, shown):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.errors import TableDamagedError
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.publication import Batch, Publisher
@@ -103,11 +103,21 @@ CASES = [
     *((table, *kind, True) for table in NAMED for kind in DATA),
     *((table, *kind, True) for table in NAMED[:3] for kind in LOG),
     (NAMED[3], *LOG[1], True),  # a publication whose row is gone has not happened
-    *((table, *kind, True) for table in (NAMED[0], NAMED[3]) for kind in CHECKPOINT),
-    *(pytest.param(table, *kind, True, marks=pytest.mark.full) for table in NAMED[1:3] for kind in CHECKPOINT),
+    *((table, *kind, True) for table in NAMED for kind in CHECKPOINT),
     *((table, *kind, False) for table in NAMED for kind in DATA[:1]),
     *((table, *kind, False) for table in NAMED[:3] for kind in LOG[1:]),
 ]
+IN_EVERY_RUN = [
+    *((table, *DATA[number], True) for number, table in enumerate((*NAMED[3:], *NAMED[1:3]))),
+    (NAMED[0], *DATA[0], False),
+    (NAMED[0], *LOG[1], False),
+    (NAMED[0], *LOG[0], True),
+    (NAMED[3], *LOG[1], True),
+    (NAMED[0], *CHECKPOINT[0], True),
+    (NAMED[3], *CHECKPOINT[1], True),
+    (NAMED[0], *CHECKPOINT[4], True),
+]
+"""Each kind of file and of harm, and each table, at least once: a case takes seconds. The others are `full`."""
 
 
 def name_of_case(value):
@@ -126,7 +136,11 @@ def work_as_a_job(root, table):
     publisher.publish(Batch(None, None, None, publisher.last.offsets, changes), 0)
 
 
-@pytest.mark.parametrize(("table", "file_of", "harm", "newest"), CASES, ids=name_of_case)
+@pytest.mark.parametrize(
+    ("table", "file_of", "harm", "newest"),
+    [pytest.param(*case, marks=[] if case in IN_EVERY_RUN else pytest.mark.full) for case in CASES],
+    ids=name_of_case,
+)
 def test_damage_of_each_kind_is_named_and_mended_and_the_job_goes_on(run, registry, made, table, file_of, harm, newest):
     file = file_of(registry.root, table, newest)
     harm(file)

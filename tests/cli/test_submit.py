@@ -5,7 +5,7 @@ import os
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 
 
 class BecameError(BaseException):  # no error that the command line would report

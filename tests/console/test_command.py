@@ -38,7 +38,7 @@ def open_watch(port, stack):
     return lines
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_signal_ends_it_and_all_its_watches_in_order(still_root, number):
     with contextlib.ExitStack() as stack:
         process, port = stack.enter_context(running_console(still_root))

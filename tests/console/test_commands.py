@@ -1,11 +1,9 @@
 """A command over HTTP is one record on a real Kafka, with who asked and why."""
 
-from kafka import KafkaConsumer, TopicPartition
-
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.records import decode_record
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
+from tests.log_records import first_records
 
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
 
@@ -17,20 +15,9 @@ def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic
         client = Client(console.url)
         answer = client.post(WIPE, "/v1/commands?wait=10ms")
         assert (answer.status, answer.json["offset"]) == (202, 0)
-        record = first_record(kafka, topic)
+        [(_, record)] = first_records(kafka, topic, 1)
         assert (record.broker_name, record.reason) == ("broker-a", "disk full")
         assert record.requested_by.startswith("127.0.0.1:")
         registry.command(record)
         assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
         assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]
-
-
-def first_record(kafka, topic):
-    partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, consumer_timeout_ms=30_000)
-    try:
-        consumer.assign([partition])
-        consumer.seek(partition, 0)
-        return decode_record(next(consumer).value)
-    finally:
-        consumer.close()

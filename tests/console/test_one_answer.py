@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 
 
 def printed(root, line):

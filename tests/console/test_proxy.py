@@ -17,9 +17,10 @@ from namesrv_stream.tools.local.ports import HOST, free_ports, listens
 from namesrv_stream.tools.local.process import OwnedProcess
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
-from tests.console.test_commands import WIPE, first_record
+from tests.console.test_commands import WIPE
 from tests.console.test_page import Page, driver  # noqa: F401  # a fixture
-from tests.gateway.test_server import eventually
+from tests.log_records import first_records
+from tests.waiting import eventually
 
 DOCUMENT = Path(__file__).parents[2] / "docs/console.md"
 [LOCATION] = re.findall(r"<!-- tested: nginx -->\n```nginx\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
@@ -85,10 +86,11 @@ def test_behind_nginx_page_changes_and_commands_work_below_a_path(
         origin = url.removesuffix("/routes")
         sent = Client(origin).post(WIPE, "/routes/v1/commands", Origin=origin, Sec_Fetch_Site="same-origin")
         assert (sent.status, sent.json["requestedBy"]) == (202, f"{HOST}:0")
-        assert first_record(kafka, topic).reason == "disk full"
+        assert [record.reason for _, record in first_records(kafka, topic, 1)] == ["disk full"]
         assert Client(origin).get("/routes/v1/openapi.json").json["servers"] == [{"url": "/routes"}]
 
 
+@pytest.mark.usefixtures("quickly_away")
 @pytest.mark.parametrize(("proxies", "status"), [("127.0.0.0/8", 503), ("10.0.0.1", 421), ("", 421)])
 def test_the_headers_of_a_trusted_proxy_alone_count(settings, still_root, proxies, status):
     more = {"console__trustedProxies": proxies, "console__hosts": "registry.example.org"}

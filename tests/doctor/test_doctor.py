@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig
@@ -33,7 +33,6 @@ from namesrv_stream.tools.doctor.storage_checks import (
     check_writing,
 )
 from namesrv_stream.tools.local.jars import find_java
-from namesrv_stream.tools.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 
 
@@ -174,14 +173,16 @@ def test_clocks_may_differ_by_a_second_besides_what_was_waited(appended_ms, stat
     assert (found.state, words in found.found) == (state, True)
 
 
-def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tmp_path):
-    away = f"kafka.bootstrap.servers=127.0.0.1:{free_ports(1)}"
+@pytest.mark.usefixtures("quickly_away")
+def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tmp_path, nobody):
+    away = f"kafka.bootstrap.servers={nobody}"
     result = CliRunner().invoke(main, ["doctor", "--role", "gateway", "--json", "--root", str(tmp_path), "--set", away])
     assert result.exit_code == 1
     found = {each["check"]: each["state"] for each in json.loads(result.stdout)}
     assert found == {"Kafka": "failed", "tables": "warning", "certificate": "not checked", "users file": "not checked"}
 
 
+@pytest.mark.usefixtures("quickly_away")
 def test_a_host_whose_name_does_not_resolve_is_named():
     servers = "no-such-host.invalid:9092,neither-this.invalid:9093"
     [found] = states(partial(check_kafka, rights=JOB_RIGHTS), kafka_bootstrap_servers=servers)

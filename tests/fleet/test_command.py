@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.fleet import churn
 from namesrv_stream.tools.fleet.plan import Churn
 

@@ -63,10 +63,6 @@ class Peer:
         assert answer.opaque == opaque
         return answer
 
-    def is_closed_by_server_within(self, limit_s: float) -> bool:
-        self.socket.settimeout(limit_s)
-        return self.is_closed_by_server()
-
     def is_closed_by_server(self) -> bool:
         """Return whether the server closes within the limit. Answers before that are skipped."""
         try:

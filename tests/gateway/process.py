@@ -6,13 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tenacity import retry, stop_after_delay, wait_fixed
-
 from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
+from tests.waiting import eventually
 
 PROGRAM = Path(sys.executable).with_name("namesrv-stream")
-READY_LIMIT_S = 60
 
 
 @contextlib.contextmanager
@@ -29,7 +27,7 @@ def gateway_process(folder, root, nobody, stderr=subprocess.DEVNULL):
             running.kill()
 
 
-@retry(stop=stop_after_delay(READY_LIMIT_S), wait=wait_fixed(0.05), reraise=True)
+@eventually
 def await_snapshot(port, topic):
     """Return once the gateway answers a lookup of the topic from a snapshot."""
     with Peer(port) as peer:

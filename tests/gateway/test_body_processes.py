@@ -1,12 +1,10 @@
 """Processes that decode large bodies: what comes back from them, and how they end."""
 
 import asyncio
-import gc
 import os
 import signal
 import subprocess
 import sys
-import weakref
 from functools import partial
 
 import psutil
@@ -67,36 +65,6 @@ def test_an_error_comes_back_with_its_kind_its_facts_and_its_remark(run):
     with pytest.raises(BadRequestError) as there:
         run(work(register_broker, DAMAGED))
     assert (str(there.value), vars(there.value)) == (str(here.value), vars(here.value))
-
-
-class Work:
-    """Work with a request that is refused, and that can be referred to weakly."""
-
-    def __call__(self):
-        return register_broker(DAMAGED)
-
-
-def test_a_refused_body_is_freed_at_once():
-    """Its error's traceback would keep it until a garbage collection, which holds lookups up."""
-    processes = BodyProcesses()
-
-    async def refused():
-        work = Work()
-        known = weakref.ref(work)
-        try:
-            await processes.run(work)
-        except BadRequestError:
-            del work
-        await asyncio.sleep(0)
-        return known
-
-    gc.disable()
-    try:
-        known = asyncio.run(refused())
-        until(lambda: known() is None)
-    finally:
-        gc.enable()
-        processes.close()
 
 
 def test_after_a_process_was_ended_the_next_body_is_decoded_by_a_new_one(run):

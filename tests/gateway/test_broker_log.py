@@ -74,16 +74,6 @@ def test_a_lost_connection_names_its_broker_its_age_and_why_it_was_lost(log, err
     assert log.messages == [f"broker-x 0 (10.0.0.2:10911): connection lost after 0s: {why}"]
 
 
-def test_a_silent_connection_is_lost_by_its_silence(log):
-    def scenario(connection):
-        connection.close_if_overdue(asyncio.get_running_loop().time() + 121, 120)
-        connection.connection_lost(None)
-        log.brokers.lost(ADDRESS, None, connection)
-
-    run(scenario)
-    assert log.messages[-1] == "10.0.0.2:10911: connection lost after 0s: idle for 120 s"
-
-
 def test_a_mass_event_is_a_few_lines_and_a_count_and_the_next_window_begins_anew(log):
     def scenario(connection):
         for _ in range(10 * MOST_LINES):

@@ -82,11 +82,6 @@ def test_without_an_address_server_there_is_no_route(registry, settings, nobody,
         assert peer.ask(105, topic="OnlyThere").code == 17
 
 
-def test_production_is_not_asked_unless_that_is_set(registry, settings, named):
-    with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
-        assert peer.ask(105, topic="OnlyThere").code == 17
-
-
 def test_lookups_wait_for_an_address_server_together_and_its_late_answer_counts(registry, settings, named):
     named.go_on.clear()
     with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:

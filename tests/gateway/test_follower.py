@@ -7,7 +7,7 @@ from queue import Queue
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.gateway.follower import Follower
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root

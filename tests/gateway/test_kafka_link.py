@@ -1,7 +1,6 @@
 """The way to Kafka and what is read on it, with a librdkafka whose records nobody takes."""
 
 import asyncio
-import math
 import threading
 
 import pytest
@@ -98,17 +97,13 @@ def test_a_body_that_is_long_to_read_is_read_in_another_process(settings, monkey
     assert read_elsewhere == [True] * is_large
 
 
-def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
+async def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
     monkeypatch.setattr(kafka_link, "MAX_ON_THE_WAY_BYTES", 1_000_000)
-
-    async def asked():
-        way = Way(settings())
-        answers = [await way.answer_or_none(registration(number, 5_000, compressed=True)) for number in range(4)]
-        assert answers[0] is None, "on its way"
-        assert answers[-1].code == 2, "four records of 395 KB each"
-
     assert len(registration(0, 5_000, compressed=True).body) < LARGE_BODY_BYTES
-    asyncio.run(asked())
+    way = Way(settings())
+    answers = [await way.answer_or_none(registration(number, 5_000, compressed=True)) for number in range(4)]
+    assert answers[0] is None, "on its way"
+    assert answers[-1].code == 2, "four records of 395 KB each"
 
 
 async def decoded(link, held_bytes, host, work):
@@ -116,50 +111,40 @@ async def decoded(link, held_bytes, host, work):
         return await work()
 
 
-def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings):
-    async def asked():
-        link, go_on, order = Way(settings()).link, asyncio.Event(), []
+async def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings):
+    link, go_on, order = Way(settings()).link, asyncio.Event(), []
 
-        async def read(host, work):
-            await decoded(link, 1, host, work)
-            order.append(host)
+    async def read(host, work):
+        await decoded(link, 1, host, work)
+        order.append(host)
 
-        async def nothing():
-            pass
+    async def nothing():
+        pass
 
-        many = [asyncio.ensure_future(read("evil", go_on.wait)) for _ in range(40)]
-        await asyncio.sleep(0)
-        await read("good", nothing)
-        assert order == ["good"], "the second worker is free for others"
-        go_on.set()
-        await asyncio.gather(*many)
-
-    asyncio.run(asked())
+    many = [asyncio.ensure_future(read("evil", go_on.wait)) for _ in range(40)]
+    await asyncio.sleep(0)
+    await read("good", nothing)
+    assert order == ["good"], "the second worker is free for others"
+    go_on.set()
+    await asyncio.gather(*many)
 
 
-def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, monkeypatch):
+async def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, monkeypatch):
     monkeypatch.setattr(kafka_link, "TURN_LIMIT_S", 0.05)
-
-    async def asked():
-        way, go_on = Way(settings()), asyncio.Event()
-        first = asyncio.ensure_future(decoded(way.link, 1, way.connection.host, go_on.wait))
-        await asyncio.sleep(0)
-        answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
-        assert (answer.code, "took over 0.05 s" in answer.remark) == (2, True)
-        go_on.set()
-        await first
-
-    asyncio.run(asked())
+    way, go_on = Way(settings()), asyncio.Event()
+    first = asyncio.ensure_future(decoded(way.link, 1, way.connection.host, go_on.wait))
+    await asyncio.sleep(0)
+    answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
+    assert (answer.code, "took over 0.05 s" in answer.remark) == (2, True)
+    go_on.set()
+    await first
 
 
-def test_a_large_body_is_not_read_for_a_connection_that_is_lost_meanwhile(settings):
-    async def asked():
-        way = Way(settings())
-        way.connection.is_lost = True
-        answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
-        assert answer.remark == "the connection was lost"
-
-    asyncio.run(asked())
+async def test_a_large_body_is_not_read_for_a_connection_that_is_lost_meanwhile(settings):
+    way = Way(settings())
+    way.connection.is_lost = True
+    answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
+    assert answer.remark == "the connection was lost"
 
 
 def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch, caplog):
@@ -181,52 +166,6 @@ def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch
 
     asyncio.run(running())
     assert "nobody expects this" in caplog.text
-
-
-class BusyProducer(RecordProducer):
-    """A producer with more outcomes than one poll reports, `more` times."""
-
-    more = 100
-
-    def poll(self, limit_s=math.inf):
-        assert limit_s < 0.1
-        self.more -= 1
-        return self.more > 0
-
-
-def test_other_work_goes_on_between_outcomes_and_they_wait_for_no_timer(settings, monkeypatch):
-    monkeypatch.setattr(kafka_link, "_POLL_S", 1.0)
-
-    async def polling():
-        link = KafkaLink(settings(), lambda error: None)
-        producer = BusyProducer(kafka_client_arguments(settings()), "topic", 60_000)
-        link.on_opened(producer)
-        rounds = 0
-        async with asyncio.timeout(30):  # a hundred pauses of an idle link would take 100 s
-            while producer.more > 0:
-                await asyncio.sleep(0)
-                rounds += 1
-        assert rounds >= BusyProducer.more
-        producer.give_up()
-
-    asyncio.run(polling())
-
-
-def test_while_kafka_takes_no_tick_one_is_on_its_way_and_the_next_follows_its_end(settings):
-    """Ticks are no peer's records: they count for none of the limits."""
-
-    async def ticking():
-        way = Way(settings(tickMillis=10))
-        async with asyncio.timeout(30):
-            while way.link.is_connected:
-                await asyncio.sleep(0)
-            assert (way.producer.handed_over, way.link.on_the_way) == (1, 0)
-            way.producer.give_up()
-            while way.producer.handed_over == 1:
-                await asyncio.sleep(0)
-        assert not way.link.is_connected, "the last tick has failed"
-
-    asyncio.run(ticking())
 
 
 def test_a_link_that_is_closed_gives_up_its_records_without_a_word_about_kafka(settings, caplog):

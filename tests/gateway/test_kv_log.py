@@ -2,11 +2,10 @@
 
 import logging
 
-from tenacity import retry, retry_if_exception_type, stop_after_delay
-
 from namesrv_stream.gateway import kv_table
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.kv_table import MOST_CHARS, MOST_ENTRIES, kv_lines
+from tests.waiting import until
 
 
 def test_k6_the_table_is_logged_again_and_again(registry, settings, monkeypatch, caplog):
@@ -14,13 +13,9 @@ def test_k6_the_table_is_logged_again_and_again(registry, settings, monkeypatch,
     monkeypatch.setattr(kv_table, "_EVERY_S", 0.001)
     caplog.set_level(logging.INFO)
 
-    @retry(stop=stop_after_delay(60), retry=retry_if_exception_type(AssertionError), reraise=True)
-    def it_is_logged_twice():
-        entry = "configTable NS: ORDER_TOPIC_CONFIG Key: TopicA Value: broker-a:8"
-        assert caplog.messages.count(entry) > 1
-
     with BackgroundGateway(settings()):
-        it_is_logged_twice()
+        entry = "configTable NS: ORDER_TOPIC_CONFIG Key: TopicA Value: broker-a:8"
+        until(lambda: caplog.messages.count(entry) > 1)
 
 
 def test_k6_a_large_table_is_cut():

@@ -58,7 +58,10 @@ def test_certificates_of_the_settings_are_used(nobody, tmp_path):
         RecordProducer(given, "topic", 1_000)
 
 
-def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
+def test_a_record_that_nobody_takes_has_failed_after_the_limit_and_librdkafkas_lines_have_a_logger_that_is_off(
+    nobody, caplog
+):
+    caplog.set_level(logging.DEBUG, "librdkafka")  # another test may have set up the log
     producer, ends = RecordProducer(arguments(nobody), "topic", 200), []
     producer.send(b"k", b"v", lambda *end: ends.append(end))
     assert ends == []
@@ -71,6 +74,7 @@ def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
         assert isinstance(error, KafkaUnreachableError)
 
     failed()
+    assert {record.name for record in caplog.records if "rdkafka#" in record.getMessage()} == {"librdkafka"}
 
 
 def test_a_record_over_the_limit_is_refused_at_once(nobody):
@@ -110,18 +114,3 @@ def test_a_producer_that_breaks_for_good_is_replaced_and_its_records_have_failed
 
     replaced()
     producer.give_up()
-
-
-def test_librdkafkas_own_lines_about_an_outage_have_a_logger_that_is_off(nobody, caplog):
-    caplog.set_level(logging.DEBUG, "librdkafka")  # another test may have set up the log
-    ends = []
-    producer = RecordProducer(arguments(nobody), "topic", 300)
-    producer.send(b"k", b"v", lambda *end: ends.append(end))
-
-    @eventually
-    def failed():
-        producer.poll()
-        assert ends
-
-    failed()
-    assert {record.name for record in caplog.records if "rdkafka#" in record.getMessage()} == {"librdkafka"}

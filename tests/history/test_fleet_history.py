@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.tools.fleet.chronicle import chronicle_plan
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 
 UNREGISTER = {"op": "unregister", "t": 0, "cluster": "c1", "broker": "b", "brokerId": 0, "addr": "10.0.0.1:10911"}
 PUT = {"op": "put_kv", "t": 1, "namespace": "n", "key": "k", "value": "v"}

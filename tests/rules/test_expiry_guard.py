@@ -71,21 +71,6 @@ def test_more_than_the_share_of_late_brokers_is_held_and_no_smaller_share(silent
     assert cluster.alive == [number for number in range(10) if is_held or number not in silent]
 
 
-def test_without_the_setting_no_broker_is_held():
-    cluster = Cluster(ratio=0)
-    cluster.tick(LEASE_S + 1)
-    assert cluster.alive == []
-
-
-def test_an_outage_holds_brokers_whose_leases_end_one_by_one_over_half_a_minute():
-    cluster = Cluster(brokers=0)
-    for number in range(30):  # one registration a second, then silence of all
-        cluster.register(number)
-        cluster.tick(number + 1)
-    cluster.tick(LEASE_S + 31)
-    assert cluster.suspects == list(range(30))
-
-
 def test_a_held_broker_is_let_go_at_the_first_tick_after_the_limit():
     cluster = Cluster()
     cluster.tick(LEASE_S + HELD_S)

@@ -21,16 +21,11 @@ ROW = TopicConfig(4, 4, 6)
 T0 = 1_700_000_000_000
 
 
-@pytest.fixture
-def registry():
-    return RouteRegistry(NamesrvSettings())
-
-
 class Log:
     """Applies records to a registry, at rising times and offsets."""
 
-    def __init__(self, registry):
-        self.registry = registry
+    def __init__(self):
+        self.registry = RouteRegistry(NamesrvSettings())
         self.offset = 0
 
     def at(self):
@@ -46,6 +41,9 @@ class Log:
             topic_config_table=dict.fromkeys(topics, ROW),
             **fields,
         )
+        self.apply(request)
+
+    def apply(self, request):
         self.registry.apply(request, self.at())
 
     def end(self, kind, address):
@@ -57,12 +55,21 @@ class Log:
         return self.registry.take_changes().events
 
 
+@pytest.fixture
+def log():
+    """A log with the registration of one broker, whose lines have been taken."""
+    begun = Log()
+    begun.register("a:1")
+    begun.take_events()
+    return begun
+
+
 def types(events):
     return [(event.type, event.broker_addr) for event in events]
 
 
-def test_a_first_registration_is_one_line_and_its_topics_another(registry):
-    log = Log(registry)
+def test_a_first_registration_is_one_line_and_its_topics_another():
+    log = Log()
     log.register("a:1", topics=("T", "U"))
     registered, topics = log.take_events()
     assert (registered.type, registered.cause, registered.offset) == ("REGISTERED", "REGISTER_BROKER", 1)
@@ -71,18 +78,12 @@ def test_a_first_registration_is_one_line_and_its_topics_another(registry):
     assert [row["topic"] for row in json.loads(topics.after)["topic"]] == ["T", "U"]
 
 
-def test_the_same_registration_again_adds_no_line(registry):
-    log = Log(registry)
-    log.register("a:1")
-    log.take_events()
+def test_the_same_registration_again_adds_no_line(log):
     log.register("a:1")
     assert log.take_events() == []
 
 
-def test_a_new_version_with_changed_topics_has_a_line_of_its_topics_alone(registry):
-    log = Log(registry)
-    log.register("a:1")
-    log.take_events()
+def test_a_new_version_with_changed_topics_has_a_line_of_its_topics_alone(log):
     log.register("a:1", topics=("T", "U"), data_version=DataVersion(0, 1, 1))
     [line] = log.take_events()
     assert (line.type, line.data_version, line.before) == ("TOPICS_CHANGED", DataVersion(0, 1, 1), None)
@@ -92,10 +93,7 @@ def test_a_new_version_with_changed_topics_has_a_line_of_its_topics_alone(regist
     ("kind", "cause"),
     [("EXPIRED", "SILENCE"), ("UNREGISTERED", "UNREGISTER_BROKER"), ("CHANNEL_CLOSED", "CHANNEL_CLOSED")],
 )
-def test_an_end_has_its_cause_the_length_of_the_lease_and_the_removed_rows(registry, kind, cause):
-    log = Log(registry)
-    log.register("a:1")
-    log.take_events()
+def test_an_end_has_its_cause_the_length_of_the_lease_and_the_removed_rows(log, kind, cause):
     log.end(kind, "a:1")
     ended, topics = log.take_events()
     assert (ended.type, ended.cause, ended.lease_millis, ended.last_heard_at) == (kind, cause, 1_000, 1_999)
@@ -103,27 +101,17 @@ def test_an_end_has_its_cause_the_length_of_the_lease_and_the_removed_rows(regis
     assert (ended.after, topics.type, topics.after) == (None, "TOPICS_CHANGED", None)
 
 
-def test_r8_the_loser_of_an_id_gets_a_line_of_its_own(registry):
-    log = Log(registry)
-    log.register("a:1")
-    log.take_events()
+def test_r8_the_loser_of_an_id_has_a_line_of_its_own_and_the_new_ones_line_has_both_values(log):
     log.register("b:1")
-    assert types(log.take_events()) == [("ID_LOST", "a:1"), ("REGISTERED", "b:1")]
-
-
-def test_a_changed_address_is_in_the_new_ones_line_with_both_values(registry):
-    log = Log(registry)
-    log.register("a:1")
-    log.take_events()
-    log.register("b:1")
-    taken = log.take_events()[-1]
+    lost, taken = log.take_events()
+    assert types([lost, taken]) == [("ID_LOST", "a:1"), ("REGISTERED", "b:1")]
     sides = [json.loads(side)["broker"] for side in (taken.before, taken.after)]
     assert [[row["broker_addr"] for row in rows] for rows in sides] == [["a:1"], ["b:1"]]
     assert (taken.cluster_name, taken.broker_name, taken.broker_id) == ("c1", "broker-a", 0)
 
 
-def test_r5_a_promotion_has_lines_of_the_ids_lost_and_then_of_the_one_taken(registry):
-    log = Log(registry)
+def test_r5_a_promotion_has_lines_of_the_ids_lost_and_then_of_the_one_taken():
+    log = Log()
     log.register("a:1")
     log.register("b:1", broker_id=1)
     log.take_events()
@@ -136,8 +124,8 @@ def test_r5_a_promotion_has_lines_of_the_ids_lost_and_then_of_the_one_taken(regi
     ]
 
 
-def test_r8_who_lost_its_id_takes_it_back_under_its_old_lease(registry):
-    log = Log(registry)
+def test_r8_who_lost_its_id_takes_it_back_under_its_old_lease():
+    log = Log()
     log.register("a:1")
     log.register("b:1")
     log.take_events()
@@ -146,8 +134,8 @@ def test_r8_who_lost_its_id_takes_it_back_under_its_old_lease(registry):
 
 
 @pytest.mark.parametrize("field", ["zone_name", "ha_server_addr"])
-def test_changed_fields_of_a_broker_are_one_line_with_both_values(registry, field):
-    log = Log(registry)
+def test_changed_fields_of_a_broker_are_one_line_with_both_values(field):
+    log = Log()
     log.register("a:1", **{field: "old"})
     log.take_events()
     log.register("a:1", **{field: "new"})
@@ -158,10 +146,10 @@ def test_changed_fields_of_a_broker_are_one_line_with_both_values(registry, fiel
     assert (line.type, "old" in told[0], "new" in told[1]) == ("CHANGED", True, True)
 
 
-def test_t3_topics_that_come_back_under_an_old_version_have_a_line_with_their_broker(registry):
-    log = Log(registry)
+def test_t3_topics_that_come_back_under_an_old_version_have_a_line_with_their_broker():
+    log = Log()
     log.register("a:1")
-    registry.apply(DeleteTopic(topic="T"), log.at())
+    log.apply(DeleteTopic(topic="T"))
     log.take_events()
     log.register("a:1")
     [line] = log.take_events()
@@ -173,16 +161,13 @@ def test_t3_topics_that_come_back_under_an_old_version_have_a_line_with_their_br
     )
 
 
-def test_d1_a_move_is_a_line_of_the_end_and_one_of_the_registration(registry):
-    log = Log(registry)
-    log.register("a:1")
-    log.take_events()
+def test_d1_a_move_is_a_line_of_the_end_and_one_of_the_registration(log):
     log.register("a:1", name="broker-b")
     assert [line.type for line in log.take_events()] == ["MOVED", "TOPICS_CHANGED", "REGISTERED", "TOPICS_CHANGED"]
 
 
-def test_d7_a_refusal_has_a_line_also_when_nothing_changes(registry):
-    log = Log(registry)
+def test_d7_a_refusal_has_a_line_also_when_nothing_changes():
+    log = Log()
     log.register("a:1", data_version=DataVersion(2, 0, 0))
     log.take_events()
     log.register("b:1", data_version=DataVersion(1, 0, 0))
@@ -190,8 +175,8 @@ def test_d7_a_refusal_has_a_line_also_when_nothing_changes(registry):
     assert (line.type, line.broker_addr, line.before, line.after) == ("REFUSED", "b:1", None, None)
 
 
-def test_a_registration_has_a_line_with_its_sender(registry):
-    log = Log(registry)
+def test_a_registration_has_a_line_with_its_sender():
+    log = Log()
     log.register("a:1", requested_by="broker-a@10.0.0.1:5000")
     log.register("a:1", name="broker-b", requested_by="ann@10.0.0.9:5000")
     log.register("a:1", name="broker-b", data_version=DataVersion(0, 0, 9), topics=("U",))
@@ -207,12 +192,12 @@ def test_a_registration_has_a_line_with_its_sender(registry):
     ]
 
 
-def test_a_command_has_a_line_for_each_broker_name_with_its_sender(registry):
-    log = Log(registry)
+def test_a_command_has_a_line_for_each_broker_name_with_its_sender():
+    log = Log()
     log.register("a:1")
     log.register("b:1", name="broker-b")
     log.take_events()
-    registry.apply(DeleteTopic(topic="T", requested_by="ann@desk"), log.at())
+    log.apply(DeleteTopic(topic="T", requested_by="ann@desk"))
     lines = log.take_events()
     assert [(line.type, line.broker_name, line.requested_by) for line in lines] == [
         ("DELETE_TOPIC_IN_NAMESRV", "broker-a", "ann@desk"),
@@ -220,22 +205,22 @@ def test_a_command_has_a_line_for_each_broker_name_with_its_sender(registry):
     ]
 
 
-def test_a_command_without_effect_leaves_a_line_all_the_same(registry):
-    log = Log(registry)
-    registry.apply(PutKvConfig(namespace="n", key="k", value="v"), log.at())
+def test_a_command_without_effect_leaves_a_line_all_the_same():
+    log = Log()
+    log.apply(PutKvConfig(namespace="n", key="k", value="v"))
     log.take_events()
-    registry.apply(WipeWritePerm(broker_name="nobody"), log.at())
-    registry.apply(PutKvConfig(namespace="n", key="k", value="v"), log.at())
+    log.apply(WipeWritePerm(broker_name="nobody"))
+    log.apply(PutKvConfig(namespace="n", key="k", value="v"))
     wiped, put = log.take_events()
     assert (wiped.type, wiped.broker_name, wiped.before) == ("WIPE_WRITE_PERM_OF_BROKER", "nobody", None)
     assert (put.type, put.before) == ("PUT_KV_CONFIG", None)
     assert [set(json.loads(line.after)) for line in (wiped, put)] == [{"command"}, {"command"}]
 
 
-def test_k1_a_value_that_is_put_has_a_line_with_the_one_before_and_with_a_new_namespace(registry):
-    log = Log(registry)
+def test_k1_a_value_that_is_put_has_a_line_with_the_one_before_and_with_a_new_namespace():
+    log = Log()
     for value in "vw":
-        registry.apply(PutKvConfig(namespace="n", key="k", value=value), log.at())
+        log.apply(PutKvConfig(namespace="n", key="k", value=value))
     first, second = log.take_events()
     told = [first.before, first.after, second.before, second.after]
     sides = [json.loads(side or "{}").get("kv_config", []) for side in told]
@@ -247,17 +232,17 @@ def test_k1_a_value_that_is_put_has_a_line_with_the_one_before_and_with_a_new_na
     ]
 
 
-def test_each_of_very_many_topics_is_recorded(registry):
-    log = Log(registry)
+def test_each_of_very_many_topics_is_recorded():
+    log = Log()
     topics = sorted(f"T{i}" for i in range(1_000))
     log.register("a:1", topics=topics)
     assert [row["topic"] for row in json.loads(log.take_events()[-1].after)["topic"]] == topics
 
 
-def test_a_command_on_a_static_topic_has_the_mapping_that_went_with_it(registry):
-    log = Log(registry)
+def test_a_command_on_a_static_topic_has_the_mapping_that_went_with_it():
+    log = Log()
     log.register("a:1", topics=["T"], topic_queue_mapping_info_map={"T": {"bname": "broker-a", "totalQueues": 8}})
     log.take_events()
-    registry.apply(DeleteTopic(topic="T"), log.at())
+    log.apply(DeleteTopic(topic="T"))
     [line] = log.take_events()
     assert sorted(json.loads(line.before)) == ["topic", "topic_mapping"]

@@ -37,10 +37,6 @@ class Log:
         return [topic for topic, names in self.registry.view().mappings.items() if names]
 
 
-def test_t7_a_mapping_is_stored_with_its_topic():
-    assert Log().mapped == ["Static"]
-
-
 def test_d12_a_mapping_goes_with_its_deleted_topic():
     log = Log()
     log.apply(DeleteTopic(topic="Other"))

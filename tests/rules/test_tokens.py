@@ -21,7 +21,6 @@ from namesrv_stream.rules.record_types import (
     TopicConfig,
     UnregisterBroker,
     UpdateNamesrvConfig,
-    WipeWritePerm,
 )
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.registry import RouteRegistry
@@ -40,8 +39,6 @@ OWN = RegisterBroker(
     channel_id="g1/1",
     token="own",
 )
-SLAVE = replace(OWN, broker_id=1, broker_addr="10.0.0.2:10911", token="slave")
-RIVAL = replace(OWN, broker_addr="10.0.0.9:1", token="rival")
 TOPICS_GO = UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"})
 
 
@@ -97,31 +94,6 @@ def test_e10_what_a_lease_has_the_token_of_changes_nothing_if_it_is_applied_agai
 @pytest.mark.parametrize(
     "before",
     [
-        [RIVAL],
-        [RIVAL, UnregisterBroker(broker_addr=RIVAL.broker_addr)],
-        [RIVAL, replace(RIVAL, broker_id=1)],
-        [DeleteTopic(topic="A")],
-        [WipeWritePerm(broker_name="broker-a")],
-        [replace(OWN, broker_name="broker-b", token="elsewhere")],
-        [replace(OWN, topic_config_table={"A": TopicConfig(8, 8, 4)}, token="other")],
-        [replace(OWN, data_version=DataVersion(0, 1, 2), token="other")],
-        [replace(OWN, filter_server_list=[], token="other")],
-        [TOPICS_GO],
-        [replace(OWN, topic_config_table={"C": TopicConfig(8, 8, 6)}, token=None), TOPICS_GO],
-    ],
-    ids=str,
-)
-def test_a_change_of_the_broker_names_rows_or_of_what_a_registration_does_ends_a_token(before):
-    assert tokens(registry(OWN)) == ("own",)
-    made = registry(OWN, *before)
-    assert "own" not in tokens(made)
-    made.apply(OWN, LogPosition(T0, 0, 100))
-    assert "own" in tokens(made)
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
         [OWN],
         [BrokerHeartbeat(broker_addr=OWN.broker_addr, channel_id="g2/2")],
         [replace(OWN, channel_id="g2/2")],
@@ -143,20 +115,6 @@ def test_a_further_part_of_a_split_registration_adds_its_token():
     assert tokens(registry(OWN, part)) == ("own", "part")
     assert tokens(registry(OWN, part, OWN)) == ("own", "part")
     assert tokens(registry(TOPICS_GO, OWN, part)) == ("part",)
-
-
-def test_queues_that_change_there_and_back_under_one_version_end_each_token():
-    """D10."""
-    other = replace(OWN, topic_config_table={"A": TopicConfig(8, 4, 6)}, token="other")
-    assert tokens(registry(OWN, other)) == ("other",)
-    assert tokens(registry(OWN, other, OWN)) == ("own",)
-
-
-def test_a_slave_has_its_token_beside_its_masters_until_the_master_changes():
-    made = registry(OWN, SLAVE, OWN)
-    assert (tokens(made), tokens(made, SLAVE.broker_addr)) == (("own",), ("slave",))
-    made.apply(UnregisterBroker(broker_addr=OWN.broker_addr), LogPosition(T0, 0, 100))
-    assert tokens(made, SLAVE.broker_addr) == ()
 
 
 def test_a_lease_has_so_many_tokens_and_loses_the_oldest_first():

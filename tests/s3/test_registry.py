@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway

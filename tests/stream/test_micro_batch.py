@@ -15,6 +15,7 @@ from namesrv_stream.rules.record_types import (
     DataVersion,
     PutKvConfig,
     RegisterBroker,
+    RequestRefused,
     Scan,
     TopicConfig,
     UnregisterBroker,
@@ -255,6 +256,15 @@ def test_an_unreadable_command_is_rejected_with_its_reason(registry):
     assert (row.partition, row.offset, row.key, row.value, row.length) == (0, 3, "", value, len(value))
     assert "key" in row.reason
     assert registry.rows("broker_event") == []
+
+
+def test_requests_that_a_gateway_refused_are_kept_and_are_no_violation_of_the_contract(registry, caplog):
+    refused = RequestRefused(request="PUT_KV_CONFIG", requested_by="eve@10.0.0.9", missing="the admin role", count=7)
+    registry.handle(event("", 0, 3, value=encode_record(refused)))
+    [row] = registry.rows("rejected")
+    assert row.reason == "refused: PUT_KV_CONFIG of eve@10.0.0.9 needs the admin role, 7 times"
+    assert (registry.rows("broker_event"), caplog.messages) == ([], [])
+    assert registry.batches.metrics.registry.get_sample_value("namesrv_job_rejected_total") == 0
 
 
 def test_topics_that_could_not_be_read_are_taken_when_they_can_though_the_version_is_the_same(registry):

@@ -25,16 +25,10 @@ def stack(kafka, spark, tmp_path_factory):
 
 
 @pytest.fixture
-def up_kafka():
-    """host:port of the Kafka of `up`."""
-    return f"127.0.0.1:{free_ports(1)}"
-
-
-@pytest.fixture
-def up(tmp_path, up_kafka):
+def up(tmp_path):
     """Starts `up` with two brokers on a Kafka port of its own, and ends it whatever happens."""
     settings = {
-        "kafka.bootstrap.servers": up_kafka,
+        "kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)}",
         "listenPort": "0",
         "kvConfigPath": "",
         "delta.root": tmp_path / "r",

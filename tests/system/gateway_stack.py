@@ -3,15 +3,15 @@
 import json
 import uuid
 from contextlib import contextmanager
-
-from tenacity import retry, stop_after_delay, wait_fixed
+from functools import partial
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
+from tests import waiting
 from tests.gateway.peer import Peer
 
-eventually = retry(stop=stop_after_delay(90), wait=wait_fixed(0.2), reraise=True)
+eventually, until = (partial(each, limit_s=90) for each in (waiting.eventually, waiting.until))
 
 
 class Stack:

@@ -2,9 +2,9 @@
 
 import threading
 import time
+from functools import partial
 
 from kafka import KafkaConsumer, TopicPartition
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
@@ -18,10 +18,11 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.replay.case_checks import Check, check_output
+from tests import waiting
 from tests.replay_comparison import canonical
 
 LIMIT_S = 180
-eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
+eventually, until = (partial(each, limit_s=LIMIT_S) for each in (waiting.eventually, waiting.until))
 
 BY_PRODUCERS_CLOCK = TOPIC_CONFIG | {"message.timestamp.type": "CreateTime"}
 

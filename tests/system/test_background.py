@@ -7,7 +7,6 @@ from pathlib import Path
 
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.maintenance import FILES_BORNE
 from namesrv_stream.tables.publication import Publisher
@@ -17,18 +16,6 @@ from namesrv_stream.tables.writer import RustWriter
 from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
 
 HOUR_MS = "3600000"
-
-
-def test_what_kafka_had_is_awaited_and_not_what_others_go_on_writing(heartbeats, spark):
-    with (
-        BackgroundJob(spark.newSession(), heartbeats.settings) as job,
-        HeartbeatProducer(heartbeats.kafka, heartbeats.topic) as others,
-        Ticker(others, tick_ms=10),
-    ):
-        for number in range(1, 4):
-            heartbeats.say(registration(number))
-            assert job.await_published(LIMIT_S)
-            assert address(number) in heartbeats.live()
 
 
 def test_a_change_that_is_not_in_the_tables_within_the_limit_is_an_error(kafka, topic, spark, tmp_path):

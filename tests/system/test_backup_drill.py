@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.job.background_job import BackgroundJob

@@ -13,16 +13,15 @@ from pathlib import Path
 import pyspark
 import pytest
 import yaml
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
 from namesrv_stream.tools.local.ports import HOST, free_ports
 from namesrv_stream.tools.local.process import OwnedProcess
 from tests.system.heartbeats import address, registration
+from tests.waiting import until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 JOB = CHECKOUT / "jobs" / "route_registry.py"
-LIMIT_S = 120
 CHART_VALUES = CHECKOUT / "deploy" / "helm" / "namesrv-stream" / "values.yaml"
 GRACE_S = yaml.safe_load(CHART_VALUES.read_text())["job"]["terminationGracePeriodSeconds"]
 """Time from SIGTERM to SIGKILL that the chart gives the job."""
@@ -88,24 +87,9 @@ def running_job(command, log, env):
         assert "Traceback" not in log.read_text()
 
 
-@retry(stop=stop_after_delay(GRACE_S), wait=wait_fixed(0.1), reraise=True)
 def exit_code_within_grace(process):
-    assert process.exit_code is not None, "the process does not end"
+    until(lambda: process.exit_code is not None, GRACE_S)
     return process.exit_code
-
-
-@pytest.mark.full
-def test_spark_submit_publishes_and_sigterm_ends_it_in_order(heartbeats, tmp_path, monkeypatch):
-    """With conf/spark-defaults.conf of the checkout. All that waits to be published is published before the end."""
-    monkeypatch.chdir(CHECKOUT)
-    heartbeats.say(registration(1))
-    with running_job(
-        spark_submit("--master", "local[*]", settings=heartbeats.options),
-        tmp_path / "job.log",
-        environment(sys.executable),
-    ):
-        heartbeats.await_offset(1)
-        assert heartbeats.live() == [address(1)]
 
 
 @contextlib.contextmanager
@@ -143,6 +127,7 @@ def package_zip(folder):
     return shutil.make_archive(str(folder / "namesrv_stream"), "zip", CHECKOUT, "namesrv_stream")
 
 
+@pytest.mark.full
 def test_a_standalone_cluster_runs_the_package_that_py_files_ships(heartbeats, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     env = environment(python_without_the_package(tmp_path))

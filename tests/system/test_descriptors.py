@@ -14,7 +14,7 @@ from namesrv_stream.tools.local.submission import submission
 from tests.system.heartbeats import address, eventually, registration
 from tests.system.test_cluster import exit_code_within_grace
 
-BATCHES = 50
+BATCHES = 20
 SPARE = 10
 """Descriptors that may come and go meanwhile; with a leak there is one or more for each micro-batch."""
 
@@ -36,7 +36,8 @@ def test_micro_batches_leave_the_jvms_descriptors_as_they_were(heartbeats, spark
         assert jvm.num_fds() <= before + SPARE
 
 
-@pytest.mark.parametrize("part", ["JVM", pytest.param("driver's Python", marks=pytest.mark.full)])
+@pytest.mark.full  # a minute of a job by spark-submit
+@pytest.mark.parametrize("part", ["JVM", "driver's Python"])
 def test_a_job_that_has_no_descriptor_left_ends_and_says_so(heartbeats, tmp_path, part):
     heartbeats.say(registration(1))
     log = tmp_path / "job.log"

@@ -10,11 +10,10 @@ from namesrv_stream.kafka.election import Candidate, JobLock, JobReport, candida
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.putting_back import require_no_active_job
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.system
 TOPIC = "election"
-LIMIT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -40,39 +39,25 @@ def has_lock(holder, *others):
     assert not any(other.held.is_set() for other in others)
 
 
-def test_one_candidate_holds_the_lock_while_others_join(kafka, root):
-    with lock(kafka, root, "first") as first:
-        has_lock(first)
-        with lock(kafka, root, "second") as second:
-            waits_beside(kafka, root)
-            has_lock(first, second)
-
-
 @eventually
 def waits_beside(kafka, root):
     found = [(each.run_id, each.is_active) for each in candidates(kafka, TOPIC, root)]
     assert found == [("first", True), ("second", False)]
 
 
-def test_the_lock_moves_when_its_holder_leaves(kafka, root):
-    with ExitStack() as first_part, ExitStack() as second_part:
-        first = first_part.enter_context(lock(kafka, root, "first"))
-        has_lock(first)
-        second = second_part.enter_context(lock(kafka, root, "second"))
-        waits_beside(kafka, root)
-        first_part.close()
-        has_lock(second, first)
-
-
-def test_a_holder_that_steps_back_lets_another_candidate_have_the_lock_and_may_get_it_again(kafka, root):
+def test_one_of_two_candidates_holds_the_lock_until_it_steps_back_or_leaves_and_may_get_it_again(kafka, root):
     with lock(kafka, root, "first") as first, ExitStack() as second_part:
         has_lock(first)
         second = second_part.enter_context(lock(kafka, root, "second"))
         waits_beside(kafka, root)
+        has_lock(first, second)
+        assert not first.is_lost
         first.step_back(pause_s=1)
         has_lock(second, first)
+        assert first.is_lost
         second_part.close()
         has_lock(first, second)
+        until(lambda: not first.is_lost)
 
 
 def test_a_repair_goes_by_the_lock_alone(kafka, tmp_path):
@@ -82,15 +67,10 @@ def test_a_repair_goes_by_the_lock_alone(kafka, tmp_path):
     )
     with lock(kafka, root.hadoop_url, "first") as first:
         has_lock(first)
-        is_active(kafka, root)
+        until(lambda: [each.is_active for each in candidates(kafka, TOPIC, root.hadoop_url)] == [True])
         with pytest.raises(NamesrvError, match=r"run first on .* is active.*--take-over"):
             require_no_active_job(root, settings)
     require_no_active_job(root, settings)
-
-
-@eventually
-def is_active(kafka, root):
-    assert [each.is_active for each in candidates(kafka, TOPIC, root.hadoop_url)] == [True]
 
 
 def test_nobody_is_a_candidate_of_a_registry_without_jobs(kafka, root):
@@ -99,12 +79,7 @@ def test_nobody_is_a_candidate_of_a_registry_without_jobs(kafka, root):
         has_lock(only)
         found = candidates(kafka, TOPIC, root)
         assert found == [Candidate("only", found[0].host, is_active=True)]
-    is_over(kafka, root)
-
-
-@eventually
-def is_over(kafka, root):
-    assert candidates(kafka, TOPIC, root) == []
+    until(lambda: candidates(kafka, TOPIC, root) == [])
 
 
 def test_the_holder_reports_each_change_of_its_state_and_who_waits_reports_nothing(kafka, root):
@@ -123,18 +98,3 @@ def test_the_holder_reports_each_change_of_its_state_and_who_waits_reports_nothi
         is_reported("first", "waiting", ("no room " * 1_000)[:1_000])
         first.give_up()
         is_reported("second", "standby")
-
-
-def test_a_lock_that_was_had_is_lost_by_stepping_back_until_it_is_had_again(kafka, root):
-    with lock(kafka, root, "first") as first:
-        has_lock(first)
-        assert not first.is_lost
-        first.step_back(pause_s=1)
-        assert first.is_lost
-        has_it_again(first)
-
-
-@eventually
-def has_it_again(holder):
-    assert holder.held.is_set()
-    assert not holder.is_lost

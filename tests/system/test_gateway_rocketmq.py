@@ -7,7 +7,7 @@ from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.rocketmq_servers import Release, broker, mqadmin
 from tests.java_client import java_client
-from tests.system.gateway_stack import eventually
+from tests.system.gateway_stack import eventually, until
 
 pytestmark = pytest.mark.system
 
@@ -42,33 +42,7 @@ def admin(stack, tmp_path):
 
 
 def test_kv_file_of_a_name_server_is_taken_over(stack):
-    @eventually
-    def found():
-        assert stack.ask(101, namespace="TAKEN_OVER", key="key").ext_fields == {"value": "value"}
-
-    found()
-
-
-@pytest.mark.full
-def test_e10_an_idle_broker_writes_nothing_in_full_and_makes_no_epochs(stack, master):
-    """Its registrations differ from each other in `mappingDataVersion`."""
-
-    @eventually
-    def light(count):
-        assert registrations(stack, "light") >= count
-
-    light(2)
-    before = registrations(stack, "full"), stack.gateway.gateway.epoch
-    light(registrations(stack, "light") + 3)
-    assert registrations(stack, "full") == before[0]
-    assert stack.gateway.gateway.epoch <= before[1] + 1, "liveRefreshMillis is 5 minutes"
-
-
-def registrations(stack, sent):
-    """The number of registrations that this gateway has sent in full or light."""
-    (metric,) = [each for each in stack.gateway.gateway.metrics.registry.collect()
-                 if each.name == "namesrv_gateway_registrations"]  # fmt: skip
-    return sum(each.value for each in metric.samples if each.name.endswith("_total") and each.labels["sent"] == sent)
+    until(lambda: stack.ask(101, namespace="TAKEN_OVER", key="key").ext_fields == {"value": "value"})
 
 
 def test_java_client_sends_and_receives_through_our_route(stack, master, admin, tmp_path):
@@ -109,13 +83,12 @@ def test_mqadmin_works_against_us(stack, master, admin):
     assert "wipe write perm of broker[broker-a]" in wiped and "OK" in wiped, wiped
     deleted = admin("deleteTopic", "-c", "RealCluster", "-t", "ByAdmin")
     assert "success" in deleted, deleted
-
-    @eventually
-    def gone():
-        assert stack.ask(105, topic="ByAdmin").code == 17
-        assert stack.ask(101, namespace="N", key="K").ext_fields == {"value": "V"}
-
-    gone()
+    until(
+        lambda: (
+            stack.ask(105, topic="ByAdmin").code == 17
+            and stack.ask(101, namespace="N", key="K").ext_fields == {"value": "V"}
+        )
+    )
 
 
 @pytest.mark.full
@@ -135,12 +108,7 @@ def test_broker_and_client_of_the_line_before(stack, admin, tmp_path):
 
 @pytest.mark.full
 def test_acting_master_is_shown_while_the_master_is_silent_for_ten_seconds(stack, tmp_path):
-
-    @eventually
-    def switched_on():
-        assert stack.ask(318, b"supportActingMaster=true").code == 0, "the gateway may not have found Kafka yet"
-
-    switched_on()
+    until(lambda: stack.ask(318, b"supportActingMaster=true").code == 0)
     acting = {"enableSlaveActingMaster": "true"}
     with (
         broker(tmp_path / "m", stack.namesrv_addr, "broker-x", **acting) as master,

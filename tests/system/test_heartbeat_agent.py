@@ -12,8 +12,6 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from namesrv_stream.records import record_schema
-from namesrv_stream.tables.snapshot_reader import RouteReader
-from tests.system.heartbeats import eventually
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = (CHECKOUT / "docs" / "records.md").read_text()
@@ -83,23 +81,22 @@ def test_the_agent_writes_what_the_schema_allows_follows_its_file_and_unregister
     assert len(set(versions)) == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (None, "No such file"),
-        ('[{"clusterName": "c1", "bro', "Unterminated string"),
-        ("7", "no JSON list"),
-        (json.dumps([BROKER, BROKER]), "there twice"),
-        (json.dumps([BROKER | {"brokerAddr": "10.0.0.1:70000"}]), "70000"),
-        (json.dumps([{**BROKER, "brokerId": "0"}]), "the number brokerId"),
-        (json.dumps(["broker-1"]), '"broker-1"'),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_named_and_changes_nothing_until_it_is_mended(heartbeats, file, text, problem):
-    if text is not None:
-        file.write_text(text)
+UNREADABLE = {
+    '[{"clusterName": "c1", "bro': "Unterminated string",
+    "7": "no JSON list",
+    json.dumps([BROKER, BROKER]): "there twice",
+    json.dumps([BROKER | {"brokerAddr": "10.0.0.1:70000"}]): "70000",
+    json.dumps([{**BROKER, "brokerId": "0"}]): "the number brokerId",
+    json.dumps(["broker-1"]): '"broker-1"',
+}
+
+
+def test_a_file_that_cannot_be_read_is_named_and_changes_nothing_until_it_is_mended(heartbeats, file):
     with agent(heartbeats.kafka["bootstrap.servers"], heartbeats.topic, file) as process:
-        logged(process, problem)
+        logged(process, "No such file")
+        for text, problem in UNREADABLE.items():
+            file.write_text(text)
+            logged(process, problem)
         write(file, BROKER)
         logged(process, "sent REGISTER_BROKER 10.0.0.1:10911")
         file.write_text("[")
@@ -118,30 +115,3 @@ def test_a_change_that_was_made_while_kafka_was_away_is_sent_afterwards(node, he
         node.start()
         logged(process, "sent REGISTER_BROKER")
     assert json.loads(heartbeats.values()[-1])["zoneName"] == "z1"
-
-
-@pytest.mark.full
-def test_a_route_comes_changes_and_goes_with_the_agent_and_ends_by_silence_without_it(up, up_kafka, tmp_path, file):
-    assert next(line for line in iter(up.stdout.readline, "") if line.startswith("name server"))
-    reader = RouteReader(str(tmp_path / "r"))
-
-    @eventually
-    def shows(*topics):
-        assert sorted(reader.follow().routes.queues.topics_on({"broker-1"})) == sorted(topics)
-
-    short = BROKER | {
-        "brokerAddr": "10.0.9.9:10911",
-        "heartbeatTimeoutMillis": 5_000,
-        "topicConfigTable": {"orders": QUEUES},
-    }
-    write(file, short)
-    with agent(up_kafka, "broker-heartbeats", file) as process:
-        shows("orders")
-        write(file, short | {"topicConfigTable": {"orders": QUEUES, "bills": QUEUES}})
-        shows("orders", "bills")
-        process.send_signal(signal.SIGTERM)
-        shows()
-    with agent(up_kafka, "broker-heartbeats", file) as process:
-        shows("orders", "bills")
-        process.kill()
-        shows()

@@ -14,7 +14,7 @@ from namesrv_stream.kafka import topic
 from namesrv_stream.kafka.topic import wait_for_kafka
 from namesrv_stream.tools.doctor import findings
 from namesrv_stream.tools.doctor.kafka_checks import check_kafka
-from namesrv_stream.tools.local.ports import HOST, free_ports
+from namesrv_stream.tools.local.ports import HOST
 from tests.gateway.test_tls import make_certificate
 
 pytestmark = pytest.mark.system
@@ -34,7 +34,6 @@ def settings(servers, protocol):
     ("protocol", "kind", "said"),
     [
         ("SASL_PLAINTEXT", KafkaRefusedError, "SASL PLAIN mechanism handshake failed.*kafka.security.protocol"),
-        ("SASL_SSL", KafkaUnreachableError, "connecting to a PLAINTEXT .*kafka.security.protocol"),
         ("SSL", KafkaUnreachableError, "connecting to a PLAINTEXT .*kafka.security.protocol"),
     ],
 )
@@ -74,15 +73,15 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
 
 @pytest.mark.parametrize(
     ("server", "said"),
-    [(f"{HOST}:{free_ports(1)}", "Connection refused"), ("no.such.host:1", "resolve 'no.such.host:1'")],
+    [(None, "Connection refused"), ("no.such.host:1", "resolve 'no.such.host:1'")],
     ids=["refused", "unresolved"],
 )
-def test_silence_is_told_with_its_cause(server, said):
+def test_silence_is_told_with_its_cause(nobody, server, said):
     with pytest.raises(KafkaUnreachableError, match=f"does not answer .*{said}"):
-        wait_for_kafka({"socket.timeout.ms": 1_000, "bootstrap.servers": server}, limit_s=0)
+        wait_for_kafka({"socket.timeout.ms": 1_000, "bootstrap.servers": server or nobody}, limit_s=0)
 
 
-def test_a_client_that_asked_in_vain_is_closed_by_who_asked(monkeypatch):
+def test_a_client_that_asked_in_vain_is_closed_by_who_asked(nobody, monkeypatch):
     """In librdkafka's own thread, which may drop the answer last, that would abort the process."""
     clients = []
 
@@ -93,5 +92,5 @@ def test_a_client_that_asked_in_vain_is_closed_by_who_asked(monkeypatch):
 
     monkeypatch.setattr(topic, "AdminClient", Noting)
     with suppress(KafkaUnreachableError):
-        topic.end_offsets({"socket.timeout.ms": 50, "bootstrap.servers": f"{HOST}:{free_ports(1)}"})
+        topic.end_offsets({"socket.timeout.ms": 50, "bootstrap.servers": nobody})
     assert [client() for client in clients] == [None]

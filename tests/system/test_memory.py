@@ -7,7 +7,6 @@ import sys
 import psutil
 import pytest
 from kafka import KafkaProducer
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
@@ -20,6 +19,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.process import OwnedProcess
 from tests.system.test_cluster import environment, spark_submit
+from tests.waiting import until
 
 MIB = 1024 * 1024
 REGISTRATIONS, MALFORMED = 1_000, 20_000
@@ -74,13 +74,10 @@ def peak_mib(process):
     return int(line.split()[1]) // 1024
 
 
-@retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(1), reraise=True)
-def await_published(job, root, end, log):
+def is_published(job, reader, end, log):
     if job.exit_code is not None:
         pytest.fail(f"the job ended with {job.exit_code}: {log.read_text()[-3000:]}")
-    offsets = RouteReader(root).open().snapshot.offsets
-    assert offsets.get(LOG_PARTITION, 0) >= end
-    return psutil.Process(job.pid)
+    return reader.follow().snapshot.offsets.get(LOG_PARTITION, 0) >= end
 
 
 @pytest.mark.full
@@ -90,26 +87,23 @@ def await_published(job, root, end, log):
 )
 def test_a_backlog_of_large_records_passes_with_the_default_memory(kafka, topic, tmp_path, monkeypatch, records, count):
     monkeypatch.chdir(CHECKOUT)
-    options = {
-        "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "kafka.topic": topic,
-        "delta.root": str(tmp_path / "registry"),
-    }
+    root = str(tmp_path / "registry")
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.topic": topic, "delta.root": root}
     settings = NamesrvSettings.model_validate(options)
     kafka_options, log = kafka_client_arguments(settings), tmp_path / "job.log"
     ensure_topic(kafka_options, topic, TOPIC_CONFIG | {"compression.type": "uncompressed"})
     send(settings, records())
     assert end_offsets(kafka_options, topic) == {LOG_PARTITION: count}
     environ = environment(sys.executable) | {"JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", "")}
-    job = OwnedProcess(spark_submit("--master", "local[2]", settings=options), log, environ)
+    job, reader = OwnedProcess(spark_submit("--master", "local[2]", settings=options), log, environ), RouteReader(root)
     try:
-        jvm = await_published(job, options["delta.root"], count, log)
+        until(lambda: is_published(job, reader, count, log), LIMIT_S)
+        jvm = psutil.Process(job.pid)
         running = [child for child in jvm.children() if child.status() != psutil.STATUS_ZOMBIE]
         peaks = peak_mib(jvm), max(map(peak_mib, running))  # the driver's Python is larger than the workers' daemon
     finally:
         job.stop()
     print(f"peak of resident memory: JVM {peaks[0]} MiB, Python {peaks[1]} MiB")  # noqa: T201  # for who measures
-    reader = RouteReader(options["delta.root"])
     view = reader.open()
     if records is registrations:
         assert len(view.routes.queues) == TOPICS

@@ -40,7 +40,10 @@ def test_the_demo_ends_by_itself_and_shows_the_whole_story(demo):
 
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [(0, ["EXPIRED", "cluster-a", '"brokerDatas"']), (1, ["REGISTERED", "UNREGISTERED", "EXPIRED"])],
+    [
+        (0, ["EXPIRED", "cluster-a", '"brokerDatas"']),
+        pytest.param(1, ["REGISTERED", "UNREGISTERED", "EXPIRED"], marks=pytest.mark.full),  # spark-sql, a minute
+    ],
 )
 def test_the_commands_for_afterwards_work_as_they_stand(demo, number, expected):
     done = run(BLOCK.findall((CHECKOUT / "README.md").read_text())[number])

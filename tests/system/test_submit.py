@@ -31,6 +31,7 @@ def archive(kafka, tmp_path_factory):
     return made
 
 
+@pytest.mark.full
 def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_order(
     heartbeats, archive, tmp_path, monkeypatch
 ):
@@ -51,6 +52,7 @@ def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_
     assert lines[-1]["message"] == "the job has stopped in order"
 
 
+@pytest.mark.full
 def test_a_job_that_cannot_start_leaves_no_archive_and_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/no/such/python")
     with pytest.raises(NamesrvError, match="/no/such/python"):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.ports import listens
+from tests.system.heartbeats import until
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.full]  # the demo, in every run, starts the same processes
 LIMIT_S = 120
 NAMESRV_STREAM = Path(sys.executable).with_name("namesrv-stream")
 
@@ -23,12 +23,7 @@ def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
     address = next(line for line in lines if line.startswith("name server")).split()[-1]
     assert listens(int(address.rpartition(":")[2]))
     reader = RouteReader(str(tmp_path / "r"))
-
-    @retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.2), reraise=True)
-    def both_brokers_are_in_the_tables():
-        assert len(reader.follow().routes.live) == 2
-
-    both_brokers_are_in_the_tables()
+    until(lambda: len(reader.follow().routes.live) == 2)
     up.send_signal(signal.SIGINT)
     said, logged = up.communicate(timeout=LIMIT_S)
     assert up.returncode == 0, logged
@@ -62,23 +57,6 @@ def command_of(process):
         return ""
 
 
-def test_an_interrupt_while_spark_starts_leaves_no_process_behind(up):
-    is_logged(up, "starting Spark")
-    kafka = psutil.Process(up.pid).children()
-
-    @retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
-    def with_spark():
-        found = psutil.Process(up.pid).children()
-        assert len(found) > len(kafka)
-        return found
-
-    started = with_spark()
-    up.send_signal(signal.SIGINT)
-    up.communicate(timeout=LIMIT_S)
-    _, left = psutil.wait_procs(started, timeout=LIMIT_S)
-    assert (up.returncode, left) == (1, [])
-
-
 def test_up_starts_what_has_died_again_says_so_and_ends_whatever_is_dead(up, tmp_path):
     next(line for line in iter(up.stdout.readline, "") if line.startswith("name server"))
     reader = RouteReader(str(tmp_path / "r"))
@@ -91,14 +69,7 @@ def test_up_starts_what_has_died_again_says_so_and_ends_whatever_is_dead(up, tmp
     spark.kill()
     is_logged(up, "Spark has died")
     is_logged(up, "Spark runs again")
-
-    @retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.2), reraise=True)
-    def the_job_publishes():
-        snapshot = reader.follow().snapshot
-        assert snapshot.term > term
-        assert snapshot.kind == "PUBLICATION"
-
-    the_job_publishes()
+    until(lambda: reader.follow().snapshot.term > term and reader.follow().snapshot.kind == "PUBLICATION")
     asked = subprocess.run(
         [NAMESRV_STREAM, "--root", tmp_path / "r", "submit"],
         capture_output=True,

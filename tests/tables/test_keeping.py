@@ -14,12 +14,14 @@ from namesrv_stream.history.views import history_sql
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.keeping import keep_by_hand, kept_epochs, release
 from namesrv_stream.tables.maintenance import maintain
+from namesrv_stream.tables.mending import damages, forget
 from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS
 from namesrv_stream.tables.schemas import BROKER_EVENT, CLUSTER, PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.spark_views import open_snapshot
+from namesrv_stream.tables.writer import CommitTag
 from tests.tables.rows import NOW, T0
 from tests.tables.test_maintenance import make_older
 from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim
@@ -127,6 +129,20 @@ def test_kept_snapshots_read_as_before_and_all_else_of_the_past_goes(root, publi
     publisher.publish(of(len(FEW_HOURS)), NOW)
     assert publisher.restored == []
     assert_shows_exactly(root, *range(len(FEW_HOURS) + 1))
+
+
+def test_a_damaged_copy_is_named_and_its_snapshots_are_left_to_the_history(root, publisher):
+    look_after(root)
+    assert damages(root) == [], "versions whose copy is whole are no damage, though Delta has let them go"
+    [first, *_] = copies = sorted(Path(root.url).glob("kept/*/topic/*.parquet"))
+    first.write_bytes(b"cut")
+    copies[-1].unlink()
+    named = {damage.file: damage for damage in damages(root)}
+    assert set(named) == {f"../{path.relative_to(root.url)}" for path in (first, copies[-1])}
+    assert all(damage.is_past and damage.table == "topic" and damage.epochs for damage in named.values())
+    forget(root, {epoch for damage in named.values() for epoch in damage.epochs}, CommitTag(99, 1))
+    look_after(root)
+    assert damages(root) == []
 
 
 def test_copies_go_with_their_snapshots(root, publisher):

@@ -22,11 +22,11 @@ def test_a_registry_that_is_quiet_for_minutes_is_neither_stale_nor_dead(file):
     file.write(SIGN)
     now_ms = T0 + 290_000
     row = file.row_now(ROW)
-    assert (job_progress(ROW, now_ms).state, is_stale(ROW, now_ms)) == ("dead", True)
+    assert (job_progress(ROW, now_ms).state, is_stale(ROW, now_ms)) == ("silent", True)
     assert (job_progress(row, now_ms).state, is_stale(row, now_ms)) == ("running", False)
     assert (row.offsets, job_progress(row, now_ms).lag_ms) == ({0: 90}, 11_000)
     late_ms = SIGN.written_at + STALE_AFTER_MS + 1
-    assert (job_progress(row, late_ms).state, is_stale(row, late_ms)) == ("dead", True)
+    assert (job_progress(row, late_ms).state, is_stale(row, late_ms)) == ("silent", True)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import { ago, duration, when } from "./words.js";
 
 const place = document.getElementById("banner");
 const statusLine = document.getElementById("status");
-const STOPPED = ["dead", "stopped in order"];
+const STOPPED = ["silent", "stopped in order"];
 
 // Whether what the page shows of the present may be wrong.
 export const isStale = (job, isConnected) => !isConnected || (job !== null && (STOPPED.includes(job.state) || job.stale || Boolean(job.problem)));
@@ -30,7 +30,7 @@ const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? h("
 function reason(job, isConnected) {
   if (!isConnected) return ["The console does not answer.", "This page goes on when it is back."];
   if (job.problem) return ["No newer snapshot can be read.", job.problem];
-  if (job.state === "dead") return [`The streaming job has published nothing since ${when(job.publishedAt)}.`, "Is it running, and does Kafka answer? `namesrv-stream status` shows more."];
+  if (job.state === "silent") return [`The streaming job has published nothing since ${when(job.publishedAt)}.`, "Is it running, and does Kafka answer? `namesrv-stream status` shows more."];
   if (job.state === "stopped in order") return [`The streaming job was stopped at ${when(job.publishedAt)}.`, "Start it: `namesrv-stream submit`, or `namesrv-stream up` for all on this machine."];
   return [`The streaming job is ${job.state === "running" ? "behind" : job.state}.`, "Lookups may be wrong until it has read the rest of the log."];
 }

@@ -1,0 +1,118 @@
+"""Measure the first answer about a moment of a registry with 1,000,000 rows of `topic`, by command line and by HTTP.
+
+    .venv/bin/python -m benchmarks.past                          # makes data/past first, in some 20 minutes
+    .venv/bin/python -m benchmarks.past --root data/past         # measures what is there
+
+100 brokers have 10,000 topics each. For 29 days one of 20 small brokers, with 20 topics, leaves or returns each minute;
+maintenance thins the snapshots out as it does in the job. Each answer of the command line is a process of its own. The
+console is asked once for each moment, so nothing is remembered; then the same question again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.files import FILE, SetClock, Simulation, under_set_clock
+from benchmarks.processes import program, wait_until
+from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
+
+_MINUTE_MS = 60_000
+_DAYS = 29
+_AGO_MS = {"now": 0, "10 minutes ago": 10 * _MINUTE_MS, "a day ago": DAY_MS, "29 days ago": _DAYS * DAY_MS - HOUR_MS}
+_COMMANDS = (("clusterList",), ("topicRoute", "-t", "shared_0"))
+_PATHS = ("clusters", "topics/shared_0", "overview", "topics?limit=100")
+
+
+def _make(place: Path) -> None:
+    """Write 29 days of changes, one publication an hour and in the last hour one a change."""
+    simulation = Simulation(place, 20, SetClock.of_this_process(), large=100)
+    begin_ms = simulation.now_ms
+    for hour in range(1, _DAYS * 24):
+        simulation.step(begin_ms + hour * HOUR_MS, _MINUTE_MS, 6 * HOUR_MS)
+    for minute in range(1, 61):
+        simulation.step(begin_ms + (_DAYS * 24 - 1) * HOUR_MS + minute * _MINUTE_MS, _MINUTE_MS, HOUR_MS)
+
+
+@contextmanager
+def _console(root: Path, folder: Path) -> Iterator[str]:
+    port = free_ports(1)
+    process = OwnedProcess(program(root, {"console.port": port}, "console"), folder / "console.log", dict(os.environ))
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: _seconds(f"{address}/v1/status") is not None, "the console answers")
+        yield address
+    finally:
+        process.stop()
+
+
+def _seconds(url: str) -> float | None:
+    """Return how long an answer took, None if there is none."""
+    begun_s = time.perf_counter()
+    try:
+        with urllib.request.urlopen(url) as answer:
+            answer.read()
+    except OSError:
+        return None
+    return time.perf_counter() - begun_s
+
+
+def _measured(root: Path, folder: Path) -> Iterator[tuple[str, ...]]:
+    """Yield lines: the question, and for each moment the seconds, by HTTP also those of the second answer."""
+    newest_ms = Snapshots(Root(str(root))).newest().event_time or 0
+    times = [datetime.fromtimestamp((newest_ms - ago_ms) / 1_000, UTC) for ago_ms in _AGO_MS.values()]
+    for command in _COMMANDS:
+        cells = []
+        for at in times:
+            begun_s = time.perf_counter()
+            asked = [*program(root, {}, command[0]), *command[1:], "--json", "--as-of", at.isoformat()]
+            subprocess.run(asked, check=True, stdout=subprocess.DEVNULL)
+            cells.append(f"{time.perf_counter() - begun_s:.2f}")
+        yield " ".join(command), *cells
+    for path in _PATHS:
+        with _console(root, folder) as address:
+            asked_at = [f"{address}/v1/{path}{'&' if '?' in path else '?'}at={at:%Y-%m-%dT%H:%M:%SZ}" for at in times]
+            yield f"/v1/{path}", *[f"{_seconds(url) or -1:.2f} ({_seconds(url) or -1:.2f})" for url in asked_at]
+
+
+@click.command()
+@click.option("--root", type=click.Path(path_type=Path, exists=True), help="Tables that an earlier run has made.")
+@click.option("--make", type=click.Path(path_type=Path), hidden=True, help="Only make the tables.")
+def main(root: Path | None, make: Path | None) -> None:
+    """Print the seconds of each answer."""
+    if make is not None:
+        _make(make)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if root is None:
+            root = Path("data/past")
+            shutil.rmtree(root, ignore_errors=True)
+            if status := under_set_clock(Path(folder), "benchmarks.past", "--make", str(root)):
+                sys.exit(status)
+        assert FILE not in os.environ
+        table = Table("seconds to the answer", *_AGO_MS, title="1,000,000 rows of topic, a change a minute")
+        for line in _measured(root, Path(folder)):
+            table.add_row(*line)
+    console = Console(width=120)
+    console.print(table)
+    console.print(f"{os.cpu_count()} cores; load average {os.getloadavg()[0]:.1f} at the end")
+
+
+if __name__ == "__main__":
+    main()
