@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.history import definitions
 from namesrv_stream.history.analysis import opened
-from namesrv_stream.history.events import newest_events
+from namesrv_stream.history.events import newest_events, newest_of_each
 from namesrv_stream.history.views import history_sql
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.keeping import keep_by_hand, kept_epochs, release
@@ -171,12 +170,12 @@ def test_every_kept_snapshot_is_read_by_all_who_read_the_past(root, publisher):
 
 
 def read_by_all(root, epoch):
-    """What the history's lines, questions in DuckDB and the verdict's look at the past say of an epoch."""
+    """Return what lines of the history, questions in DuckDB and the verdict's look at the past say of an epoch."""
     row = Snapshots(root).find(epoch)
     with opened(root, epoch) as views:
         tables = ("topic", "broker_event", "rejected", "broker_session")
         counts = [views.table(f"SELECT count(*) AS n FROM {name}")["n"].to_pylist() for name in tables]
-    return newest_events(root, row, limit=None), counts, definitions.Past(root, row).lines("broker_name", NOW, "true")
+    return newest_events(root, row, limit=None), counts, newest_of_each(root, row, "broker_name", "true")
 
 
 def test_a_version_that_quiet_snapshots_named_is_kept_though_it_was_compacted_long_before(root):
