@@ -14,7 +14,7 @@ from namesrv_stream.job import table_care
 from namesrv_stream.job.table_care import OutOfTimeError, TableCare
 from namesrv_stream.tables.maintenance import FILES_BORNE
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, SNAPSHOT, TABLES
+from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.tables.rows import NOW
 from tests.tables.test_maintenance import pass_time
@@ -81,18 +81,6 @@ def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, pu
     assert [file_count(root, spec) for spec in (BROKER_EVENT, SNAPSHOT)] == [1, 1]
     assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
     assert views_of_all(root) == before
-
-
-def test_snapshots_past_their_retention_go(root):
-    kept_ms = 3_600_000
-    publisher = claim(root, at_ms=NOW - 2 * kept_ms)
-    publisher.publish(batch(0), NOW - 2 * kept_ms)
-    publisher.publish(batch(1), NOW)
-    properties = {"registry.snapshotRetentionMillis": str(kept_ms)}
-    root.open(SNAPSHOT).alter.set_table_properties(properties, raise_if_not_exists=False)
-    TableCare(root, settings(root), lambda _point: None).look_after()
-    assert root.open(PAST_SNAPSHOT).to_pyarrow_table().num_rows == 2
-    assert_shows_exactly(root, 0, 1)
 
 
 def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(root, publisher):

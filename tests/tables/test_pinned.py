@@ -8,11 +8,10 @@ import pytest
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.tables.pinned import PinnedTables, open_tables
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
-from namesrv_stream.tables.schemas import LIVE, PAST_SNAPSHOT, SNAPSHOT, TABLES
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT, TABLES
 from namesrv_stream.tables.writer import CommitTag, RustWriter
 from tests.tables.rows import NOW, T0
 from tests.tables.test_publication import batch, claim
-from tests.upgrade import unpack
 
 
 @pytest.fixture
@@ -89,10 +88,3 @@ def test_a_snapshot_that_maintenance_moves_while_publications_are_read_is_among_
 
     monkeypatch.setattr(PinnedTables, "where", moves_after_the_first_read)
     assert tables["publication"]["epoch"].to_pylist() == [1, 2, 3]
-
-
-def test_later_columns_are_null_in_a_snapshot_of_the_former_release(tmp_path):
-    unpack(tmp_path)
-    live = open_tables(tmp_path / "registry")["live"]
-    assert live.schema.names == LIVE.schema.names
-    assert live["channels"].null_count == len(live) > 0
