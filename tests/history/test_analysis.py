@@ -131,7 +131,7 @@ def test_an_empty_registry_has_empty_views_in_duckdb(root, registry):
     assert {name for name, rows in found.items() if rows} == {"known_until", "publication"}
 
 
-def test_a_snapshot_is_asked_for_by_epoch_and_an_unknown_view_is_refused(root, registry):
+def test_a_moment_is_asked_for_by_epoch_or_time_and_an_unknown_view_is_refused(root, registry):
     registry.register(START_MS, A, "broker-a")
     first = registry.publish()
     registry.register(START_MS + HOUR_MS, B, "broker-b")
@@ -140,6 +140,11 @@ def test_a_snapshot_is_asked_for_by_epoch_and_an_unknown_view_is_refused(root, r
     assert ask(root, names)["broker_name"].to_pylist() == ["broker-a", "broker-b"]
     assert ask(root, names, epoch=first)["broker_name"].to_pylist() == ["broker-a"]
     assert ask(root, names, at=START_MS + 1)["broker_name"].to_pylist() == ["broker-a"]
+    registry.register(hours(2), A, "broker-c")
+    registry.register(hours(4), B, "broker-d")
+    registry.publish()
+    held = "SELECT broker_name FROM broker ORDER BY ALL"
+    assert ask(root, held, at=hours(3))["broker_name"].to_pylist() == ["broker-b", "broker-c"], "between snapshots"
     with duckdb.connect() as db, pytest.raises(NamesrvError, match="called broker_sesion or past_session"):
         register_in_duckdb(db, root, only=["broker_sesion", "past_session"])
 
