@@ -98,11 +98,11 @@ def test_a_random_history_has_the_same_views_in_spark_and_in_duckdb(spark, root,
     history.rules.apply(odd, LogPosition(START_MS, 0, 0))
     for steps in (50, 40):
         for _ in range(steps):
-            history.step(7 * 37 * MINUTE_MS)
+            history.step(history.rng.choice([7 * 37 * MINUTE_MS, 20_000]))
         history.publish()
         count_topics(monkeypatch, above=1)  # as 0.1.0 would: lines without the names of topics
     found = same_views(root)
-    assert {name for name, rows in found.items() if rows == 0} <= {"rejected_record", "broker_down", "topic_down"}
+    assert seed or {name for name, rows in found.items() if rows == 0} == {"rejected_record"}
     keys = ask(root, "SELECT broker_key FROM broker_dim WHERE cluster_name = 'c-1_.'")["broker_key"].to_pylist()
     assert keys == ["c-1_./broker+a%2Fb*%7E%C3%BC/0"]
     monkeypatch.setattr(session_keeping, "LEAST_LINES", 1)
