@@ -48,16 +48,18 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
 
-install: .venv/.installed jars/.retrieved
+# The demo starts without the archive, which takes a minute to make; whoever starts the job or runs tests has it.
+READY := .venv/.installed jars/.retrieved
+install: $(READY) jars/job.jsa
 
 install-s3: java install
 	@echo 'Fetching hadoop-aws and the modules of the AWS SDK that it needs (once, 12 MB) ...'
 	@$(BIN)/python -m namesrv_stream.tools.local.jars s3
 
-demo: java install
+demo: java $(READY)
 	@$(BIN)/namesrv-stream demo
 
-demo-rocketmq: java install
+demo-rocketmq: java $(READY)
 	@$(BIN)/namesrv-stream demo-rocketmq
 
 # Three runs at once (tests/parts.py). ARGS, such as a file, choose in one process.
@@ -150,7 +152,7 @@ bench-gateway: java install
 bench-heartbeats: java install
 	$(BIN)/python -m benchmarks.heartbeats $(ARGS)
 
-bench-scale: java install jars/job.jsa
+bench-scale: java install
 	$(BIN)/python -m benchmarks.stack $(ARGS)
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 	$(BIN)/python -m benchmarks.driver $(ARGS)
@@ -179,7 +181,7 @@ mutants: java install
 
 jars/job.jsa: jars/.retrieved
 	@echo 'Making an archive of the classes that the job loads (once, a minute) ...'
-	@$(BIN)/namesrv-stream archive
+	@$(BIN)/namesrv-stream archive || echo 'Without it each start of Spark takes 5 s of CPU more.'
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.tools.local.jars

@@ -27,12 +27,13 @@ _COPIED_BYTES = 64 * 1024
 
 
 class Figures(NamedTuple):
-    """Figures of one run. `failed` counts the answers with another code than 0."""
+    """Figures of one run. `failed` counts the answers with another code than 0; `cpu_us` is the server's, a request."""
 
     per_second: float
     p50_ms: float
     p99_ms: float
     failed: int
+    cpu_us: float = 0.0
 
 
 class Request:

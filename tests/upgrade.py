@@ -12,6 +12,7 @@ from namesrv_stream.kafka.record_reader import StoredRecord
 FIXTURES = Path(__file__).parent / "fixtures"
 ARCHIVE = FIXTURES / "registry-0.1.0.tar.gz"
 WITH_GRACE = FIXTURES / "registry-with-grace.tar.gz"
+WITH_COUNTS = FIXTURES / "registry-with-counts.tar.gz"
 
 BROKERS = {f"10.0.0.{number}:10911": f"broker-{number}" for number in (1, 2, 3)}
 """Living brokers: address -> broker name. broker-4 has unregistered, broker-2 lost its write permission."""

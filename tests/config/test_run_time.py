@@ -89,12 +89,6 @@ def test_rows_of_a_former_run_are_restored_although_the_black_list_grew():
     assert settings.restored({"orderMessageEnable": "true", "gone": "1"}).order_message_enable
 
 
-def test_properties_are_java_text():
-    settings = NamesrvSettings(kafka_options={"security.protocol": "SSL"})
-    asked = {"orderMessageEnable": "false", "listenPort": "9876", "kafka.security.protocol": "SSL"}
-    assert settings.properties().items() >= asked.items()
-
-
 def test_text_has_every_key_that_rocketmq_shows():
     answer = json.loads((ROOT / "tests/frames/probe-319.json").read_text())["response"]["body"]
     shown = dict(line.split("=", 1) for line in answer.splitlines())

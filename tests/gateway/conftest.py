@@ -1,5 +1,8 @@
 """Gateways on real tables, with a Kafka that nobody runs: lookups have to do without."""
 
+import asyncio
+import gc
+import inspect
 import logging
 
 import pytest
@@ -10,9 +13,35 @@ from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
+from tests.gateway.site import Site
 
 T0 = 1_700_000_000_000
 logging.getLogger().addHandler(logging.NullHandler())  # for a gateway's threads between tests, when pytest has none
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine in a loop of its own, in which nothing may end in an error that nobody awaits.
+
+    A fixture that gives a class gives such a test an object of it, which is made in the loop.
+    """
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    errors = []
+
+    async def in_loop():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        await pyfuncitem.obj(**{name: each() if inspect.isclass(each) else each for name, each in given.items()})
+        gc.collect()
+
+    gc.freeze()  # collects what the test leaves, and not what all tests before have
+    try:
+        asyncio.run(in_loop())
+    finally:
+        gc.unfreeze()
+    assert errors == []
+    return True
 
 
 def gateway_settings(root, nobody, **more):
@@ -67,6 +96,11 @@ def own_gateway(registry, settings):
     """A gateway of one test, on a registry of its own."""
     with BackgroundGateway(settings()) as running:
         yield running.gateway
+
+
+@pytest.fixture
+def site():
+    return Site
 
 
 @pytest.fixture

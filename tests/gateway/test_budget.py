@@ -98,18 +98,15 @@ def test_what_a_load_balancers_connection_holds_goes_over_to_the_peer_behind_it(
     holding(10, scenario)
 
 
-def test_the_host_with_most_silent_connections_makes_room_and_without_any_a_new_one_is_refused():
-    async def scenario():
-        shares = FairShares(4, 3, 100)
-        few, *many = (Held(host) for host in ("few", "many", "many", "many"))
-        for each in (few, *many):
-            shares.enter(each)
-        shares.spoke(many[0])
-        shares.enter(Held("new"))
-        assert (many[1].ended, many[1] in shares.open) == ("it has sent nothing, and a new one needs room", False)
-        for each in list(shares.open):
-            shares.spoke(each)
-        with pytest.raises(NamesrvError, match=r"over 4 connections of all peers: .* maxConnections"):
-            shares.enter(Held("newer"))
-
-    asyncio.run(scenario())
+async def test_the_host_with_most_silent_connections_makes_room_and_without_any_a_new_one_is_refused():
+    shares = FairShares(4, 3, 100)
+    few, *many = (Held(host) for host in ("few", "many", "many", "many"))
+    for each in (few, *many):
+        shares.enter(each)
+    shares.spoke(many[0])
+    shares.enter(Held("new"))
+    assert (many[1].ended, many[1] in shares.open) == ("it has sent nothing, and a new one needs room", False)
+    for each in list(shares.open):
+        shares.spoke(each)
+    with pytest.raises(NamesrvError, match=r"over 4 connections of all peers: .* maxConnections"):
+        shares.enter(Held("newer"))

@@ -61,46 +61,42 @@ def stopped_clock():
     del loop.time
 
 
-def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_last_request():
+async def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_last_request():
+
     class Full(AnsweringSlowly):
         def answer(self, command, connection):
             connection.pause_writing()
             return b"".join(super(Full, self).answer(command, connection) for _ in range(50))
 
-    async def scenario():
-        transport = Transport(HEAVY)
-        connection = connected(Full(), open_connections(), transport)
-        connection.data_received(REQUEST)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert (transport.written, transport.is_reading_paused) == (50 * REQUEST, True)
-        connection.resume_writing()
-        await until(lambda: not transport.is_reading_paused)
-
-    asyncio.run(scenario())
+    transport = Transport(HEAVY)
+    connection = connected(Full(), open_connections(), transport)
+    connection.data_received(REQUEST)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (transport.written, transport.is_reading_paused) == (50 * REQUEST, True)
+    connection.resume_writing()
+    await until(lambda: not transport.is_reading_paused)
 
 
 @pytest.mark.parametrize("is_answered_first", [True, False])
-def test_a_connection_that_is_held_for_two_reasons_is_read_from_when_both_are_over(is_answered_first):
+async def test_a_connection_that_is_held_for_two_reasons_is_read_from_when_both_are_over(is_answered_first):
+
     class Alone(Answering):
         def answer(self, command, connection):
             self.command = command
             connection.await_answer(command, alone=True)
 
-    async def scenario():
-        requests, transport = Alone(), Transport(HEAVY)
-        connection = connected(requests, open_connections(), transport)
-        connection.data_received(REQUEST)
-        connection.pause_writing()
-        ends = [lambda: connection.reply_frame(requests.command, REQUEST), connection.resume_writing]
-        for end in ends if is_answered_first else reversed(ends):
-            assert transport.is_reading_paused
-            end()
-            await asyncio.sleep(0)
-        assert not transport.is_reading_paused
-        assert transport.written == REQUEST
-
-    asyncio.run(scenario())
+    requests, transport = Alone(), Transport(HEAVY)
+    connection = connected(requests, open_connections(), transport)
+    connection.data_received(REQUEST)
+    connection.pause_writing()
+    ends = [lambda: connection.reply_frame(requests.command, REQUEST), connection.resume_writing]
+    for end in ends if is_answered_first else reversed(ends):
+        assert transport.is_reading_paused
+        end()
+        await asyncio.sleep(0)
+    assert not transport.is_reading_paused
+    assert transport.written == REQUEST
 
 
 @pytest.mark.parametrize("event", Event)
@@ -112,22 +108,18 @@ def test_a_connection_that_closes_does_nothing_else_any_more(before, event):
     assert states.state is State.CLOSING
 
 
-def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monkeypatch):
+async def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monkeypatch):
     monkeypatch.setattr(connection_module, "_TURN_S", 30.0)  # also on a busy machine no turn ends by its time
-
-    async def scenario():
-        connections = open_connections()
-        transports = {host: Transport(host) for host in (HEAVY, LIGHT)}
-        opened = {host: connected(Answering(), connections, each) for host, each in transports.items()}
-        with stopped_clock() as now_s:
-            for connection in opened.values():
-                connection.data_received(REQUEST)
-            connections.shares.loop_time.spend(LIGHT, now_s, 0.0)
-            connections.shares.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
-            for connection in opened.values():
-                connection.data_received(REQUEST)
-            assert (transports[HEAVY].written, transports[LIGHT].written) == (REQUEST, 2 * REQUEST)
-            assert (transports[HEAVY].is_reading_paused, transports[LIGHT].is_reading_paused) == (True, False)
-        await until(lambda: transports[HEAVY].written == 2 * REQUEST and not transports[HEAVY].is_reading_paused)
-
-    asyncio.run(scenario())
+    connections = open_connections()
+    transports = {host: Transport(host) for host in (HEAVY, LIGHT)}
+    opened = {host: connected(Answering(), connections, each) for host, each in transports.items()}
+    with stopped_clock() as now_s:
+        for connection in opened.values():
+            connection.data_received(REQUEST)
+        connections.shares.loop_time.spend(LIGHT, now_s, 0.0)
+        connections.shares.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
+        for connection in opened.values():
+            connection.data_received(REQUEST)
+        assert (transports[HEAVY].written, transports[LIGHT].written) == (REQUEST, 2 * REQUEST)
+        assert (transports[HEAVY].is_reading_paused, transports[LIGHT].is_reading_paused) == (True, False)
+    await until(lambda: transports[HEAVY].written == 2 * REQUEST and not transports[HEAVY].is_reading_paused)

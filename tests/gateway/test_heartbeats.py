@@ -22,8 +22,8 @@ from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.examples import examples
+from tests.gateway.site import LEAVE, Clock, Here, Log, Site, settle
 from tests.gateway.test_known_brokers import ADDRESS, command, live
-from tests.gateway.test_writes import LEAVE, Clock, Here, Log, Site, settle
 
 LEASE_MS = 10_000
 HEARTBEAT = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=LEAVE.ext_fields)
@@ -65,22 +65,6 @@ def times_of_records(arrivals_ms, lease_ms, *periods_ms):
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
-    ("every_ms", "lease_ms", "log_every_ms"),
-    [
-        (1_000, 10_000, 2_500),
-        (2_500, 10_000, 2_500),
-        (2_600, 10_000, 2_600),
-        (100, 4_000, 1_000),
-        (100, 1, 1_000),
-    ],
-)
-def test_one_sign_of_life_gets_to_the_log_in_a_quarter_of_the_lease_and_in_a_second(every_ms, lease_ms, log_every_ms):
-    times = times_of_records(range(0, 12 * log_every_ms + 1, every_ms), lease_ms)
-    assert times == list(range(0, times[-1] + 1, log_every_ms))
-    assert times[-1] >= 12 * log_every_ms - every_ms
-
-
 @examples(50)
 @given(st.lists(st.integers(0, 60_000), min_size=1, max_size=40).map(sorted), st.integers(1, 60_000))
 def test_no_sign_of_life_is_lost_and_none_is_invented(arrivals_ms, lease_ms):
@@ -106,34 +90,15 @@ def test_signs_of_life_come_shortly_before_a_tick(arrivals_ms, lease_ms):
         assert any(at_ms <= in_log_ms <= at_ms + most_ms for in_log_ms in [first_ms, *times])
 
 
-@pytest.mark.parametrize("jitter_ms", [0, 15])
-@pytest.mark.parametrize("first_ms", [2_000, 4_600, 4_850])
-def test_a_broker_that_registers_each_quarter_of_its_lease_is_in_the_log_five_seconds_later_at_most(
-    first_ms, jitter_ms
-):
-    arrivals = [first_ms + 30_000 * number + jitter_ms * (number % 2) for number in range(20)]
-    times = times_of_records(arrivals, 120_000, 1_000, 5_000)
-    delays = [min(in_log - at_ms for in_log in times if in_log >= at_ms) for at_ms in arrivals]
-    assert max(delays) <= 5_000 + GATHERED_FOR_MS
-
-
-@pytest.mark.parametrize("heard_at_ms", [60_000, 116_000, 119_999, 120_000])
-def test_a_sign_of_life_that_comes_late_waits_for_nothing_so_that_its_lease_does_not_end(heard_at_ms):
-    assert times_of_records([0, heard_at_ms], 120_000, 1_000, 5_000)[:2] == [0, heard_at_ms]
-
-
-def test_thousands_of_signs_of_life_are_not_sent_at_once():
-    async def scenario():
-        sender = Sender(1_000, 5_000)
-        for _ in range(2):
-            for number in range(2_000):
-                sender.hear(120_000, f"10.0.{number >> 8}.{number & 255}:1")
-            await sender.clock.passes(31)
-        per_ms = Counter(sender.log_ms[2_000:])
-        assert (sum(per_ms.values()), len(per_ms)) == (2_000, GATHERED_FOR_MS)
-        assert max(per_ms.values()) < 30
-
-    asyncio.run(scenario())
+async def test_thousands_of_signs_of_life_are_not_sent_at_once():
+    sender = Sender(1_000, 5_000)
+    for _ in range(2):
+        for number in range(2_000):
+            sender.hear(120_000, f"10.0.{number >> 8}.{number & 255}:1")
+        await sender.clock.passes(31)
+    per_ms = Counter(sender.log_ms[2_000:])
+    assert (sum(per_ms.values()), len(per_ms)) == (2_000, GATHERED_FOR_MS)
+    assert max(per_ms.values()) < 30
 
 
 class Refusing(Authorization):
@@ -151,104 +116,76 @@ class Refusing(Authorization):
         return command
 
 
-def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway_or_not_allowed():
-    async def scenario():
-        site, authorization = Site(), Refusing()
-        broker, dispatcher = site.connect(), Dispatcher(site.answers(), site.writes, Metrics(), authorization)
-        registering_now = site.ask(command(), broker)
-        await settle()
-        site.log.acknowledge()
-        await registering_now
-        (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
-        assert (answer.code, answer.opaque, answer.is_response) == (ResponseCode.SUCCESS, HEARTBEAT.opaque, True)
-        oneway = msgspec.structs.replace(HEARTBEAT, flag=int(Flag.ONEWAY))
-        assert dispatcher.answer(oneway, broker) is None
-        assert broker.is_answered, "no task answers either"
-        authorization.refuses = True
-        (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
-        assert answer.code == ResponseCode.NO_PERMISSION
-
-    asyncio.run(scenario())
+async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway_or_not_allowed():
+    site, authorization = Site(), Refusing()
+    broker, dispatcher = site.connect(), Dispatcher(site.answers(), site.writes, Metrics(), authorization)
+    registering_now = site.ask(command(), broker)
+    await settle()
+    site.log.acknowledge()
+    await registering_now
+    (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
+    assert (answer.code, answer.opaque, answer.is_response) == (ResponseCode.SUCCESS, HEARTBEAT.opaque, True)
+    oneway = msgspec.structs.replace(HEARTBEAT, flag=int(Flag.ONEWAY))
+    assert dispatcher.answer(oneway, broker) is None
+    assert broker.is_answered, "no task answers either"
+    authorization.refuses = True
+    (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
+    assert answer.code == ResponseCode.NO_PERMISSION
 
 
 @pytest.fixture
-def run():
-    def running(scenario):
-        async def in_loop():
-            await scenario(Sender())
-
-        asyncio.run(in_loop())
-
-    return running
+def sender():
+    return Sender()
 
 
-def test_each_address_and_each_connection_has_its_own(run):
-    async def scenario(sender):
-        for address in (ADDRESS, "10.0.0.2:1"):
-            for channel in ("g/1", "g/2"):
-                for _ in range(2):
-                    sender.hear(address=address, channel=channel)
-        assert sender.log.sent == [
-            BrokerHeartbeat(broker_addr=address, channel_id=channel)
-            for address in (ADDRESS, "10.0.0.2:1")
-            for channel in ("g/1", "g/2")
-        ]
-
-    run(scenario)
+async def test_each_address_and_each_connection_has_its_own(sender):
+    for address in (ADDRESS, "10.0.0.2:1"):
+        for channel in ("g/1", "g/2"):
+            for _ in range(2):
+                sender.hear(address=address, channel=channel)
+    assert sender.log.sent == [
+        BrokerHeartbeat(broker_addr=address, channel_id=channel)
+        for address in (ADDRESS, "10.0.0.2:1")
+        for channel in ("g/1", "g/2")
+    ]
 
 
-def test_a_sign_of_life_that_is_not_sent_is_answered_with_the_record_before_it(run):
-    async def scenario(sender):
-        in_log = sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
-        first, second = (sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host") for _ in range(2))
-        await settle()
-        assert not first.done()
-        first.cancel()  # one who waits no longer takes the answer of no other
-        sender.log.acknowledge()
-        assert (await second).offset == (await in_log).offset == 0
-        assert sender.hear().done(), "the log has it already"
-
-    run(scenario)
+async def test_a_sign_of_life_that_is_not_sent_is_answered_with_the_record_before_it(sender):
+    in_log = sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
+    first, second = (sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host") for _ in range(2))
+    await settle()
+    assert not first.done()
+    first.cancel()  # one who waits no longer takes the answer of no other
+    sender.log.acknowledge()
+    assert (await second).offset == (await in_log).offset == 0
+    assert sender.hear().done(), "the log has it already"
 
 
-def test_after_a_record_that_failed_the_next_sign_of_life_is_sent_at_once(run):
-    async def scenario(sender):
-        sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
-        thinned = sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
-        sender.log.fail()
-        with pytest.raises(KafkaUnreachableError):
-            await thinned
-        sender.hear()
-        assert sender.log_ms == [0, 0]
-        await sender.clock.passes(LEASE_MS / 1_000)
-        assert sender.log_ms == [0, 0], "nothing is sent later for one that was answered with an error"
-
-    run(scenario)
+async def test_after_a_record_that_failed_the_next_sign_of_life_is_sent_at_once(sender):
+    sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
+    thinned = sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
+    sender.log.fail()
+    with pytest.raises(KafkaUnreachableError):
+        await thinned
+    sender.hear()
+    assert sender.log_ms == [0, 0]
+    await sender.clock.passes(LEASE_MS / 1_000)
+    assert sender.log_ms == [0, 0], "nothing is sent later for one that was answered with an error"
 
 
-def test_a_record_that_cannot_be_sent_later_leaves_the_next_sign_of_life_to_be_sent_at_once(run):
-    async def scenario(sender):
-        sender.hear()
-        sender.hear()
-        send = sender.log.send
+async def test_a_record_that_cannot_be_sent_later_leaves_the_next_sign_of_life_to_be_sent_at_once(sender):
+    sender.hear()
+    sender.hear()
+    send = sender.log.send
 
-        def refuse(*_, **__):
-            raise KafkaUnreachableError(sender.log.address, "away")
+    def refuse(*_, **__):
+        raise KafkaUnreachableError(sender.log.address, "away")
 
-        sender.log.send = refuse
-        await sender.clock.passes(LEASE_MS / 4_000)
-        sender.log.send = send
-        sender.hear()
-        assert sender.log_ms == [0, LEASE_MS // 4]
-
-    run(scenario)
-
-
-def at_a_site(scenario):
-    async def in_loop():
-        await scenario(Site())
-
-    asyncio.run(in_loop())
+    sender.log.send = refuse
+    await sender.clock.passes(LEASE_MS / 4_000)
+    sender.log.send = send
+    sender.hear()
+    assert sender.log_ms == [0, LEASE_MS // 4]
 
 
 async def answered(site, said, connection):
@@ -260,59 +197,46 @@ async def answered(site, said, connection):
 
 
 @pytest.mark.parametrize("lease_of", ["registration", "snapshot"])
-def test_the_shorter_lease_counts_if_a_registration_on_its_way_has_another(lease_of):
-    async def scenario(site):
-        broker = site.connect()
-        mine, other = (LEASE_MS, 120_000) if lease_of == "registration" else (120_000, LEASE_MS)
-        await answered(site, command(heartbeat_timeout_millis=mine), broker)
-        lease = live()._replace(heartbeat_timeout_millis=other)
-        site.writes.follow(site.answers(0, **{ADDRESS: lease}))
-        await answered(site, HEARTBEAT, broker)
-        await site.clock.passes(LEASE_MS / 4_000)
-        assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
-
-    at_a_site(scenario)
+async def test_the_shorter_lease_counts_if_a_registration_on_its_way_has_another(site, lease_of):
+    broker = site.connect()
+    mine, other = (LEASE_MS, 120_000) if lease_of == "registration" else (120_000, LEASE_MS)
+    await answered(site, command(heartbeat_timeout_millis=mine), broker)
+    lease = live()._replace(heartbeat_timeout_millis=other)
+    site.writes.follow(site.answers(0, **{ADDRESS: lease}))
+    await answered(site, HEARTBEAT, broker)
+    await site.clock.passes(LEASE_MS / 4_000)
+    assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
 
 
-def test_registrations_heartbeats_and_version_queries_are_signs_of_one_life():
+async def test_registrations_heartbeats_and_version_queries_are_signs_of_one_life(site):
     query = RemotingCommand(code=RequestCode.QUERY_DATA_VERSION, ext_fields=LEAVE.ext_fields, body=b"{}")
-
-    async def scenario(site):
-        broker = site.connect()
-        for said in (command(heartbeat_timeout_millis=LEASE_MS), HEARTBEAT, query) * 2:
-            assert await answered(site, said, broker) == ResponseCode.SUCCESS
-            await site.clock.passes(0.1)
-        assert site.log.kinds == [RegisterBroker]
-        await site.clock.passes(LEASE_MS / 4_000)
-        assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
-
-    at_a_site(scenario)
+    broker = site.connect()
+    for said in (command(heartbeat_timeout_millis=LEASE_MS), HEARTBEAT, query) * 2:
+        assert await answered(site, said, broker) == ResponseCode.SUCCESS
+        await site.clock.passes(0.1)
+    assert site.log.kinds == [RegisterBroker]
+    await site.clock.passes(LEASE_MS / 4_000)
+    assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
 
 
-def test_no_sign_of_life_follows_the_end_of_its_connection_or_lease():
-    async def scenario(site):
-        lost, leaving = site.connect(), site.connect()
-        await answered(site, command(), lost)
-        await answered(site, HEARTBEAT, lost)
-        await site.lose(lost)
-        await answered(site, command(), leaving)
-        await answered(site, HEARTBEAT, leaving)
-        await answered(site, LEAVE, leaving)
-        await site.clock.passes(120)
-        assert site.log.kinds == [RegisterBroker, ChannelClosed, RegisterBroker, UnregisterBroker]
-
-    at_a_site(scenario)
+async def test_no_sign_of_life_follows_the_end_of_its_connection_or_lease(site):
+    lost, leaving = site.connect(), site.connect()
+    await answered(site, command(), lost)
+    await answered(site, HEARTBEAT, lost)
+    await site.lose(lost)
+    await answered(site, command(), leaving)
+    await answered(site, HEARTBEAT, leaving)
+    await answered(site, LEAVE, leaving)
+    await site.clock.passes(120)
+    assert site.log.kinds == [RegisterBroker, ChannelClosed, RegisterBroker, UnregisterBroker]
 
 
-def test_a_gateway_that_stops_sends_at_once_the_signs_of_life_that_wait():
-    async def scenario(site):
-        broker, silent = site.connect(), site.connect()
-        await answered(site, command(), broker)
-        await answered(site, HEARTBEAT, broker)
-        await answered(site, command(broker_addr="10.0.0.2:1"), silent)
-        site.writes.registering.stop()
-        assert site.log.sent[2:] == [BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")]
-        await site.clock.passes(120)
-        assert len(site.log.sent) == 3, "each is sent once"
-
-    at_a_site(scenario)
+async def test_a_gateway_that_stops_sends_at_once_the_signs_of_life_that_wait(site):
+    broker, silent = site.connect(), site.connect()
+    await answered(site, command(), broker)
+    await answered(site, HEARTBEAT, broker)
+    await answered(site, command(broker_addr="10.0.0.2:1"), silent)
+    site.writes.registering.stop()
+    assert site.log.sent[2:] == [BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")]
+    await site.clock.passes(120)
+    assert len(site.log.sent) == 3, "each is sent once"

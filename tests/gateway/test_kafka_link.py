@@ -97,17 +97,13 @@ def test_a_body_that_is_long_to_read_is_read_in_another_process(settings, monkey
     assert read_elsewhere == [True] * is_large
 
 
-def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
+async def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
     monkeypatch.setattr(kafka_link, "MAX_ON_THE_WAY_BYTES", 1_000_000)
-
-    async def asked():
-        way = Way(settings())
-        answers = [await way.answer_or_none(registration(number, 5_000, compressed=True)) for number in range(4)]
-        assert answers[0] is None, "on its way"
-        assert answers[-1].code == 2, "four records of 395 KB each"
-
     assert len(registration(0, 5_000, compressed=True).body) < LARGE_BODY_BYTES
-    asyncio.run(asked())
+    way = Way(settings())
+    answers = [await way.answer_or_none(registration(number, 5_000, compressed=True)) for number in range(4)]
+    assert answers[0] is None, "on its way"
+    assert answers[-1].code == 2, "four records of 395 KB each"
 
 
 async def decoded(link, held_bytes, host, work):
@@ -115,50 +111,40 @@ async def decoded(link, held_bytes, host, work):
         return await work()
 
 
-def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings):
-    async def asked():
-        link, go_on, order = Way(settings()).link, asyncio.Event(), []
+async def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings):
+    link, go_on, order = Way(settings()).link, asyncio.Event(), []
 
-        async def read(host, work):
-            await decoded(link, 1, host, work)
-            order.append(host)
+    async def read(host, work):
+        await decoded(link, 1, host, work)
+        order.append(host)
 
-        async def nothing():
-            pass
+    async def nothing():
+        pass
 
-        many = [asyncio.ensure_future(read("evil", go_on.wait)) for _ in range(40)]
-        await asyncio.sleep(0)
-        await read("good", nothing)
-        assert order == ["good"], "the second worker is free for others"
-        go_on.set()
-        await asyncio.gather(*many)
-
-    asyncio.run(asked())
+    many = [asyncio.ensure_future(read("evil", go_on.wait)) for _ in range(40)]
+    await asyncio.sleep(0)
+    await read("good", nothing)
+    assert order == ["good"], "the second worker is free for others"
+    go_on.set()
+    await asyncio.gather(*many)
 
 
-def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, monkeypatch):
+async def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, monkeypatch):
     monkeypatch.setattr(kafka_link, "TURN_LIMIT_S", 0.05)
-
-    async def asked():
-        way, go_on = Way(settings()), asyncio.Event()
-        first = asyncio.ensure_future(decoded(way.link, 1, way.connection.host, go_on.wait))
-        await asyncio.sleep(0)
-        answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
-        assert (answer.code, "took over 0.05 s" in answer.remark) == (2, True)
-        go_on.set()
-        await first
-
-    asyncio.run(asked())
+    way, go_on = Way(settings()), asyncio.Event()
+    first = asyncio.ensure_future(decoded(way.link, 1, way.connection.host, go_on.wait))
+    await asyncio.sleep(0)
+    answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
+    assert (answer.code, "took over 0.05 s" in answer.remark) == (2, True)
+    go_on.set()
+    await first
 
 
-def test_a_large_body_is_not_read_for_a_connection_that_is_lost_meanwhile(settings):
-    async def asked():
-        way = Way(settings())
-        way.connection.is_lost = True
-        answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
-        assert answer.remark == "the connection was lost"
-
-    asyncio.run(asked())
+async def test_a_large_body_is_not_read_for_a_connection_that_is_lost_meanwhile(settings):
+    way = Way(settings())
+    way.connection.is_lost = True
+    answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
+    assert answer.remark == "the connection was lost"
 
 
 def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch, caplog):

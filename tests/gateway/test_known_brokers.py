@@ -85,53 +85,12 @@ def test_what_the_newest_snapshot_shows_is_light_and_anything_else_full(gateway)
     assert "not shown" in gateway.why(command(), published(live(command(counter=2))))
 
 
-def test_the_very_last_that_was_sent_is_light_before_a_snapshot_has_read_it(gateway):
-    gateway.send(command())
-    assert gateway.why(command()) is None
-    assert gateway.why(command(), published(live(), offset=5)) is None, "it has read up to offset 4"
-    assert "another record" in gateway.why(command(counter=2))
-
-
-def test_an_unread_record_of_the_broker_outweighs_what_the_snapshot_shows(gateway):
-    shown = published(live(command()), offset=5)
-    gateway.send(command(counter=2))
-    assert "another record" in gateway.why(command(), shown)
-    for end in (gateway.known.note_sent_closed, gateway.known.note_sent_unregistration):
-        end(ADDRESS)
-        assert "another record" in gateway.why(command(), shown)
-        assert "another record" in gateway.why(command(counter=2), shown)
-
-
-def test_once_the_snapshot_has_read_the_record_its_tokens_decide(gateway):
-    gateway.send(command(counter=2))
-    for shown, is_light in ((published(live(command()), offset=6), True), (published(live(), offset=6), False)):
-        gateway.known.follow(shown)
-        assert (gateway.why(command(), shown) is None) == is_light
-
-
 @pytest.mark.parametrize("place", [None, LogPosition(0, 0, 100), LogPosition(0, 1, 5)])
 def test_a_record_counts_as_unread_until_its_own_place_is_read(gateway, place):
     gateway.send(command(counter=2), place)
     shown = published(live(command()))
     gateway.known.follow(shown)
     assert gateway.why(command(), shown) is not None
-
-
-def test_a_record_on_its_way_is_in_the_log_only_when_kafka_acknowledges_it(gateway):
-    unread = gateway.send(command(), place=None)
-    assert "not acknowledged" in gateway.why(command())
-    unread.place = IN_LOG
-    assert gateway.why(command()) is None
-
-
-def test_after_a_failed_send_the_next_one_is_full_whatever_the_snapshot_shows(gateway):
-    shown = published(live(command()))
-    gateway.send(command(counter=2), place=None)
-    gateway.known.note_failed(ADDRESS, shown)
-    gateway.known.follow(shown)
-    assert gateway.why(command(), shown) is not None
-    gateway.send(command())
-    assert gateway.why(command(), shown) is None
 
 
 @pytest.mark.parametrize(("passed_ms", "is_light"), [(RECONCILE_MS - 1, True), (RECONCILE_MS, False)])
@@ -268,36 +227,10 @@ def test_no_more_than_so_many_unread_records_are_remembered(monkeypatch):
     assert light == ["2"], "the one whose record is the oldest"
 
 
-def test_a_broker_is_known_by_its_lease_or_by_a_registration_on_its_way(gateway):
-    assert not gateway.known.is_known(ADDRESS, NOTHING)
-    assert gateway.known.is_known(ADDRESS, published(live()))
-    gateway.send(command())
-    assert gateway.known.is_known(ADDRESS, NOTHING)
-    gateway.known.note_sent_closed(ADDRESS)
-    assert gateway.known.is_known(ADDRESS, NOTHING), "another connection may keep it"
-    gateway.known.note_sent_unregistration(ADDRESS)
-    assert not gateway.known.is_known(ADDRESS, NOTHING)
-
-
-def test_a_record_that_fails_after_the_next_was_taken_takes_the_next_with_it(gateway):
-    for counter in (1, 2):
-        gateway.send(command(counter=counter))
-    gateway.known.note_failed(ADDRESS, NOTHING)
-    assert gateway.why(command(counter=2)) is not None
-    assert gateway.known.is_in_doubt(ADDRESS, NOTHING), "its broker has said more than the log has"
-
-
 def test_what_fails_of_an_unknown_broker_is_not_remembered(gateway):
     """Peers may name any number of addresses."""
     gateway.known.note_failed(ADDRESS, NOTHING)
     assert gateway.known.kept == 0
-
-
-def test_a_late_acknowledgement_is_compared_with_the_snapshot_that_has_read_the_record(gateway):
-    unread, shown = gateway.send(command(), place=None), published(live(), offset=6)
-    gateway.known.follow(shown)
-    unread.place = IN_LOG
-    assert "not shown" in gateway.why(command(), shown)
 
 
 def test_of_another_log_no_record_is_known_to_be_there(gateway):
@@ -311,16 +244,11 @@ def test_of_another_log_no_record_is_known_to_be_there(gateway):
 
 
 def test_registrations_that_are_never_repeated_take_no_more_room_than_a_lease_has_tokens(gateway):
-    gateway.known.note_sign_of_life(ADDRESS, "g/1", 1)
+    for channel in ("g/1", "g/2"):
+        gateway.known.note_sign_of_life(ADDRESS, channel, 1)
     for counter in range(3 * MAX_TOKENS):
         gateway.send(command(counter=counter))
-    assert gateway.known.kept == MAX_TOKENS + 1
     gateway.known.forget_channel("g/1")
+    assert gateway.known.kept == MAX_TOKENS + 1, "it has another connection"
+    gateway.known.forget_channel("g/2")
     assert gateway.known.kept == 1, "the last record, which no snapshot has read"
-
-
-def test_a_broker_is_in_doubt_from_the_end_of_its_connection_until_that_is_read(gateway):
-    assert not gateway.known.is_in_doubt(ADDRESS, published(live(command())))
-    gateway.known.note_sent_closed(ADDRESS).place = IN_LOG
-    assert gateway.known.is_in_doubt(ADDRESS, published(live(command()), offset=5))
-    assert not gateway.known.is_in_doubt(ADDRESS, published(live(command()), offset=6))

@@ -10,7 +10,7 @@ from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
-from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, encode_command
+from namesrv_stream.wire.remoting_command import decode_command
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot
 from tests.waiting import eventually, until
@@ -68,13 +68,6 @@ def test_topic_lists(peer):
         assert body(peer.ask(code))["topicList"] == []
 
 
-def test_pipelined_requests_are_answered_by_opaque(peer):
-    sent = [peer.send(105, topic=topic) for topic in ("TopicA", "Unit", "Nowhere") * 200]
-    answers = [peer.receive() for _ in sent]
-    assert [answer.opaque for answer in answers] == sent
-    assert [answer.code for answer in answers] == [0, 0, 17] * 200
-
-
 def in_json(header):
     return struct.pack(">II", 4 + len(header), len(header)) + header
 
@@ -115,15 +108,6 @@ def test_oneway_requests_get_no_answer_not_even_an_error(peer):
     peer.send(4711, flag=Flag.ONEWAY)
     peer.send(904, flag=Flag.ONEWAY)
     assert peer.ask(106).code == 0
-
-
-@pytest.mark.parametrize(("size", "trailing"), [(1, b""), (7, b"\0\0"), (100_000, b"\0\0\0\x10")])
-def test_requests_may_come_in_any_pieces(peer, size, trailing):
-    one = encode_command(RemotingCommand(code=105, opaque=5, ext_fields={"topic": "TopicA"}))
-    data = one * 3 + trailing
-    for at in range(0, len(data), size):
-        peer.socket.sendall(data[at : at + size])
-    assert [peer.receive().opaque for _ in range(3)] == [5, 5, 5]
 
 
 def test_new_snapshot_is_served_whole(own_peer, registry):

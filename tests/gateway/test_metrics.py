@@ -68,13 +68,6 @@ def test_a_host_that_asks_too_often_is_refused_and_named_and_another_one_is_answ
     assert answers.count(b"H") >= 3, "those within the limit are answered"
 
 
-def test_a_process_that_is_not_ready_says_why_and_is_healthy_all_the_same(server):
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/readyz", timeout=30)
-    assert (refused.value.code, refused.value.read()) == (503, b"no snapshot\n")
-    assert healthz(server) == b"ok\n"
-
-
 def test_a_port_that_is_taken_is_an_error_that_names_the_setting(server, metrics):
     taken = "127.0.0.1", server.server_port
     with pytest.raises(NamesrvError, match=r"Set job\.metricsPort to another"):

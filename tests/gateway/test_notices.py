@@ -70,23 +70,20 @@ def test_the_ha_address_of_a_joiner_is_in_the_notice():
     assert notice.header.ha_broker_addr == "a:2"
 
 
-def test_a_broker_at_an_address_in_brackets_is_notified():
+async def test_a_broker_at_an_address_in_brackets_is_notified():
     """Brackets are no part of a host of IPv6."""
 
-    async def scenario():
-        came = asyncio.get_running_loop().create_future()
-        server = await asyncio.start_server(lambda *streams: came.set_result(streams), "::1", 0)
-        async with server:
-            address = f"[::1]:{server.sockets[0].getsockname()[1]}"
-            header = NotifyMinBrokerIdChangeHeader(min_broker_id=0, min_broker_addr="[::1]:1")
-            await send(Notice(address, header), asyncio.Semaphore(1))
-            reader, writer = await came
-            (command,) = FrameDecoder().feed(await reader.read(65536))
-            writer.close()
-            await writer.wait_closed()
-            assert (command.code, command.ext_fields["minBrokerAddr"]) == (905, "[::1]:1")
-
-    asyncio.run(scenario())
+    came = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(lambda *streams: came.set_result(streams), "::1", 0)
+    async with server:
+        address = f"[::1]:{server.sockets[0].getsockname()[1]}"
+        header = NotifyMinBrokerIdChangeHeader(min_broker_id=0, min_broker_addr="[::1]:1")
+        await send(Notice(address, header), asyncio.Semaphore(1))
+        reader, writer = await came
+        (command,) = FrameDecoder().feed(await reader.read(65536))
+        writer.close()
+        await writer.wait_closed()
+        assert (command.code, command.ext_fields["minBrokerAddr"]) == (905, "[::1]:1")
 
 
 @pytest.mark.parametrize("is_on", [True, False])

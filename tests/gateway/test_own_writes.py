@@ -40,61 +40,48 @@ def lookup(code, **fields):
         ),
     ],
 )
-def test_e12_a_lookup_of_an_unread_write_waits_until_a_snapshot_has_read_it(request_, waiting, others):
-    async def scenario():
-        own = OwnWrites(answers())
-        if isinstance(request_, list):
-            own.registered(request_, PLACE)
-        else:
-            own.commanded(request_, 1, PLACE)
-        futures = [own.awaited(*each) for each in waiting]
-        assert None not in futures
-        assert [own.awaited(*each) for each in others] == [None] * len(others)
-        own.follow(answers(offset=5))
-        await asyncio.sleep(0)
-        assert not any(each.done() for each in futures), "the snapshot has read up to the write, and not the write"
-        own.follow(answers(offset=6))
-        await asyncio.gather(*futures)
-        assert [own.awaited(*each) for each in waiting] == [None] * len(waiting)
-
-    asyncio.run(scenario())
+async def test_e12_a_lookup_of_an_unread_write_waits_until_a_snapshot_has_read_it(request_, waiting, others):
+    own = OwnWrites(answers())
+    if isinstance(request_, list):
+        own.registered(request_, PLACE)
+    else:
+        own.commanded(request_, 1, PLACE)
+    futures = [own.awaited(*each) for each in waiting]
+    assert None not in futures
+    assert [own.awaited(*each) for each in others] == [None] * len(others)
+    own.follow(answers(offset=5))
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in futures), "the snapshot has read up to the write, and not the write"
+    own.follow(answers(offset=6))
+    await asyncio.gather(*futures)
+    assert [own.awaited(*each) for each in waiting] == [None] * len(waiting)
 
 
-def test_e12_each_lookup_of_an_unread_write_waits_up_to_the_limit(monkeypatch):
+async def test_e12_each_lookup_of_an_unread_write_waits_up_to_the_limit(monkeypatch):
     """RocketMQ's proxy asks three times at once for the topic that it has made, and ends if it is not there."""
+
     monkeypatch.setattr(own_writes, "WAIT_LIMIT_S", 0.01)
-
-    async def scenario():
-        own = OwnWrites(answers())
-        own.registered(["T"], PLACE)
-        for _ in range(3):
-            read = own.awaited(lookup(105, topic="T"), 1)
-            await until_read(read)
-            assert not read.done()
-        own.follow(answers(offset=6))
-        assert own.awaited(lookup(105, topic="T"), 1) is None
-
-    asyncio.run(scenario())
+    own = OwnWrites(answers())
+    own.registered(["T"], PLACE)
+    for _ in range(3):
+        read = own.awaited(lookup(105, topic="T"), 1)
+        await until_read(read)
+        assert not read.done()
+    own.follow(answers(offset=6))
+    assert own.awaited(lookup(105, topic="T"), 1) is None
 
 
-def test_e12_nothing_waits_for_a_write_that_nobody_reads(monkeypatch):
+async def test_e12_nothing_waits_for_a_write_that_nobody_reads(monkeypatch):
     monkeypatch.setattr(own_writes, "UNREAD_LIMIT_S", 0.01)
-
-    async def scenario():
-        own = OwnWrites(answers())
-        own.registered(["T"], PLACE)
-        own.registered(["T"], LogPosition(0, 0, 7))
-        await own.awaited(lookup(105, topic="T"), 1)
-        assert own.awaited(lookup(105, topic="T"), 1) is None
-
-    asyncio.run(scenario())
+    own = OwnWrites(answers())
+    own.registered(["T"], PLACE)
+    own.registered(["T"], LogPosition(0, 0, 7))
+    await own.awaited(lookup(105, topic="T"), 1)
+    assert own.awaited(lookup(105, topic="T"), 1) is None
 
 
-def test_e12_what_the_snapshot_has_read_is_not_waited_for():
-    async def scenario():
-        own = OwnWrites(answers(offset=6))
-        own.registered(["T"], PLACE)
-        own.commanded(WipeWritePerm(broker_name="b"), 1, PLACE)
-        assert own.awaited(lookup(105, topic="T"), 1) is None
-
-    asyncio.run(scenario())
+async def test_e12_what_the_snapshot_has_read_is_not_waited_for():
+    own = OwnWrites(answers(offset=6))
+    own.registered(["T"], PLACE)
+    own.commanded(WipeWritePerm(broker_name="b"), 1, PLACE)
+    assert own.awaited(lookup(105, topic="T"), 1) is None

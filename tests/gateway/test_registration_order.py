@@ -1,35 +1,48 @@
-"""Registrations of one connection, small and large, from their bytes to the log: in order, each answered once."""
+"""Requests of brokers, from their bytes to the log: in order, each answered once, and of those who may send them."""
 
 from msgspec.structs import replace
 
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import registering
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
-from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES
-from namesrv_stream.rules.record_types import RegisterBroker
-from namesrv_stream.wire.codes import Flag, ResponseCode
+from namesrv_stream.records import decode_record
+from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker
+from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import encode_command
-from tests.gateway.test_known_brokers import command
-from tests.gateway.test_writes import Site, run, settle
+from namesrv_stream.wire.signature import signed
+from tests.gateway.site import LEAVE, QUARTER_S, Site, settle
+from tests.gateway.test_known_brokers import command, live
 from tests.gateway.transport import Transport, connected
 
 LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(MAX_AT_ONCE_BYTES // 128)])
 
-__all__ = ["run"]  # a fixture
+SECRET = b"12345678"
+USER = f'''[[user]]
+name = "{{0}}"
+role = "broker"
+accessKey = "{{0}}"
+secretKey = "{SECRET.decode()}"
+clusters = ["c"]
+names = ["{{0}}"]
+addresses = ["*"]
+'''
 
 
 class Peer:
     """A broker's connection through the dispatcher."""
 
-    def __init__(self, site: Site):
+    def __init__(self, site: Site, *leases, **settings):
         metrics = Metrics()
-        dispatcher = Dispatcher(site.answers(), site.writes, metrics, Authorization(site.settings, metrics))
+        authorization = Authorization(NamesrvSettings(**settings), metrics)
+        dispatcher = Dispatcher(
+            site.answers(**{each.broker_addr: each for each in leases}), site.writes, metrics, authorization
+        )
         self._transport = Transport()
-        connections = Connections(site.settings)
-        self.connection = connected(dispatcher, connections, self._transport)
+        self.connection = connected(dispatcher, site.connections, self._transport)
 
     async def sends(self, *commands):
         frames = [encode_command(replace(each, opaque=number)) for number, each in enumerate(commands)]
@@ -42,44 +55,54 @@ class Peer:
         return [(answer.opaque, answer.code) for answer in FrameDecoder().feed(bytes(self._transport.written))]
 
 
-def test_small_and_large_registrations_get_to_the_log_in_the_order_of_their_connection(run):
-    async def scenario(site):
-        peer = Peer(site)
-        await peer.sends(command(), LARGE, command(counter=3))
-        assert peer.answers == [], "Kafka has taken none of them"
-        versions = [each.data_version.counter for each in site.log.sent if isinstance(each, RegisterBroker)]
-        assert versions == [1, 2, 3]
-        site.log.acknowledge()
-        await settle()
-        assert sorted(peer.answers) == [(0, 0), (1, 0), (2, 0)]
-
-    run(scenario)
+async def test_small_and_large_registrations_get_to_the_log_in_the_order_of_their_connection(site):
+    peer = Peer(site)
+    await peer.sends(command(), LARGE, command(counter=3))
+    assert peer.answers == [], "Kafka has taken none of them"
+    versions = [each.data_version.counter for each in site.log.sent if isinstance(each, RegisterBroker)]
+    assert versions == [1, 2, 3]
+    site.log.acknowledge()
+    await settle()
+    assert sorted(peer.answers) == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(run):
-    async def scenario(site):
-        peer = Peer(site)
-        await peer.sends(replace(command(), flag=Flag.ONEWAY))
-        site.log.acknowledge()
-        await settle()
-        assert site.log.kinds == [RegisterBroker]
-        assert peer.answers == []
-
-    run(scenario)
+async def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(site):
+    peer = Peer(site)
+    await peer.sends(replace(command(), flag=Flag.ONEWAY))
+    site.log.acknowledge()
+    await settle()
+    assert site.log.kinds == [RegisterBroker]
+    assert peer.answers == []
 
 
-def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_connection_stays(run, monkeypatch):
+async def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_connection_stays(site, monkeypatch):
+
     def register_broker(*_arguments):
         raise ValueError("of ours")
 
-    async def scenario(site):
-        peer = Peer(site)
-        with monkeypatch.context() as patch:
-            patch.setattr(registering, "read_registration", register_broker)
-            await peer.sends(command())
-        assert peer.answers == [(0, ResponseCode.SYSTEM_ERROR)]
-        assert not peer.connection.is_closing
+    peer = Peer(site)
+    with monkeypatch.context() as patch:
+        patch.setattr(registering, "read_registration", register_broker)
         await peer.sends(command())
-        assert site.log.kinds == [RegisterBroker]
+    assert peer.answers == [(0, ResponseCode.SYSTEM_ERROR)]
+    assert not peer.connection.is_closing
+    await peer.sends(command())
+    assert site.log.kinds == [RegisterBroker]
 
-    run(scenario)
+
+async def test_a_stranger_neither_keeps_a_broker_alive_nor_ends_its_lease_and_records_name_the_sender(site, tmp_path):
+    users = tmp_path / "users.toml"
+    users.touch(0o600)
+    users.write_text("".join(map(USER.format, "ab")))
+    own, strange = (Peer(site, live(), auth_mode="writes", auth_users_path=str(users)) for _ in range(2))
+    heartbeat = replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT)
+    await own.sends(signed(command(), "a", SECRET))
+    site.log.acknowledge()
+    await site.clock.passes(QUARTER_S)
+    for said in (heartbeat, LEAVE, command(), command(broker_name="b")):
+        await strange.sends(said, signed(said, "b", SECRET), replace(heartbeat, flag=Flag.ONEWAY))
+    strange.connection.connection_lost(None)
+    await own.sends(signed(heartbeat, "a", SECRET))
+    assert {code for _, code in strange.answers} == {ResponseCode.NO_PERMISSION}
+    assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
+    assert decode_record(site.log.records[0]).requested_by == "a@127.0.0.1:5000"

@@ -10,8 +10,8 @@ from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition
 from namesrv_stream.wire.bodies import KVTable, encode_body
+from tests.gateway.site import Site, settle
 from tests.gateway.test_known_brokers import ADDRESS, command
-from tests.gateway.test_writes import Site, settle
 
 MASTER, HOLDER = "10.0.0.2:10911", "10.0.0.3:10911"
 NEITHER = (None, None)

@@ -1,6 +1,5 @@
 """The server around the codec: bad input, TLS, PROXY headers, idle and slow peers, many peers, an orderly stop."""
 
-import contextlib
 import itertools
 import logging
 import resource
@@ -8,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -76,35 +74,6 @@ def test_proxy_header_names_the_peer_and_the_requests_follow(registry, settings,
                 assert behind.is_closed_by_server()
             assert "connection of 192.0.2.7:5000 (through 127.0.0.1:" in caplog.text
             caplog.clear()
-
-
-def test_silent_and_endlessly_slow_peers_are_closed_and_busy_ones_are_not(registry, settings):
-    with BackgroundGateway(settings(serverChannelMaxIdleTimeSeconds=1)) as running:
-        port = running.gateway.port
-        stop = threading.Event()
-        slow, silent, half, busy = (Peer(port) for _ in range(4))
-        with slow, silent, half, busy:
-            half.socket.sendall(LOOKUP[:3])
-
-            def trickle():
-                """A frame of 1 MB, one byte at a time, without end."""
-                slow.socket.sendall(struct.pack(">i", 1024 * 1024))
-                with contextlib.suppress(OSError):
-                    while not stop.wait(0.1):
-                        slow.socket.sendall(b"\0")
-
-            sender = threading.Thread(target=trickle)
-            sender.start()
-            closed = [threading.Thread(target=each.is_closed_by_server) for each in (slow, silent, half)]
-            for waiting in closed:
-                waiting.start()
-            while any(waiting.is_alive() for waiting in closed):
-                assert busy.ask(105, topic="TopicA").code == 0
-                stop.wait(0.2)
-            stop.set()
-            sender.join()
-            assert silent.is_closed_by_server()
-            assert busy.ask(105, topic="TopicA").code == 0
 
 
 def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, settings, caplog):

@@ -110,12 +110,6 @@ def test_the_end_of_the_certificate_is_known_and_one_that_is_not_valid_ends_now(
     assert Certificates(settings()).ends_s == 0
 
 
-def test_garbage_inside_tls_is_closed(registry, tls, tmp_path):
-    with tls() as running, Peer(running.gateway.port, trusting(tmp_path)) as bad:
-        bad.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert bad.is_closed_by_server()
-
-
 @pytest.mark.parametrize(
     ("auth_client", "shown", "is_let_in"),
     [

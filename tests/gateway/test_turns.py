@@ -103,18 +103,14 @@ def test_an_error_in_a_heavy_turn_keeps_no_other_from_its_turn():
     in_heavy_turns(worked, 1, enter)
 
 
-def test_a_host_whose_turn_was_long_rests_and_others_do_not_wait_for_it(monkeypatch):
+async def test_a_host_whose_turn_was_long_rests_and_others_do_not_wait_for_it(monkeypatch):
     monkeypatch.setattr(shares_module, "SHORT_TURN_S", -1)
     monkeypatch.setattr(shares_module, "REST_TIMES", 10**9)
-
-    async def scenario():
-        turns = Turns(1)
-        async with turns.turn("evil", 30):
-            await asyncio.sleep(0)
-        with pytest.raises(TimeoutError):
-            async with turns.turn("evil", 0.05):
-                pass
-        async with turns.turn("good", 30):
+    turns = Turns(1)
+    async with turns.turn("evil", 30):
+        await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        async with turns.turn("evil", 0.05):
             pass
-
-    asyncio.run(scenario())
+    async with turns.turn("good", 30):
+        pass

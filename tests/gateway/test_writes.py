@@ -1,229 +1,34 @@
 """Requests of brokers into a log that acknowledges when the test lets it: what is sent, and the answers."""
 
 import asyncio
-import gc
-from contextlib import asynccontextmanager
-from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway import known_brokers
 from namesrv_stream.gateway import registering as registering_module
-from namesrv_stream.gateway.answers import Answers, KeptAnswer
-from namesrv_stream.gateway.kafka_link import GatewayBusyError
-from namesrv_stream.gateway.sending import ANSWER_LIMIT_S, Sending
-from namesrv_stream.gateway.server import Connections
-from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES, Writes, refusal
-from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.gateway.sending import ANSWER_LIMIT_S
+from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES, refusal
+from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.frame import LARGE_BODY_BYTES, FrameDecoder
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from tests.gateway.site import FULL, LEAVE, LIGHT, PARTS, answer_of, settle
 from tests.gateway.test_known_brokers import ADDRESS, command, live
-from tests.gateway.transport import connected
 from tests.wire.golden import ANSWERS, REQUESTS
 
-FULL, LIGHT = RegisterBroker, BrokerHeartbeat
-PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
-QUARTER_S = 30
-"""A quarter of the lease of ADDRESS: the next sign of life after it gets to the log at once."""
 
-NO_TICKS = SimpleNamespace(often_ms=600_000, calm_ms=600_000)
-"""Ticks so seldom that no sign of life waits for one."""
-
-LEAVE = RemotingCommand(
-    code=RequestCode.UNREGISTER_BROKER,
-    ext_fields={"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": "0"},
-)
-
-
-class Log:
-    """A link whose records get their places when `acknowledge` is called, or never."""
-
-    address = "127.0.0.1:1"
-
-    def __init__(self, ticks=NO_TICKS):
-        self.ticks = ticks
-        self.sent = []
-        self.waiting = []
-        self.is_full = self.refuses = False
-        self.working = asyncio.Event()
-        self.working.set()
-
-    def send(self, request, record=None, host=None):
-        if self.refuses:
-            raise GatewayBusyError("full")
-        place = asyncio.get_running_loop().create_future()
-        self.sent.append(request)
-        self.waiting.append((len(self.sent) - 1, place))
-        return place
-
-    def check_room(self, more_bytes, host):
-        if self.is_full:
-            raise GatewayBusyError("full")
-
-    @asynccontextmanager
-    async def turn_to_decode(self, held_bytes, host):
-        self.check_room(held_bytes, host)
-        await self.working.wait()
-        yield
-
-    def acknowledge(self):
-        for offset, place in self.waiting:
-            if not place.done():
-                place.set_result(LogPosition(0, 0, offset))
-        self.waiting.clear()
-
-    def fail(self):
-        for _, place in self.waiting:
-            place.set_exception(KafkaUnreachableError(self.address, "lost"))
-            place.exception()
-        self.waiting.clear()
-
-    @property
-    def kinds(self):
-        return [type(each) for each in self.sent]
-
-
-class Here:
-    """Decodes large bodies in this process."""
-
-    async def run(self, work):
-        return work()
-
-
-class Clock:
-    """A clock that stands still until `passes` is called, and its timers."""
-
-    def __init__(self):
-        self.now_s = 0.0
-        self.timers = []
-
-    def time(self):
-        return self.now_s
-
-    def call_later(self, after_s, call, *args):
-        timer = asyncio.Handle(call, args, asyncio.get_running_loop())
-        self.timers.append((self.now_s + after_s, timer, lambda: call(*args)))
-        return timer
-
-    @property
-    def times(self):
-        """The times at which timers will go off."""
-        return [at_s for at_s, timer, _ in self.timers if not timer.cancelled()]
-
-    async def passes(self, seconds):
-        """Let time pass; timers go off in their order, each at its own time."""
-        until_s = self.now_s + seconds
-        while due := [each for each in self.timers if each[0] <= until_s]:
-            first = min(due, key=lambda each: each[0])
-            self.timers.remove(first)
-            self.now_s, timer, call = first
-            if not timer.cancelled():
-                call()
-            await settle()
-        self.now_s = until_s
-
-
-class Site:
-    """A gateway between its connections, its link and its clock."""
-
-    def __init__(self):
-        self.log = Log()
-        self.settings = NamesrvSettings()
-        self.clock = Clock()
-        self.writes = Writes(Sending(self.log, Here(), "g", self.clock), 300_000, self.answers())
-        self._connections = Connections(self.settings)
-
-    def answers(self, read_to=None, reading_ms=0, **live):
-        """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
-        offset = len(self.log.sent) if read_to is None else read_to
-        return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, reading_ms=reading_ms)
-
-    def connect(self):
-        return connected(None, self._connections)
-
-    def ask(self, command, connection):
-        """Begin a request that waits for the earlier ones of its connection."""
-
-        async def asking():
-            return answer_of(await self.writes.answered(command, connection))
-
-        return asyncio.ensure_future(asking())
-
-    def ask_at_once(self, command, connection):
-        """Send a request in this turn. Return None if it has to wait."""
-        return self.writes.send_at_once(command, connection)
-
-    async def acknowledged(self, command, connection):
-        """Return the code of the answer after Kafka's acknowledgement. Then a quarter of a lease passes."""
-        asked = self.ask(command, connection)
-        await settle()
-        self.log.acknowledge()
-        code = (await asked).code
-        await self.clock.passes(QUARTER_S)
-        return code
-
-    async def lose(self, connection):
-        connection.is_lost = True
-        self.writes.registering.connection_lost(connection)
-        await settle()
-
-
-def answer_of(answer):
-    """Return an answer as a command, also one that is kept encoded."""
-    if not isinstance(answer, KeptAnswer):
-        return answer
-    (command,) = FrameDecoder().feed(answer.prepared.frame(0))
-    return command
-
-
-async def settle():
-    """Lets everything go on that waits for nothing."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
-@pytest.fixture
-def run():
-    """Runs a scenario, in which nothing that the gateway does by itself may end in an error."""
-
-    def running(scenario):
-        errors = []
-
-        async def in_loop():
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-            await scenario(Site())
-            gc.collect()
-
-        gc.freeze()  # collects what the scenario leaves, and not what all tests before have
-        try:
-            asyncio.run(in_loop())
-        finally:
-            gc.unfreeze()
-        assert errors == []
-
-    return running
-
-
-def test_an_unchanged_registration_is_one_send(run):
-    async def scenario(site):
-        broker = site.connect()
-        assert await site.acknowledged(command(), broker) == 0
-        sent = site.ask_at_once(command(), broker)
-        assert site.log.sent[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
-        site.log.acknowledge()
-        await sent.place
-        assert answer_of(sent.answer()).code == 0
-        assert site.ask_at_once(command(), site.connect()).is_light, "over any connection"
-        assert not site.ask_at_once(command(counter=2), broker).is_light, "it says something new"
-        assert site.log.kinds == [FULL, LIGHT, LIGHT, FULL]
-
-    run(scenario)
+async def test_an_unchanged_registration_is_one_send(site):
+    broker = site.connect()
+    assert await site.acknowledged(command(), broker) == 0
+    sent = site.ask_at_once(command(), broker)
+    assert site.log.sent[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
+    site.log.acknowledge()
+    await sent.place
+    assert answer_of(sent.answer()).code == 0
+    assert site.ask_at_once(command(), site.connect()).is_light, "over any connection"
+    assert not site.ask_at_once(command(counter=2), broker).is_light, "it says something new"
+    assert site.log.kinds == [FULL, LIGHT, LIGHT, FULL]
 
 
 def grown(size_bytes, mappings=b"{}"):
@@ -244,12 +49,9 @@ LIMIT_BYTES = MAX_AT_ONCE_BYTES
         pytest.param(grown(LARGE_BODY_BYTES, b'{"A":{"currIdMap":{0:1}}}'), id="a small one with a key without quotes"),
     ],
 )
-def test_a_registration_is_one_send_whatever_it_has_that_takes_the_event_loop_no_time(run, other):
-    async def scenario(site):
-        assert site.ask_at_once(other, site.connect()) is not None
-        assert site.log.kinds == [FULL]
-
-    run(scenario)
+async def test_a_registration_is_one_send_whatever_it_has_that_takes_the_event_loop_no_time(site, other):
+    assert site.ask_at_once(other, site.connect()) is not None
+    assert site.log.kinds == [FULL]
 
 
 @pytest.mark.parametrize(
@@ -262,125 +64,96 @@ def test_a_registration_is_one_send_whatever_it_has_that_takes_the_event_loop_no
         pytest.param(msgspec.structs.replace(command(), body=b"{"), id="one that cannot be read"),
     ],
 )
-def test_any_other_registration_waits_for_its_turn_and_nothing_is_sent_before(run, other):
-    async def scenario(site):
-        assert site.ask_at_once(other, site.connect()) is None
-        assert site.log.sent == []
-
-    run(scenario)
+async def test_any_other_registration_waits_for_its_turn_and_nothing_is_sent_before(site, other):
+    assert site.ask_at_once(other, site.connect()) is None
+    assert site.log.sent == []
 
 
-def test_a_large_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
+async def test_a_large_registration_for_which_kafka_has_no_room_is_not_decoded(site, monkeypatch):
     monkeypatch.setattr(registering_module, "read_registration", pytest.fail)
-
-    async def scenario(site):
-        site.log.is_full = True
-        assert site.ask_at_once(grown(LARGE_BODY_BYTES + 1), site.connect()) is None
-        assert (await site.ask(grown(LARGE_BODY_BYTES + 1), site.connect())).code == ResponseCode.SYSTEM_BUSY
-
-    run(scenario)
+    site.log.is_full = True
+    assert site.ask_at_once(grown(LARGE_BODY_BYTES + 1), site.connect()) is None
+    assert (await site.ask(grown(LARGE_BODY_BYTES + 1), site.connect())).code == ResponseCode.SYSTEM_BUSY
 
 
-def test_a_master_is_answered_as_one_although_its_address_registers_as_a_slave_meanwhile(run):
-    async def scenario(site):
-        sent = site.ask_at_once(command(), site.connect())
-        later = site.ask(command(broker_id=1), site.connect())
-        await settle()
-        site.log.acknowledge()
-        await later
-        assert "masterAddr" not in answer_of(sent.answer()).ext_fields
-
-    run(scenario)
+async def test_a_master_is_answered_as_one_although_its_address_registers_as_a_slave_meanwhile(site):
+    sent = site.ask_at_once(command(), site.connect())
+    later = site.ask(command(broker_id=1), site.connect())
+    await settle()
+    site.log.acknowledge()
+    await later
+    assert "masterAddr" not in answer_of(sent.answer()).ext_fields
 
 
-def test_a_small_registration_that_fails_is_answered_busy_and_then_sent_in_full(run):
-    async def scenario(site):
-        broker = site.connect()
-        sent = site.ask_at_once(command(), broker)
-        site.log.fail()
-        await settle()
-        answer = refusal(command(), sent.place.exception())
-        assert (answer.code, answer.ext_fields) == (ResponseCode.SYSTEM_BUSY, {})
-        assert await site.acknowledged(command(), broker) == 0
-        assert site.log.kinds == [FULL, FULL]
-
-    run(scenario)
+async def test_a_small_registration_that_fails_is_answered_busy_and_then_sent_in_full(site):
+    broker = site.connect()
+    sent = site.ask_at_once(command(), broker)
+    site.log.fail()
+    await settle()
+    answer = refusal(command(), sent.place.exception())
+    assert (answer.code, answer.ext_fields) == (ResponseCode.SYSTEM_BUSY, {})
+    assert await site.acknowledged(command(), broker) == 0
+    assert site.log.kinds == [FULL, FULL]
 
 
-def test_signs_of_life_over_one_connection_are_for_as_many_addresses_as_may_register_over_it(run, monkeypatch):
+async def test_signs_of_life_over_one_connection_are_for_as_many_addresses_as_may_register_over_it(site, monkeypatch):
     monkeypatch.setattr(known_brokers, "MAX_BROKERS_OF_A_CONNECTION", 2)
-
-    async def scenario(site):
-        site.writes.follow(site.answers(**{f"10.0.0.{number}:1": live() for number in range(3)}))
-        peer, codes = site.connect(), []
-        for number in (0, 1, 2, 1):
-            fields = LEAVE.ext_fields | {"brokerAddr": f"10.0.0.{number}:1"}
-            heartbeat = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=fields)
-            codes.append(await site.acknowledged(heartbeat, peer))
-        assert codes == [0, 0, 1, 0]
-        assert [each.broker_addr for each in site.log.sent] == ["10.0.0.0:1", "10.0.0.1:1", "10.0.0.1:1"]
-
-    run(scenario)
+    site.writes.follow(site.answers(**{f"10.0.0.{number}:1": live() for number in range(3)}))
+    peer, codes = site.connect(), []
+    for number in (0, 1, 2, 1):
+        fields = LEAVE.ext_fields | {"brokerAddr": f"10.0.0.{number}:1"}
+        heartbeat = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=fields)
+        codes.append(await site.acknowledged(heartbeat, peer))
+    assert codes == [0, 0, 1, 0]
+    assert [each.broker_addr for each in site.log.sent] == ["10.0.0.0:1", "10.0.0.1:1", "10.0.0.1:1"]
 
 
-def test_earlier_requests_of_the_connection_are_sent_first(run):
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        heartbeat = msgspec.structs.replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT)
-        broker.await_answer(command())
+async def test_earlier_requests_of_the_connection_are_sent_first(site):
+    broker = site.connect()
+    await site.acknowledged(command(), broker)
+    heartbeat = msgspec.structs.replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT)
+    broker.await_answer(command())
+    for said in (command(), heartbeat):
+        assert site.ask_at_once(said, broker) is None, "an answer is outstanding"
+    broker.reply_frame(command(), None)
+    async with broker.order:
         for said in (command(), heartbeat):
-            assert site.ask_at_once(said, broker) is None, "an answer is outstanding"
-        broker.reply_frame(command(), None)
-        async with broker.order:
-            for said in (command(), heartbeat):
-                assert site.ask_at_once(said, broker) is None, "something is being handed to Kafka"
-        assert site.ask_at_once(command(), broker).is_light
-        site.log.acknowledge()
-        assert site.ask_at_once(heartbeat, broker).is_logged
-
-    run(scenario)
+            assert site.ask_at_once(said, broker) is None, "something is being handed to Kafka"
+    assert site.ask_at_once(command(), broker).is_light
+    site.log.acknowledge()
+    assert site.ask_at_once(heartbeat, broker).is_logged
 
 
-def test_nothing_is_answered_by_a_heartbeat_before_the_log_has_it(run):
-    async def scenario(site):
-        broker = site.connect()
-        first, again = site.ask(command(), broker), site.ask(command(), broker)
+async def test_nothing_is_answered_by_a_heartbeat_before_the_log_has_it(site):
+    broker = site.connect()
+    first, again = site.ask(command(), broker), site.ask(command(), broker)
+    await settle()
+    assert site.log.kinds == [FULL, FULL]
+    assert not first.done() and not again.done()
+    site.log.acknowledge()
+    assert [(await each).code for each in (first, again)] == [0, 0]
+
+
+async def test_a_heartbeat_that_kafka_does_not_acknowledge_is_answered_before_its_broker_closes_the_connection(site):
+    broker = site.connect()
+    await site.acknowledged(command(), broker)
+    asked = site.ask(msgspec.structs.replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT), broker)
+    await settle()
+    await site.clock.passes(ANSWER_LIMIT_S)
+    assert (await asked).code == ResponseCode.SYSTEM_BUSY
+
+
+async def test_a_registration_that_waits_when_its_connection_is_lost_is_sent_before_its_end(site):
+    broker = site.connect()
+    await site.acknowledged(command(), broker)
+    async with broker.order:
+        asked = site.ask(command(), broker)
         await settle()
-        assert site.log.kinds == [FULL, FULL]
-        assert not first.done() and not again.done()
-        site.log.acknowledge()
-        assert [(await each).code for each in (first, again)] == [0, 0]
-
-    run(scenario)
-
-
-def test_a_heartbeat_that_kafka_does_not_acknowledge_is_answered_before_its_broker_closes_the_connection(run):
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        asked = site.ask(msgspec.structs.replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT), broker)
-        await settle()
-        await site.clock.passes(ANSWER_LIMIT_S)
-        assert (await asked).code == ResponseCode.SYSTEM_BUSY
-
-    run(scenario)
-
-
-def test_a_registration_that_waits_when_its_connection_is_lost_is_sent_before_its_end(run):
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        async with broker.order:
-            asked = site.ask(command(), broker)
-            await settle()
-            await site.lose(broker)
-        await settle()
-        assert site.log.kinds == [FULL, LIGHT, ChannelClosed]
-        site.log.acknowledge()
-        await asked
-
-    run(scenario)
+        await site.lose(broker)
+    await settle()
+    assert site.log.kinds == [FULL, LIGHT, ChannelClosed]
+    site.log.acknowledge()
+    await asked
 
 
 @pytest.mark.parametrize(
@@ -388,107 +161,92 @@ def test_a_registration_that_waits_when_its_connection_is_lost_is_sent_before_it
     [(0, "other/7", True), (45, "other/7", True), (46, "other/7", False), (0, "g/1", False), (0, "g/99", False)],
     ids=["lives", "lives at the limit", "silent", "its own connection", "a connection that is closed"],
 )
-def test_d14_an_address_that_another_living_broker_has_is_refused(run, caplog, heard_ago_s, channel, is_refused):
-    async def scenario(site):
-        first = site.connect()
-        own = f"g/{first.number}" if channel == "g/1" else channel
-        lease = live()._replace(channels={own: 1_000_000 - heard_ago_s * 1_000})
-        site.writes.follow(site.answers(reading_ms=1_000_000, **{ADDRESS: lease}))
-        for other in ({"broker_name": "b"}, {"cluster_name": "d"}):
-            asked = site.ask(command(**other), first)
-            await settle()
-            site.log.acknowledge()
-            answer = await asked
-            assert answer.code == is_refused
-            assert ("brokerIP1" in (answer.remark or ""), "other/7" in (answer.remark or "")) == (
-                is_refused,
-                is_refused,
-            )
-        assert site.log.kinds[:1] == ([] if is_refused else [FULL])
-        warnings = [each for each in caplog.records if each.levelname == "WARNING" and "brokerIP1" in each.message]
-        assert len(warnings) == is_refused, "a warning a minute"
-        same = site.ask(command(2), site.connect())
+async def test_d14_an_address_that_another_living_broker_has_is_refused(site, caplog, heard_ago_s, channel, is_refused):
+    first = site.connect()
+    own = f"g/{first.number}" if channel == "g/1" else channel
+    lease = live()._replace(channels={own: 1_000_000 - heard_ago_s * 1_000})
+    site.writes.follow(site.answers(reading_ms=1_000_000, **{ADDRESS: lease}))
+    for other in ({"broker_name": "b"}, {"cluster_name": "d"}):
+        asked = site.ask(command(**other), first)
         await settle()
         site.log.acknowledge()
-        assert (await same).code == 0, "the holder registers over another connection"
-
-    run(scenario)
+        answer = await asked
+        assert answer.code == is_refused
+        assert ("brokerIP1" in (answer.remark or ""), "other/7" in (answer.remark or "")) == (
+            is_refused,
+            is_refused,
+        )
+    assert site.log.kinds[:1] == ([] if is_refused else [FULL])
+    warnings = [each for each in caplog.records if each.levelname == "WARNING" and "brokerIP1" in each.message]
+    assert len(warnings) == is_refused, "a warning a minute"
+    same = site.ask(command(2), site.connect())
+    await settle()
+    site.log.acknowledge()
+    assert (await same).code == 0, "the holder registers over another connection"
 
 
 @pytest.mark.parametrize(
     ("silent_s", "has_lease", "is_closed"), [(121, False, True), (119, False, False), (121, True, False)]
 )
-def test_the_silent_connection_of_a_broker_that_has_expired_is_closed(run, silent_s, has_lease, is_closed):
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        site.writes.follow(site.answers(**({ADDRESS: live(command())} if has_lease else {})))
-        loop = asyncio.get_running_loop()
-        later_s = loop.time() + silent_s
-        loop.time = lambda: later_s
-        site.writes.registering.close_expired()
-        del loop.time
-        assert broker.is_closing == is_closed
-
-    run(scenario)
+async def test_the_silent_connection_of_a_broker_that_has_expired_is_closed(site, silent_s, has_lease, is_closed):
+    broker = site.connect()
+    await site.acknowledged(command(), broker)
+    site.writes.follow(site.answers(**({ADDRESS: live(command())} if has_lease else {})))
+    loop = asyncio.get_running_loop()
+    later_s = loop.time() + silent_s
+    loop.time = lambda: later_s
+    site.writes.registering.close_expired()
+    del loop.time
+    assert broker.is_closing == is_closed
 
 
 @pytest.mark.parametrize("is_away", [True, False])
-def test_connections_of_brokers_are_closed_while_kafka_is_away(run, is_away):
-    async def scenario(site):
-        broker, client = site.connect(), site.connect()
-        await site.acknowledged(command(), broker)
-        site.writes.registering.note_kafka(is_away=is_away)
-        assert (broker.is_closing, client.is_closing) == (is_away, False)
-        await site.lose(broker)
-        assert ChannelClosed not in site.log.kinds if is_away else site.log.kinds[-1] is ChannelClosed
-
-    run(scenario)
+async def test_connections_of_brokers_are_closed_while_kafka_is_away(site, is_away):
+    broker, client = site.connect(), site.connect()
+    await site.acknowledged(command(), broker)
+    site.writes.registering.note_kafka(is_away=is_away)
+    assert (broker.is_closing, client.is_closing) == (is_away, False)
+    await site.lose(broker)
+    assert ChannelClosed not in site.log.kinds if is_away else site.log.kinds[-1] is ChannelClosed
 
 
 @pytest.mark.parametrize("is_slow", [False, True], ids=["nothing came", "half a frame came"])
-def test_an_idle_connection_that_the_gateway_closes_ends_no_lease_and_loses_no_sign_of_life(run, is_slow):
+async def test_an_idle_connection_that_the_gateway_closes_ends_no_lease_and_loses_no_sign_of_life(site, is_slow):
     """The broker lives as long as its silence is within its lease (D13)."""
 
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        asked = site.ask(command(), broker)
-        await settle()
-        site.log.acknowledge()
-        await asked
-        assert (await site.ask(command(), broker)).code == 0, "answered, and sent later"
-        if is_slow:
-            broker.data_received(b"\0\0\1")
-        broker.close_if_overdue(asyncio.get_running_loop().time() + (11 if is_slow else 121), 120)
-        assert broker.is_closing
-        await site.lose(broker)
-        assert site.log.kinds == [FULL, LIGHT, LIGHT]
-
-    run(scenario)
+    broker = site.connect()
+    await site.acknowledged(command(), broker)
+    asked = site.ask(command(), broker)
+    await settle()
+    site.log.acknowledge()
+    await asked
+    assert (await site.ask(command(), broker)).code == 0, "answered, and sent later"
+    if is_slow:
+        broker.data_received(b"\0\0\1")
+    broker.close_if_overdue(asyncio.get_running_loop().time() + (11 if is_slow else 121), 120)
+    assert broker.is_closing
+    await site.lose(broker)
+    assert site.log.kinds == [FULL, LIGHT, LIGHT]
 
 
-def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothing(run):
+async def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothing(site):
     """Else the closed channel would hold the lease for good."""
+
     query = RemotingCommand(
         code=RequestCode.QUERY_DATA_VERSION, ext_fields=LEAVE.ext_fields, body=b"{}".ljust(LARGE_BODY_BYTES + 1)
     )
-
-    async def scenario(site):
-        lost, other = site.connect(), site.connect()
-        for connection in (lost, other):
-            await site.acknowledged(command(), connection)
-        site.log.working.clear()
-        asked = site.ask(query, lost)
-        await settle()
-        await site.lose(lost)
-        await site.acknowledged(command(), other)
-        site.log.working.set()
-        await asked
-        await settle()
-        assert site.log.kinds == [FULL, LIGHT, LIGHT, ChannelClosed]
-
-    run(scenario)
+    lost, other = site.connect(), site.connect()
+    for connection in (lost, other):
+        await site.acknowledged(command(), connection)
+    site.log.working.clear()
+    asked = site.ask(query, lost)
+    await settle()
+    await site.lose(lost)
+    await site.acknowledged(command(), other)
+    site.log.working.set()
+    await asked
+    await settle()
+    assert site.log.kinds == [FULL, LIGHT, LIGHT, ChannelClosed]
 
 
 def query(counter=1, flag=0, **named):
@@ -509,77 +267,62 @@ async def is_changed(site, said, connection):
     ("named", "changed"),
     [({}, False), ({"brokerId": "1"}, True), ({"brokerName": "b"}, True), ({"clusterName": "d"}, True)],
 )
-def test_a_broker_with_another_identity_than_its_lease_has_to_register(run, named, changed):
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        site.writes.follow(site.answers(**{ADDRESS: live(command())}))
-        assert await is_changed(site, query(**named), broker) is changed
-
-    run(scenario)
+async def test_a_broker_with_another_identity_than_its_lease_has_to_register(site, named, changed):
+    broker = site.connect()
+    await site.acknowledged(command(), broker)
+    site.writes.follow(site.answers(**{ADDRESS: live(command())}))
+    assert await is_changed(site, query(**named), broker) is changed
 
 
-def test_a_broker_whose_registration_may_be_undone_has_to_register(run):
+async def test_a_broker_whose_registration_may_be_undone_has_to_register(site):
     """A broker with forceRegister=false asks first: its lease has its version, and no token (E10)."""
 
-    async def scenario(site):
-        site.writes.follow(site.answers(**{ADDRESS: live()}))
-        assert await is_changed(site, query(), site.connect())
-
-    run(scenario)
+    site.writes.follow(site.answers(**{ADDRESS: live()}))
+    assert await is_changed(site, query(), site.connect())
 
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["Kafka lost it", "Kafka had no room"])
-def test_after_a_part_failed_its_broker_is_asked_for_all_until_it_registers(run, is_full):
+async def test_after_a_part_failed_its_broker_is_asked_for_all_until_it_registers(site, is_full):
     """The tables have the version by the other part."""
 
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(PARTS[0], broker)
-        site.log.refuses = is_full
-        failing = site.ask(PARTS[1], broker)
-        await settle()
-        site.log.fail()
-        assert (await failing).code == ResponseCode.SYSTEM_BUSY
-        site.log.refuses = False
-        site.writes.follow(site.answers(**{ADDRESS: live(PARTS[0])}))
-        assert await is_changed(site, query(), broker)
-        for part in PARTS:
-            await site.acknowledged(part, broker)
-        site.writes.follow(site.answers(**{ADDRESS: live(*PARTS)}))
-        assert not await is_changed(site, query(), broker)
-
-    run(scenario)
+    broker = site.connect()
+    await site.acknowledged(PARTS[0], broker)
+    site.log.refuses = is_full
+    failing = site.ask(PARTS[1], broker)
+    await settle()
+    site.log.fail()
+    assert (await failing).code == ResponseCode.SYSTEM_BUSY
+    site.log.refuses = False
+    site.writes.follow(site.answers(**{ADDRESS: live(PARTS[0])}))
+    assert await is_changed(site, query(), broker)
+    for part in PARTS:
+        await site.acknowledged(part, broker)
+    site.writes.follow(site.answers(**{ADDRESS: live(*PARTS)}))
+    assert not await is_changed(site, query(), broker)
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_what_failed_is_forgotten_with_the_connection_and_not_before(run, is_lost):
+async def test_what_failed_is_forgotten_with_the_connection_and_not_before(site, is_lost):
     """The next connection brings the whole; and peers may name any number of addresses."""
 
-    async def scenario(site):
-        broker = site.connect()
-        failing = site.ask(command(), broker)
+    broker = site.connect()
+    failing = site.ask(command(), broker)
+    await settle()
+    site.log.fail()
+    await failing
+    site.writes.follow(site.answers(**{ADDRESS: live(command())}))
+    if is_lost:
+        await site.lose(broker)
+        site.log.acknowledge()
         await settle()
-        site.log.fail()
-        await failing
         site.writes.follow(site.answers(**{ADDRESS: live(command())}))
-        if is_lost:
-            await site.lose(broker)
-            site.log.acknowledge()
-            await settle()
-            site.writes.follow(site.answers(**{ADDRESS: live(command())}))
-        assert await is_changed(site, query(), site.connect()) == (not is_lost)
-
-    run(scenario)
+    assert await is_changed(site, query(), site.connect()) == (not is_lost)
 
 
 @pytest.mark.parametrize("name", ["probe-205", "probe-327", "probe-322", "probe-103", "probe-104", "probe-904"])
-def test_an_answer_has_the_fields_of_rocketmqs(run, name):
-    async def scenario(site):
-        asked = site.ask(REQUESTS[name].command, site.connect())
-        await settle()
-        site.log.acknowledge()
-        answer, golden = await asked, ANSWERS[name].command
-        assert (answer.code, set(answer.ext_fields or {})) == (golden.code, set(golden.ext_fields or {}))
-
-    run(scenario)
+async def test_an_answer_has_the_fields_of_rocketmqs(site, name):
+    asked = site.ask(REQUESTS[name].command, site.connect())
+    await settle()
+    site.log.acknowledge()
+    answer, golden = await asked, ANSWERS[name].command
+    assert (answer.code, set(answer.ext_fields or {})) == (golden.code, set(golden.ext_fields or {}))

@@ -71,6 +71,16 @@ def test_more_than_the_share_of_late_brokers_is_held_and_no_smaller_share(silent
     assert cluster.alive == [number for number in range(10) if is_held or number not in silent]
 
 
+def test_a_held_broker_is_let_go_at_the_first_tick_after_the_limit():
+    cluster = Cluster()
+    cluster.tick(LEASE_S + HELD_S)
+    assert cluster.alive == list(range(10))
+    cluster.tick(LEASE_S + 1 + HELD_S)
+    assert cluster.alive == []
+    assert cluster.registry.suspect_count == 0
+    assert {event.type for event in cluster.events()} >= {"EXPIRED"}
+
+
 @pytest.mark.parametrize("sign", ["heartbeat", "registration"])
 def test_a_sign_of_life_ends_the_suspicion_and_the_lease_lasts_its_timeout_again(sign):
     cluster = Cluster()

@@ -5,6 +5,7 @@ import pytest
 from namesrv_stream.rules.lease import (
     LogClock,
     after_sign_of_life,
+    overdue,
     with_reading,
     without_channel,
 )
@@ -64,3 +65,17 @@ def test_d9_no_time_passes_from_the_last_tick_of_a_log_to_the_first_one_of_anoth
     assert clock.reading_at_ms(10**9, GAP_MS) == 70_000
     clock.tick(10**9, GAP_MS)
     assert clock.reading_ms == 70_000
+
+
+def test_d9_the_clock_starts_at_the_first_tick_and_all_before_it_is_heard_then():
+    clock = LogClock()
+    assert clock.reading_at_ms(50_000, GAP_MS) == 0
+    clock.tick(60_000, GAP_MS)
+    assert (clock.reading_ms, clock.gap_ms) == (60_000, 0)
+
+
+def test_d5_overdue_leases_come_in_order_of_deadline_then_address():
+    heard_at = {"b:1": 10, "a:1": 10, "c:1": 5, "d:1": 50}
+    leases = [lease(clock_millis=at_ms)._replace(broker_addr=address) for address, at_ms in heard_at.items()]
+    found = overdue(leases, TIMEOUT_MS + 50, held_ms=0)
+    assert [each.broker_addr for each in found] == ["c:1", "a:1", "b:1"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from namesrv_stream.rules import queues as queues_module
 from namesrv_stream.rules.queues import QueueSettings, TopicQueues
 from namesrv_stream.rules.rows import TopicRow
+from tests.examples import examples
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 SETTINGS = st.builds(QueueSettings, *[st.sampled_from([0, 6]) | INT32] * 4)
@@ -49,6 +50,7 @@ def assert_shows(queues, model):
 
 
 @pytest.mark.long
+@examples(50)
 @given(steps=st.lists(CHANGES, max_size=5))
 def test_every_snapshot_shows_its_own_rows_after_all_later_changes(steps):
     snapshots = [(TopicQueues(), {})]
@@ -60,6 +62,7 @@ def test_every_snapshot_shows_its_own_rows_after_all_later_changes(steps):
 
 
 @pytest.mark.long
+@examples(50)
 @given(changes=CHANGES)
 def test_rows_in_any_order_are_packed_in_order(changes):
     model = after({}, changes)

@@ -21,7 +21,6 @@ from namesrv_stream.rules.record_types import (
     TopicConfig,
     UnregisterBroker,
     UpdateNamesrvConfig,
-    WipeWritePerm,
 )
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.registry import RouteRegistry
@@ -40,8 +39,6 @@ OWN = RegisterBroker(
     channel_id="g1/1",
     token="own",
 )
-SLAVE = replace(OWN, broker_id=1, broker_addr="10.0.0.2:10911", token="slave")
-RIVAL = replace(OWN, broker_addr="10.0.0.9:1", token="rival")
 TOPICS_GO = UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"})
 
 
@@ -92,31 +89,6 @@ def test_e10_what_a_lease_has_the_token_of_changes_nothing_if_it_is_applied_agai
     for lease in oracle.registry.view().live.values():
         for token in lease.tokens:
             assert changes_nothing(oracle.registry, said[lease.broker_addr, token])
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        [RIVAL],
-        [RIVAL, UnregisterBroker(broker_addr=RIVAL.broker_addr)],
-        [RIVAL, replace(RIVAL, broker_id=1)],
-        [DeleteTopic(topic="A")],
-        [WipeWritePerm(broker_name="broker-a")],
-        [replace(OWN, broker_name="broker-b", token="elsewhere")],
-        [replace(OWN, topic_config_table={"A": TopicConfig(8, 8, 4)}, token="other")],
-        [replace(OWN, data_version=DataVersion(0, 1, 2), token="other")],
-        [replace(OWN, filter_server_list=[], token="other")],
-        [TOPICS_GO],
-        [replace(OWN, topic_config_table={"C": TopicConfig(8, 8, 6)}, token=None), TOPICS_GO],
-    ],
-    ids=str,
-)
-def test_a_change_of_the_broker_names_rows_or_of_what_a_registration_does_ends_a_token(before):
-    assert tokens(registry(OWN)) == ("own",)
-    made = registry(OWN, *before)
-    assert "own" not in tokens(made)
-    made.apply(OWN, LogPosition(T0, 0, 100))
-    assert "own" in tokens(made)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.registry_tables import Table, TopicTable
 from namesrv_stream.rules.rows import TopicRow
+from tests.examples import examples
 
 ROWS = st.builds(TopicRow, st.sampled_from("tuv"), st.sampled_from(["broker-a", "broker-b"]), *[st.integers(0, 1)] * 4)
 STEPS = st.lists(st.tuples(st.sampled_from(["put", "drop", "refresh"]), ROWS), max_size=30)
@@ -23,6 +24,7 @@ def assert_same(packed, plain):
         ]
 
 
+@examples(50)
 @given(loaded=LOADED, is_packed=st.booleans(), steps=STEPS)
 def test_it_holds_and_journals_what_a_table_of_plain_rows_does(loaded, is_packed, steps):
     journals = [], []

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,15 +16,12 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from namesrv_stream.job import registry_job as job_module
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.kafka.record_reader import RecordReader
 from namesrv_stream.rules.record_types import BrokerHeartbeat, PutKvConfig, UnregisterBroker
 from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.query import QUERY_NAME, Beginning, start_query
-from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.stream.query import QUERY_NAME
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import PINNED_TABLES
-from namesrv_stream.tables.writer import RustWriter
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,
     LIMIT_S,
@@ -150,55 +146,6 @@ def test_a_job_that_was_killed_while_it_wrote_its_first_offsets_starts_again(hea
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
     assert heartbeats.live() == [address(1)]
-
-
-@pytest.mark.parametrize("end", [MicroBatches.close, MicroBatches.abandon], ids=["stops", "is-replaced"])
-def test_a_batch_that_comes_while_the_job_ends_is_left_to_the_next_run(heartbeats, spark, end):
-    heartbeats.say(registration(1))
-    publisher = Publisher.claim(RustWriter(Root(heartbeats.root)), "run-1", 1)
-    with RecordReader(heartbeats.kafka, heartbeats.topic) as reader:
-        batches = MicroBatches(heartbeats.settings, publisher, reader, 0)
-        session, loaded = spark.newSession(), Future()
-        loaded.set_result(batches)
-        checkpoint = Checkpoint(session, heartbeats.settings.checkpoint_location, heartbeats.topic_id)
-        beginning = Beginning(0, publisher.table("live"))
-        query = start_query(session, heartbeats.settings, loaded, beginning, checkpoint)
-        query.processAllAvailable()
-        end(batches)
-        heartbeats.say(registration(2))
-        await_batch(query)
-        stopping = threading.Thread(target=query.stop, daemon=True)
-        stopping.start()
-        stopping.join(LIMIT_S)
-        assert not stopping.is_alive()
-        assert query.exception() is None
-    assert heartbeats.live() == [address(1)]
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        job.process_all()
-    assert heartbeats.live() == [address(1), address(2)]
-
-
-@eventually
-def await_batch(query):
-    assert query.status["message"] == "Processing new data"
-
-
-def test_a_checkpoint_older_than_the_tables_adds_nothing_twice_and_leaves_nothing_out(heartbeats, spark, tmp_path):
-    checkpoint = Path(heartbeats.settings.checkpoint_location)
-    for number in range(1, 4):
-        heartbeats.say(registration(number), PutKvConfig(namespace="n", key="k", value=str(number)))
-        with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-            job.process_all()
-        if number == 1:
-            shutil.copytree(checkpoint, tmp_path / "backup")
-    shutil.rmtree(checkpoint)
-    shutil.copytree(tmp_path / "backup", checkpoint)
-    heartbeats.say(UnregisterBroker(broker_addr=address(1)), registration(4))
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        job.process_all()
-    assert shown(heartbeats.view().routes) == heartbeats.states()[-1]
-    assert_told_once(heartbeats)
-    assert heartbeats.view().snapshot.offsets == {0: heartbeats.end_offset()}
 
 
 def test_a_checkpoint_without_its_tables_is_put_aside_and_the_tables_are_built_anew(heartbeats, spark, caplog):

@@ -57,17 +57,6 @@ def command_of(process):
         return ""
 
 
-def test_an_interrupt_while_spark_starts_leaves_no_process_behind(up):
-    is_logged(up, "starting Spark")
-    kafka = psutil.Process(up.pid).children()
-    until(lambda: len(psutil.Process(up.pid).children()) > len(kafka))
-    started = psutil.Process(up.pid).children()
-    up.send_signal(signal.SIGINT)
-    up.communicate(timeout=LIMIT_S)
-    _, left = psutil.wait_procs(started, timeout=LIMIT_S)
-    assert (up.returncode, left) == (1, [])
-
-
 def test_up_starts_what_has_died_again_says_so_and_ends_whatever_is_dead(up, tmp_path):
     next(line for line in iter(up.stdout.readline, "") if line.startswith("name server"))
     reader = RouteReader(str(tmp_path / "r"))

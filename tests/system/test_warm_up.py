@@ -63,7 +63,7 @@ def leftovers(heartbeats):
     return list(Path(heartbeats.settings.checkpoint_location).glob("warm-up-*"))
 
 
-def collect_while_stopped(session, monkeypatch, before=lambda: None):
+def collect_while_stopped(session, monkeypatch, before):
     """Let each batch of the session's queries wait until its query has been stopped, and collect its rows then."""
     collect = DataFrame.toArrow
 
@@ -88,28 +88,17 @@ def test_a_warm_up_reads_the_newest_records_in_one_batch_and_leaves_no_file(sess
     assert (warnings(caplog), leftovers(heartbeats)) == ([], [])
 
 
-def test_a_warm_up_ends_in_the_middle_of_its_batch_when_the_lock_is_its_jobs(session, heartbeats, caplog, monkeypatch):
+@pytest.mark.parametrize("is_held", [True, False], ids=["the lock is its job's", "it takes too long"])
+def test_a_warm_up_ends_in_the_middle_of_its_batch_if(session, heartbeats, caplog, monkeypatch, is_held):
     heartbeats.say(registration(1))
     held = threading.Event()
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
-    collect_while_stopped(session, monkeypatch, before=held.set)
+    monkeypatch.setattr(warm_up_module, "AT_MOST_S", 60 if is_held else 1)
+    collect_while_stopped(session, monkeypatch, before=held.set if is_held else lambda: None)
     warm_up.run(threading.Event(), held)
     await_end(session)
-    assert not warm_up.is_done
-    assert (warnings(caplog), leftovers(heartbeats)) == ([], [])
-
-
-def test_a_warm_up_that_takes_too_long_is_given_up_in_the_middle_of_its_batch(session, heartbeats, caplog, monkeypatch):
-    heartbeats.say(registration(1))
-    warm_up = WarmUp(session, heartbeats.settings, "a-run")
-    monkeypatch.setattr(warm_up_module, "AT_MOST_S", 1)
-    collect_while_stopped(session, monkeypatch)
-    warm_up.run(threading.Event())
-    warm_up.run(threading.Event())
-    await_end(session)
-    [warning] = warnings(caplog)
-    assert "not come to its end within 1 s" in warning
-    assert (warm_up.is_done, leftovers(heartbeats)) == (True, [])
+    assert (warm_up.is_done, leftovers(heartbeats)) == (not is_held, [])
+    assert ["not come to its end within 1 s" in each for each in warnings(caplog)] == [True] * (not is_held)
 
 
 def test_a_job_that_has_its_lock_warms_nothing_up(session, heartbeats, caplog):

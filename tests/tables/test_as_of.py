@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -16,11 +17,12 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.schemas import BROKER, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from tests.random_logs import T0, logs
+from tests.tables.test_maintenance import make_older
 
 NOW = time.time_ns() // 1_000_000
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # each example makes ten tables
@@ -34,18 +36,25 @@ def exact(tables):
 
 
 class Lived:
-    """A log that was published in epochs, and what the rules said: tables of each epoch and after each line."""
+    """A log that was published in epochs, and what the rules said: tables of each epoch and after each line.
 
-    def __init__(self, root, log, cuts):
-        self.root, self._oracle = Root(root), Oracle(NamesrvSettings())
-        self._publisher = Publisher.claim(RustWriter(self.root), "run", NOW)
+    The epochs were published `gap_ms` apart, the last one now, and their files are as old as they are.
+    """
+
+    def __init__(self, root, log, cuts, gap_ms):
+        self.root, self._oracle, self._files = Root(root), Oracle(NamesrvSettings()), set()
+        ends = sorted({1 + cut % len(log) for cut in cuts} | {len(log)})
+        ages_ms = {end: gap_ms * number for number, end in enumerate(reversed(ends))}
+        self._publisher = Publisher.claim(RustWriter(self.root), "run", NOW - gap_ms * len(ends))
+        self._make_files_older(gap_ms * len(ends))
         self._changes, self._events, self._times = [], [], [0]
         self.of_epoch = {1: exact(self._oracle.registry.view())}
         self.line_times, self.after_lines = [], {0: self.of_epoch[1]}
         for number, record in enumerate(log, 1):
             self._apply(record)
-            if number in cuts or number == len(log):
-                self._publish(number)
+            if number in ages_ms:
+                self._publish(number, ages_ms[number])
+                self._make_files_older(ages_ms[number])
 
     def _apply(self, record):
         self._oracle.apply(record)
@@ -56,13 +65,17 @@ class Lived:
         self.line_times += [line.event_time for line in came.events]
         self.after_lines.setdefault(len(self.line_times), exact(self._oracle.registry.view()))
 
-    def _publish(self, next_offset):
-        changes = changes_to_write(net_of(self._changes))
-        row = self._publisher.publish(
-            Batch("query", 0, max([self._times[-1], *self.line_times]), {0: next_offset}, changes, self._events), NOW
-        )
+    def _publish(self, next_offset, age_ms):
+        at_ms, changes = NOW - age_ms, changes_to_write(net_of(self._changes))
+        times = [self._times[-1], *self.line_times]
+        row = self._publisher.publish(Batch("query", 0, max(times), {0: next_offset}, changes, self._events), at_ms)
         self._changes, self._events = [], []
         self.of_epoch[row.epoch] = exact(self._oracle.registry.view())
+
+    def _make_files_older(self, by_ms):
+        files = {path for path in Path(self.root.url).rglob("*") if path.is_file()}
+        make_older(files - self._files, by_ms)
+        self._files = files
 
     def at(self, at_ms):
         """The tables of a moment; None if times of the log fall there, so that no state of the rules has its lines."""
@@ -88,9 +101,9 @@ def tables_at(root, **moment):
         return exact(Oracle(NamesrvSettings()).registry.view())
 
 
-def check(log, cuts, let_go, moments):
+def check(log, cuts, gap_ms, let_go, moments):
     with tempfile.TemporaryDirectory() as root:
-        lived = Lived(root, log, cuts)
+        lived = Lived(root, log, cuts, gap_ms)
         asked = [*(T0 + at for at in moments), *lived.line_times[::5]]
         known = {at: tables_at(lived.root, at_ms=at) for at in asked}
         for at, found in known.items():
@@ -102,16 +115,17 @@ def check(log, cuts, let_go, moments):
             assert {at: tables_at(lived.root, at_ms=at) for at in asked} == known
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(60, marks=pytest.mark.full)])
+@pytest.mark.parametrize("examples", [5, pytest.param(100, marks=pytest.mark.full)])
 def test_as_of_any_moment_and_epoch_the_tables_are_those_of_the_rules(examples):
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING)
     @given(
         logs(),
-        st.sets(st.integers(1, 60), max_size=8),
-        st.sets(st.integers(0, 30), max_size=8),
+        st.sets(st.integers(0, 60), min_size=4, max_size=8),
+        st.sampled_from([0, HOUR_MS // 3, 7 * HOUR_MS, 3 * DAY_MS]),
+        st.sets(st.integers(0, 30), max_size=3),
         st.lists(st.integers(-1_000, 700_000), max_size=5),
     )
-    def of_random_logs(log, cuts, let_go, moments):
-        check(log, cuts, let_go, moments)
+    def of_random_logs(log, cuts, gap_ms, let_go, moments):
+        check(log, cuts, gap_ms, let_go, moments)
 
     of_random_logs()

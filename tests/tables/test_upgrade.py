@@ -1,11 +1,13 @@
 """Tables of release 0.1.0 under this release: what is kept, what is added, what time has passed. Without Spark."""
 
+import json
+
 import pytest
 
 from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import LogClock
-from namesrv_stream.rules.record_types import Scan
+from namesrv_stream.rules.record_types import Scan, UnregisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
@@ -13,8 +15,8 @@ from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import FORMAT_PROPERTY, RELEASE_PROPERTY, RETENTION_PROPERTY, Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.writer import RowChanges, RustWriter
-from tests.upgrade import BROKERS, LEASE_MS, RETENTION_MS, WITH_GRACE, extract, unpack
+from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
+from tests.upgrade import BROKERS, LEASE_MS, RETENTION_MS, WITH_COUNTS, WITH_GRACE, extract, unpack
 
 HERE = KafkaLog("cluster-here", "topic-here")
 
@@ -119,3 +121,51 @@ def test_leases_of_tables_with_grace_end_when_they_would_have_ended(in_grace):
         registry.apply(Scan(), LogPosition(tick_ms + 1_000 * second, 0, second))
         ended_after_s |= {line.broker_addr: second for line in registry.take_changes().events if line.type == "EXPIRED"}
     assert ended_after_s == {"10.0.0.3:10911": 10, "10.0.0.2:10911": 59, "10.0.0.1:10911": 98}
+
+
+@pytest.fixture
+def counted(tmp_path):
+    """Tables whose history counts the topics of broker-1 (300) in epochs 2, 4 and 6, and the true topics by epoch."""
+    extract(WITH_COUNTS, tmp_path)
+    true = json.loads((tmp_path / "topics.json").read_text())
+    return str(tmp_path / "registry"), {int(epoch): rows for epoch, rows in true.items()}
+
+
+def topics_at(root, epoch):
+    """The rows of `topic` and what the answer says that it lacks."""
+    made = RouteReader(root).open(epoch=epoch)
+    return sorted(map(list, made.rows("topic"))), dict(made.unlisted)
+
+
+@pytest.mark.parametrize(
+    ("gone", "lacking"),
+    [
+        ([], {}),
+        ([2, 4, 6], {}),  # the lines up to the next epoch name all that they change
+        ([2, 3, 4, 5, 6], {2: 300, 3: 300, 4: 300, 5: 300}),
+    ],
+)
+def test_what_lines_of_the_former_release_lack_comes_from_kept_snapshots_or_is_said(counted, gone, lacking):
+    root, true = counted
+    claim(root)
+    for epoch in gone:
+        Root(root).open(SNAPSHOT).delete(f"epoch = {epoch}")
+    for epoch, rows in true.items():
+        found, unlisted = topics_at(root, epoch)
+        assert unlisted == ({"broker-1": lacking[epoch]} if epoch in lacking else {})
+        if not unlisted:
+            assert found == rows
+        assert [row for row in found if row[1] != "broker-1"] == [row for row in rows if row[1] != "broker-1"]
+
+
+def test_lines_of_both_releases_give_the_past(counted):
+    root, true = counted
+    publisher, registry = claim(root), RouteRegistry(NamesrvSettings())
+    registry.load(tables(RouteReader(root).open()), LogClock.of(publisher.last))
+    at_ms = publisher.last.event_time + 60_000
+    registry.apply(UnregisterBroker(broker_addr="10.0.0.1:10911"), LogPosition(at_ms, 0, 6))
+    came = registry.take_changes()
+    last = publisher.publish(Batch(None, None, at_ms, {0: 7}, changes_to_write(came.changes), came.events), at_ms)
+    Root(root).open(SNAPSHOT).delete(f"epoch IN (7, {last.epoch - 1})")
+    assert topics_at(root, 7) == (true[7], {})
+    assert topics_at(root, last.epoch)[0] == [row for row in true[7] if row[1] != "broker-1"]

@@ -27,6 +27,7 @@ from namesrv_stream.wire.bodies import (
 )
 from namesrv_stream.wire.json_text import decode_json, with_quoted_keys
 from namesrv_stream.wire.wire_errors import BadRequestError
+from tests.examples import examples
 from tests.wire.golden import ANSWERS, REQUESTS
 
 BODY_OF = {
@@ -163,6 +164,7 @@ def test_standard_json_is_not_changed_by_the_tolerant_reader(value, blanks):
     assert with_quoted_keys(text) == text
 
 
+@examples(50)
 @given(st.dictionaries(st.integers(), json_values, min_size=1))
 def test_bare_keys_are_read_as_the_same_keys_in_quotes(table):
     members = ",".join(f"{key}:{json.dumps(value)}" for key, value in table.items())

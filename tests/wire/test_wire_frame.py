@@ -13,6 +13,7 @@ from namesrv_stream.wire.codes import Flag, SerializeType
 from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, PreparedAnswer, RemotingCommand, encode_command
 from namesrv_stream.wire.wire_errors import FrameError
+from tests.examples import examples
 from tests.wire.binary import encode_binary
 from tests.wire.golden import FRAMES, REQUESTS, decode_one
 
@@ -243,6 +244,7 @@ texts = st.text(max_size=30)
 int16, int32 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1)
 
 
+@examples(50)
 @given(
     st.builds(
         RemotingCommand,
@@ -260,6 +262,7 @@ def test_command_survives_a_round_trip_in_json(command):
     assert decode_one(encode_command(command)) == command
 
 
+@examples(50)
 @given(
     st.builds(
         RemotingCommand,

@@ -78,6 +78,9 @@ def test_a_proxy_header_has_its_length_and_the_address_behind_it(header, source)
     [
         b"PROXY TCP4 10.0.0.1\r\n",
         b"PROXY SCTP 1 2 3 4\r\n",
+        b"PROXY TCP4 evil\x1b[2J 127.0.0.1 1 2\r\n",
+        b"PROXY TCP4 300.1.1.1 127.0.0.1 1 2\r\n",
+        b"PROXY TCP4 10.0.0.1 127.0.0.1 x 2\r\n",
         b"PROXY " + b"x" * 200,
         v2(command=0x11),
         v2(addresses=b""),

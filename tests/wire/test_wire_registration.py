@@ -25,6 +25,7 @@ from namesrv_stream.wire.registration_request import (
     inflate,
 )
 from namesrv_stream.wire.wire_errors import BadRequestError
+from tests.examples import examples
 from tests.wire.golden import REQUESTS
 
 V3_0_10, V3_0_11, V4_9_7, V4_LAST, V5_0_0, V5_4_0, UNKNOWN_FUTURE = 35, 37, 407, 412, 413, 493, 30000
@@ -87,11 +88,13 @@ def registrations(draw):
     )
 
 
+@examples(50)
 @given(registrations(), st.sampled_from([V3_0_11, V4_9_7, V5_0_0, V5_4_0, UNKNOWN_FUTURE]))
 def test_plain_registration_survives_a_round_trip(body, version):
     assert decode_registration(encode_registration(body, version), version) == body
 
 
+@examples(50)
 @given(registrations())
 def test_bare_registration_survives_a_round_trip_but_for_its_filter_servers(body):
     again = decode_registration(encode_registration(body, V3_0_10), V3_0_10)
@@ -99,6 +102,7 @@ def test_bare_registration_survives_a_round_trip_but_for_its_filter_servers(body
     assert again.filter_server_list is None
 
 
+@examples(50)
 @given(registrations(), st.sampled_from([V4_9_7, V4_LAST, V5_0_0, V5_4_0]), st.booleans())
 def test_a_compressed_registration_survives_a_round_trip_but_for_what_it_lacks(body, version, says_compressed):
     raw = encode_registration(body, version, compressed=True)
