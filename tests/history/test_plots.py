@@ -178,5 +178,5 @@ def test_changes_stand_on_each_other_and_all_commands_are_one_kind():
     }
     assert drawn == {
         "EXPIRED": [(hours(9), 0, 4), (hours(10), 0, 1)],
-        "operator command": [(hours(9), 4, 3), (hours(10), 1, 0)],
+        "operator command": [(hours(9), 4, 3)],
     }
