@@ -32,6 +32,7 @@ from namesrv_stream.tables.mending import (
     apply_line,
     forget,
     lay_anew,
+    lost_publication,
     naming,
     readable_rows,
     saved_rows,
@@ -263,7 +264,8 @@ class Salvaged(NamedTuple):
     """The newest content as far as it can be got back.
 
     `lost`: table -> number of rows that cannot, None if that is not known. A table without a loss is not in it.
-    `made`: table -> the epoch whose rows and the lines of history after it gave the rows of damaged files.
+    `made`: table -> the epoch whose rows and the lines of history after it gave the rows of damaged files. For
+    `snapshot` it is the newest epoch, if its row is lost.
     """
 
     content: Content
@@ -283,6 +285,8 @@ def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
             "it has the place in the log too. Nothing was changed."
         )
     rescue = _Rescue(root, found, rows)
+    if lost_publication(root):
+        rescue.made[SNAPSHOT.name] = rows[0].epoch
     tables = {spec.name: rescue.rows(spec) for spec in ROUTE_TABLES}
     for spec in (BROKER_EVENT, REJECTED):
         rescue.count(spec, len(rescue.saved(spec)))
@@ -382,6 +386,7 @@ class _Mending:
         self._newest = now.content.snapshot
         self._tag = CommitTag(self._newest.epoch + 1, self._newest.term + 1)
         self._found = found
+        self._snapshots = saved_snapshots(root)
         self.laid_anew: list[str] = []
 
     def put_back(self, spec: TableSpec) -> int:
@@ -394,8 +399,10 @@ class _Mending:
         """Return a version of an append-only table that has all rows that can still be read."""
         if not self._is_hurt(spec):
             return self._newest.versions.get(spec.name, newest_version(self._root, spec))
-        snapshots = saved_snapshots(self._root) if spec in PINNED_TABLES else []
-        return self._lay_anew(spec, saved_rows(self._root, spec, list(naming(spec, snapshots))))
+        if spec is SNAPSHOT:
+            return self._lay_anew(spec, rows_to_arrow(spec, self._snapshots))
+        versions = list(naming(spec, self._snapshots)) if spec in PINNED_TABLES else []
+        return self._lay_anew(spec, saved_rows(self._root, spec, versions))
 
     def _is_hurt(self, spec: TableSpec) -> bool:
         """Return whether a file is damaged that the newest snapshot or the next write needs."""
