@@ -95,9 +95,14 @@ def lost_publication(root: Root) -> SnapshotRow | None:
     if former is None or tag is None:
         return None
     if tags[0] is None and former.epoch <= tag.epoch:  # the commit cannot be read, nor can the row that it added
-        of_tables = (tag for spec in PINNED_TABLES for _, tag in _tags(root, spec) if tag)
-        tag = max([tag, *of_tables])
+        tag = max(tag, newest_tag(root))
     return _made_row(root, former, tag) if tag.epoch > former.epoch else None
+
+
+def newest_tag(root: Root) -> CommitTag:
+    """Return the highest tag of a commit that can be read, of any table that snapshots name, and of `snapshot`."""
+    tags = (tag for spec in (SNAPSHOT, *PINNED_TABLES) for _, tag in _tags(root, spec) if tag)
+    return max(tags, default=CommitTag(0, 0))
 
 
 def _made_row(root: Root, former: SnapshotRow, tag: CommitTag) -> SnapshotRow:

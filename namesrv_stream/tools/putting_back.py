@@ -34,6 +34,7 @@ from namesrv_stream.tables.mending import (
     lay_anew,
     lost_publication,
     naming,
+    newest_tag,
     readable_rows,
     saved_rows,
     saved_snapshots,
@@ -451,10 +452,10 @@ def _claim(root: Root, former: SnapshotRow, versions: dict[str, int]) -> None:
     writer = writer_of(root)
     while True:
         newest, version = writer.newest_snapshot()
-        assert newest is not None, "the table has been mended"
+        known = newest or newest_tag(root)  # no row can be read, and a backup is published: above all that was
         row = former._replace(
-            epoch=newest.epoch + 1,
-            term=newest.term + 1,
+            epoch=max(known.epoch, former.epoch) + 1,
+            term=max(known.term, former.term) + 1,
             run_id=uuid.uuid4().hex,
             published_at=_now_ms(),
             versions=versions,

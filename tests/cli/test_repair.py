@@ -226,6 +226,21 @@ def test_a_publication_whose_row_and_rows_are_lost_is_asked_about(run, registry)
     assert "in place of 5" in refused.stderr
 
 
+def test_a_backup_is_published_above_all_epochs_if_no_row_of_snapshot_can_be_read(run, registry, made, tmp_path):
+    run(f"backup {tmp_path / 'backups'}")
+    place = RouteReader(registry.root).snapshots.newest()
+    registry.register("10.0.0.9:10911", "c2", "broker-z")
+    for file in Path(registry.root, "snapshot").glob("*.parquet"):
+        cut(file)
+    assert "Give a folder of backups by --from FOLDER" in run("repair --take-over").stderr
+    result = run(f"repair --from {tmp_path / 'backups'} --take-over --yes")
+    assert result.exit_code == 0, result.output
+    newest = RouteReader(registry.root).snapshots.newest()
+    assert tables(registry.root) == made.wanted
+    assert (newest.epoch, newest.offsets) == (place.epoch + 4, place.offsets)
+    assert newest.term > place.term
+
+
 def test_the_history_has_the_rows_by_table_of_a_repair(run, registry):
     data_of(registry.root, "topic").unlink()
     run("repair --take-over --as ann")
