@@ -296,6 +296,15 @@ def test_sql_pins_each_table_at_the_version_of_one_snapshot(look):
     assert "epoch 3" in comment
 
 
+def test_sql_of_one_view_has_what_it_reads_and_nothing_else(look):
+    all_of_them = lines(look("snapshots --sql"))
+    statements = lines(look("snapshots --sql --only broker_dim"))
+    named = re.findall(r"VIEW (\w+) AS", "\n".join(statements))
+    assert set(statements) <= set(all_of_them)
+    assert named[-1] == "broker_dim"
+    assert {"broker", "broker_event"} <= set(named) < set(re.findall(r"VIEW (\w+) AS", "\n".join(all_of_them)))
+
+
 def test_sql_for_a_schema_makes_the_same_views_permanent(look):
     temporary = look("snapshots --sql").stdout
     comment, rest = temporary.split("\n", 1)
@@ -324,15 +333,6 @@ def test_old_snapshot_with_live_brokers_is_warned_of_unless_the_jobs_sign_says_t
     registry.now_ms = now_ms - 80_000
     registry.publish()
     assert_is("running", is_stale=False)
-
-
-def test_status_names_the_kafka_that_it_cannot_reach(run, cluster, now_ms, closed_port):
-    cluster.now_ms = now_ms
-    cluster.publish()  # a job runs
-    result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
-    assert result.exit_code == 1
-    assert f"127.0.0.1:{closed_port} does not answer" in result.stdout
-    assert re.search(r"^job +unknown, the last publication was at", result.stdout, re.MULTILINE)
 
 
 def test_folder_without_tables_is_one_message_and_json_where_it_was_asked_for(run, tmp_path, registry):
