@@ -62,7 +62,7 @@ from namesrv_stream.tools.backup_file import Content, Rows, content_of
 _KAFKA_LIMIT_MS = 5_000
 
 Cause = Literal["IMPORT", "RESTORE", "REPAIR"]
-_OPERATORS_TABLES = frozenset({"kv_config", "namesrv_config", "topic_mapping"})
+_TABLES_OF_COMMAND = frozenset({"cluster", "kv_config", "namesrv_config"})
 """Tables whose changes belong to no broker address. The history has them in the line of the command."""
 
 
@@ -168,16 +168,16 @@ def _history(
 
     The line of the command has the number of rows of each table after it.
     """
-    of_operators = [change for change in changes if change.table in _OPERATORS_TABLES]
-    of_brokers = [change for change in changes if change.table not in _OPERATORS_TABLES]
+    of_command = [change for change in changes if change.table in _TABLES_OF_COMMAND]
+    of_brokers = [change for change in changes if change.table not in _TABLES_OF_COMMAND]
     rows = {name: len(of_table) for name, of_table in content.rows.items()}
     subject = {"type": cause, "epoch": content.snapshot.epoch, "rows": rows}
     command = AppliedEvent(cause, event_time, requested_by=requested_by, command=subject)
-    first, *others = history_of(command, of_operators)
+    [first] = history_of(command, of_command)
     after = msgspec.json.decode(first.after or "{}") | {"command": subject}
     first = first._replace(after=msgspec.json.encode(after).decode())
     brokers = AppliedEvent(cause, event_time, requested_by=requested_by)
-    return [first, *others, *history_of(brokers, of_brokers)]
+    return [first, *history_of(brokers, of_brokers)]
 
 
 def _retention_ms(settings: NamesrvSettings) -> int:
