@@ -326,15 +326,6 @@ def test_old_snapshot_with_live_brokers_is_warned_of_unless_the_jobs_sign_says_t
     assert_is("running", is_stale=False)
 
 
-def test_status_names_the_kafka_that_it_cannot_reach(run, cluster, now_ms, closed_port):
-    cluster.now_ms = now_ms
-    cluster.publish()  # a job runs
-    result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
-    assert result.exit_code == 1
-    assert f"127.0.0.1:{closed_port} does not answer" in result.stdout
-    assert re.search(r"^job +unknown, the last publication was at", result.stdout, re.MULTILINE)
-
-
 def test_folder_without_tables_is_one_message_and_json_where_it_was_asked_for(run, tmp_path, registry):
     registry.root = str(tmp_path / "elsewhere")
     result = run("topicList")

@@ -40,8 +40,8 @@ def root(tmp_path):
 def test_events_give_the_same_differences_as_snapshots(root, seed):
     history = RandomHistory(root, seed, T0, NOW)
     epochs = []
-    for _ in range(8):
-        for _ in range(6):
+    for _ in range(5):
+        for _ in range(8):
             history.step(gap_ms=history.rng.choice([0, 60_000]), late_ms=300_000)
         epochs.append(history.publish())
     reader = RouteReader(root)
@@ -54,37 +54,12 @@ def test_events_give_the_same_differences_as_snapshots(root, seed):
             assert diff_of_events(lines) == (by_views, {})
 
 
-def test_a_change_there_and_back_is_no_difference(root):
-    history = RandomHistory(root, 0, T0, NOW)
-    wide, narrow = TopicConfig(8, 8, 6), TopicConfig(4, 4, 6)
-    for counter, config in enumerate((wide, narrow, wide)):
-        _register(history, {"T": config}, counter)
-        last = history.publish()
-    reader = RouteReader(root)
-    assert diff_of_views(reader.open(last - 2), reader.open(last)) == []
-    lines = events_between(root, reader.snapshots.newest(), AsOf(epoch=last - 2), AsOf(epoch=last))
-    assert diff_of_events(lines).differences == []
-    [changed] = diff_of_views(reader.open(last - 1), reader.open(last))
-    assert changed == Difference("topic", ("T", "broker-a"), _row(4), _row(8))
-
-
 def test_topics_that_events_only_count_are_given_by_their_number(root):
     history = RandomHistory(root, 0, T0, NOW)
     _register(history, {f"T{i}": TopicConfig(4, 4, 6) for i in range(300)}, 0)
     last = AsOf(epoch=history.publish())
     lines = events_between(root, RouteReader(root).snapshots.newest(), AsOf(epoch=0), last)
     assert diff_of_events(map(counted, lines)).unnamed == {"broker-a": 300}
-
-
-def _row(queues):
-    return {
-        "topic": "T",
-        "broker_name": "broker-a",
-        "read_queue_nums": queues,
-        "write_queue_nums": queues,
-        "perm": 6,
-        "topic_sys_flag": 0,
-    }
 
 
 def _register(history, topics, counter):
