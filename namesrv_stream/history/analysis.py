@@ -102,7 +102,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
         if spec.name in names:
             made = tables.made(spec)
             if made is None:
-                until = spark_sql_of(rows_until(spec, tables.snapshot)) if tables.past.is_made else "true"
+                until = spark_sql_of(rows_until(spec, tables.snapshot))
                 _register_table(db, place, spec, version, f"{condition} AND {_in_duckdb(until)}")
             else:
                 _register_rows(db, spec, with_partition_column(spec, made))

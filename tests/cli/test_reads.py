@@ -296,6 +296,15 @@ def test_sql_pins_each_table_at_the_version_of_one_snapshot(look):
     assert "epoch 3" in comment
 
 
+def test_sql_of_one_view_has_what_it_reads_and_nothing_else(look):
+    all_of_them = lines(look("snapshots --sql"))
+    statements = lines(look("snapshots --sql --only broker_dim"))
+    named = re.findall(r"VIEW (\w+) AS", "\n".join(statements))
+    assert set(statements) <= set(all_of_them)
+    assert named[-1] == "broker_dim"
+    assert {"broker", "broker_event"} <= set(named) < set(re.findall(r"VIEW (\w+) AS", "\n".join(all_of_them)))
+
+
 def test_sql_for_a_schema_makes_the_same_views_permanent(look):
     temporary = look("snapshots --sql").stdout
     comment, rest = temporary.split("\n", 1)

@@ -6,22 +6,25 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import SnapshotGoneError
+from namesrv_stream.history.analysis import opened
+from namesrv_stream.history.events import newest_events, newest_of_each
 from namesrv_stream.history.views import history_sql
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.keeping import keep_by_hand, kept_epochs, release
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.mending import damages, forget
 from namesrv_stream.tables.pinned import open_tables
-from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, CLUSTER, PAST_SNAPSHOT, PINNED_TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import Snapshots, among
 from namesrv_stream.tables.spark_views import open_snapshot
 from namesrv_stream.tables.writer import CommitTag, RustWriter
 from tests.tables.rows import NOW, T0
@@ -152,6 +155,68 @@ def test_a_damaged_copy_is_named_and_its_snapshots_are_left_to_the_history(root,
     forget(root, {epoch for damage in named.values() for epoch in damage.epochs}, CommitTag(99, 1))
     look_after(root)
     assert damages(root) == []
+
+
+def test_a_damaged_log_of_a_copy_ends_no_maintenance(root, publisher):
+    look_after(root)
+    [log, *_] = sorted(Path(root.url).glob("kept/*/topic/_delta_log/*.json"))
+    log.write_bytes(log.read_bytes()[:100])
+    before = set(snapshots(root))
+    look_after(root)
+    assert len(before - set(snapshots(root))) == 1
+    look_after(root)
+    assert damages(root) == []
+
+
+def test_every_kept_snapshot_is_read_by_all_who_read_the_past(root, publisher):
+    publisher.publish(of(len(FEW_HOURS)), NOW)
+    rows = Snapshots(root).readable()[::-1]
+    [first, *_, last] = sorted(kept_epochs(rows, NOW, HOUR_MS, RETENTION_MS) - {row.epoch for row in rows[-4:]})
+    before = {epoch: read_by_all(root, epoch) for epoch in (first, last)}
+    look_after(root)
+    assert {epoch: read_by_all(root, epoch) for epoch in before} == before
+
+
+def read_by_all(root, epoch):
+    """Return what lines of the history, questions in DuckDB and the verdict's look at the past say of an epoch."""
+    row = Snapshots(root).find(epoch)
+    with opened(root, epoch) as views:
+        tables = ("topic", "broker_event", "rejected", "broker_session")
+        counts = [views.table(f"SELECT count(*) AS n FROM {name}")["n"].to_pylist() for name in tables]
+    return newest_events(root, row, limit=None), counts, newest_of_each(root, row, "broker_name", "true")
+
+
+def test_a_version_that_quiet_snapshots_named_is_kept_though_it_was_compacted_long_before(root):
+    publisher, seen = claim(root, at_ms=NOW - 3 * DAY_MS), set()
+
+    def published(number, age_ms):
+        publisher.publish(of(number), NOW - age_ms)
+        make_older(files(root) - seen, age_ms)
+        seen.update(files(root))
+        return publisher.last.epoch
+
+    for number in range(8):
+        published(number, 3 * DAY_MS)
+    assert root.open(BROKER_EVENT).optimize.compact()["numFilesRemoved"] == 8
+    make_older(files(root) - seen, 3 * DAY_MS - HOUR_MS)
+    seen.update(files(root))
+    publisher.publish(Batch(None, None, NOW, {0: 9}, {}), NOW - HOUR_MS * 5 // 6)
+    quiet = publisher.last.epoch
+    published(9, HOUR_MS // 2)
+    before = shown(root, quiet)
+    look_after(root)
+    assert shown(root, quiet) == before
+    assert damages(root) == []
+
+
+@given(st.sets(st.integers(1, 40)), st.sets(st.integers(1, 40)))
+def test_epochs_are_selected_by_ranges(wanted, others):
+    others -= wanted
+    condition = among(wanted, wanted | others)
+    holds = duckdb.sql(f"SELECT epoch FROM range(1, 41) AS all_of_them(epoch) WHERE {condition}").fetchall()
+    assert wanted <= {epoch for (epoch,) in holds}
+    assert others.isdisjoint(epoch for (epoch,) in holds)
+    assert condition.count("OR") <= len(others)
 
 
 def test_a_snapshot_kept_by_hand_has_files_of_its_own_until_it_is_released(root, publisher):
