@@ -137,7 +137,7 @@ OF_ALL = problems(
 OF_MOMENTS = problems(
     {
         404: "There never was such a name or such an epoch.",
-        410: "The snapshot is past snapshot.retention; the history goes further back.",
+        410: "Maintenance removed the snapshot while it was read: ask again.",
     }
 )
 """Further answers of a path about a moment."""

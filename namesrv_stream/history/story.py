@@ -178,7 +178,7 @@ def _maybe(topic: str, uncertain: Sequence[BrokerEventRow]) -> str:
     return (
         f"Up to here {counted(len(uncertain), 'change')} of very many topics at once, on {names}, named none of them, "
         f"and no snapshot shows their effect on {topic}: they are too many, several came in one epoch, or the "
-        "snapshot is past snapshot.retention."
+        "snapshots around them are not kept."
     )
 
 

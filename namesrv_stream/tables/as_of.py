@@ -108,9 +108,9 @@ class Past:
     """A moment of the registry: the kept snapshot `base`, and by table the rows that the moment has otherwise.
 
     `snapshot` is the row of the moment: its epoch is the last one with a line up to it, its event time that of the
-    newest line, and its versions are those of `base`. It is `base` itself if no line lies between. `unlisted`: broker
-    name -> number of changed topics that lines of a former release count without naming them, and that the answer
-    therefore lacks.
+    newest line, its offsets those of the last snapshot kept before, and its versions those of `base`. It is `base`
+    itself if no line lies between. `unlisted`: broker name -> number of changed topics that lines of a former release
+    count without naming them, and that the answer therefore lacks.
     """
 
     snapshot: SnapshotRow
@@ -240,7 +240,7 @@ class _History:
         if self._moment.epoch is None and epoch is None:
             return None if earlier is None or earlier.event_time is None else earlier
         epoch = self._moment.epoch or epoch
-        model = earlier or later
+        model = earlier or (later and later._replace(offsets={}))  # a job goes on there, and leaves out no record
         assert model is not None
         times = [line_ms, earlier.event_time if earlier else None]
         return self._published(model._replace(epoch=epoch, event_time=max(filter(None, times), default=None)))
