@@ -1,11 +1,11 @@
 """Read the history of one topic.
 
-If a line has only the number of changed topics, the snapshots around it are compared.
+If a line has only the number of changed topics, the tables before and after it are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
@@ -18,13 +18,14 @@ from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.registry import CAUSES
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.as_of import AsOf, Past, as_of
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import TOPIC, TOPIC_MAPPING, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
 EPOCHS_LOOKED_INTO = 50
-"""Most epochs with count-only lines for which snapshots are read, the newest first. Each reads one or two rows."""
+"""Most epochs with count-only lines for which the tables are read, the newest first. Each reads one or two rows."""
 
 ONE_OF_SEVERAL = ""
 """`cause` of a line that stands for several count-only lines of one epoch and has their joint effect."""
@@ -33,13 +34,20 @@ TopicRowFields = dict[str, Any] | None
 """The topic's row of one table and broker name as a JSON object, None if there is no row."""
 
 
+class _RowsAt(NamedTuple):
+    """The topic's rows at an epoch, by broker name. `unknown` are broker names of which they may not be right."""
+
+    rows: dict[str, dict[str, Any]]
+    unknown: Collection[str]
+
+
 class TopicHistory(NamedTuple):
     """The lines of one topic, and those that may concern it.
 
-    `lines` concern the topic, in order of the log. A line that had only a count has the topic's rows from the snapshots
-    around it as `before` and `after`. `uncertain` are lines with a count for which the snapshots do not show whether
-    the count includes the topic. There are three causes: the snapshots are gone, the lines are older than the newest
-    EPOCHS_LOOKED_INTO epochs, or several lines of one epoch left the topic as it was before them.
+    `lines` concern the topic, in order of the log. A line that had only a count has the topic's rows from the tables
+    around it as `before` and `after`. `uncertain` are lines with a count for which the tables do not show whether the
+    count includes the topic. There are three causes: no snapshot is kept from which the tables can be made, the lines
+    are older than the newest EPOCHS_LOOKED_INTO epochs, or several lines of one epoch left the topic as it was.
     """
 
     lines: list[BrokerEventRow]
@@ -51,34 +59,36 @@ def topic_history(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EV
     events = topic_events(root, snapshot, topic, span)
     named, uncertain = [line for line in events if _names(topic, line)], list[BrokerEventRow]()
     snapshots = Snapshots(root)
-    oldest = snapshots.oldest_readable().epoch
     for spec in (TOPIC, TOPIC_MAPPING):
         counting = {line.epoch for line in events if _counts(spec, line)}
-        readable = sorted(epoch for epoch in counting if epoch > oldest)[-EPOCHS_LOOKED_INTO:]
-        rows_at = cache(lambda epoch, spec=spec: _rows_at(root, spec, snapshots.find(epoch), topic))
-        found = _as_snapshots_show(spec, topic, [line for line in events if line.epoch in readable], rows_at)
+        looked_into = sorted(counting)[-EPOCHS_LOOKED_INTO:]
+        rows_at = cache(lambda epoch, spec=spec: _rows_at(root, spec, as_of(root, snapshots, AsOf(epoch)), topic))
+        found = _as_tables_show(spec, topic, [line for line in events if line.epoch in looked_into], rows_at)
         named += found.lines
-        uncertain += [line for line in events if _counts(spec, line) and line.epoch not in readable]
+        uncertain += [line for line in events if _counts(spec, line) and line.epoch not in looked_into]
         uncertain += found.uncertain
     return TopicHistory(
         *(sorted(filter(span.holds, lines), key=attrgetter("epoch", "seq")) for lines in (named, uncertain))
     )
 
 
-def _as_snapshots_show(
+def _as_tables_show(
     spec: TableSpec,
     topic: str,
     events: Iterable[BrokerEventRow],
-    rows_at: Callable[[int], dict[str, dict[str, Any]]],
+    rows_at: Callable[[int], _RowsAt],
 ) -> TopicHistory:
-    """Return the effect on the topic of lines with a count, as the snapshots around them show it.
+    """Return the effect on the topic of lines with a count, as the tables around them show it.
 
-    `events` are all events of each epoch. `rows_at` returns broker name -> the topic's row, for an epoch.
+    `events` are all events of each epoch. `rows_at` returns the topic's rows at an epoch.
     """
     found = TopicHistory([], [])
     for (epoch, name), lines in groupby(sorted(events, key=_epoch_and_name), _epoch_and_name):
-        before, after = rows_at(epoch - 1).get(name), rows_at(epoch).get(name)
-        for run, was, became in _runs(spec, topic, lines, before, after):
+        before, after = rows_at(epoch - 1), rows_at(epoch)
+        if name in before.unknown or name in after.unknown:
+            found.uncertain.extend(line for line in lines if _counts(spec, line))
+            continue
+        for run, was, became in _runs(spec, topic, lines, before.rows.get(name), after.rows.get(name)):
             if was != became:
                 cause = run[0].cause if len(run) == 1 else ONE_OF_SEVERAL
                 found.lines.append(run[-1]._replace(cause=cause, before=_side(spec, was), after=_side(spec, became)))
@@ -96,7 +106,7 @@ def _runs(
 ) -> Iterator[tuple[list[BrokerEventRow], TopicRowFields, TopicRowFields]]:
     """Yield lines with a count between two moments at which the topic's row is known, and that row at both moments.
 
-    The row is known in the snapshots around the epoch, and at a line that names the topic. It is also known after the
+    The row is known in the tables around the epoch, and at a line that names the topic. It is also known after the
     end of a broker name's last lease, which removes all its topics (U3).
     """
     run: list[BrokerEventRow] = []
@@ -145,11 +155,12 @@ def _row_named(spec: TableSpec, topic: str, side: str | None) -> TopicRowFields:
     return next((row for row in recorded_rows(side).get(spec.name, ()) if row["topic"] == topic), None)
 
 
-def _rows_at(root: Root, spec: TableSpec, snapshot: SnapshotRow, topic: str) -> dict[str, dict[str, Any]]:
-    version = snapshot.versions[spec.name]
+def _rows_at(root: Root, spec: TableSpec, past: Past, topic: str) -> _RowsAt:
+    version = past.base.versions[spec.name]
     with naming_damage(root, spec, version):
-        rows = rows_from_arrow(spec, select(root.open_past(spec, version)[1], spec, f"topic = {quoted(topic)}"))
-    return {row.broker_name: as_json_row(row) for row in rows}
+        stored = select(root.open_past(spec, version)[1], spec, f"topic = {quoted(topic)}")
+    rows = rows_from_arrow(spec, past.applied_to(spec, stored))
+    return _RowsAt({row.broker_name: as_json_row(row) for row in rows if row.topic == topic}, past.unlisted)
 
 
 def _side(spec: TableSpec, row: TopicRowFields) -> str | None:

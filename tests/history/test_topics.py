@@ -6,10 +6,12 @@ import pytest
 
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.counted import count_topics
 from tests.history.fleet import RandomHistory
 from tests.tables.rows import NOW
+from tests.upgrade import WITH_COUNTS, extract
 
 T0 = NOW - 24 * 3_600_000
 
@@ -22,6 +24,17 @@ def history_of_topics(root, seed):
         history.publish()
     newest = RouteReader(root).snapshots.newest()
     return {topic: topic_history(root, newest, topic) for topic in "TUVW"}
+
+
+@pytest.mark.parametrize(("gone", "known", "uncertain"), [("3, 4", [2, 4, 6], []), ("2, 3, 4, 5", [], [2, 4, 6])])
+def test_lines_with_counts_show_what_the_kept_snapshots_around_them_show(tmp_path, gone, known, uncertain):
+    extract(WITH_COUNTS, tmp_path)
+    root = Root(str(tmp_path / "registry"))
+    newest, topic = RouteReader(root).snapshots.newest(), "t0"
+    root.open(SNAPSHOT).delete(f"epoch IN ({gone})")
+    found = topic_history(root, newest, topic)
+    assert [line.epoch for line in found.lines if line.broker_name == "broker-1"] == known
+    assert [line.epoch for line in found.uncertain] == uncertain
 
 
 def facts_of(topic, lines):
