@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
+from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import TableFiles, naming_damage
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, is_there, query, select
-from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT, TableSpec
 
 _LOOK_THROUGH_EVERY_S = 10.0
 """Time after which the table is opened anew. A process may have slept for longer than the log is kept: only then it
@@ -154,6 +157,24 @@ class Snapshots:
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
         with naming_damage(self._root, SNAPSHOT, self._table.version()):
             return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
+
+
+@contextmanager
+def naming_what_is_gone(root: Root, spec: TableSpec, snapshot: SnapshotRow) -> Iterator[None]:
+    """Raise SnapshotGoneError if a table cannot be read and no kept snapshot has its version.
+
+    If a kept snapshot has the version, a damaged table raises TableDamagedError.
+    """
+    version = snapshot.versions.get(spec.name)
+    try:
+        with naming_damage(root, spec, version):
+            yield
+    except (FileNotFoundError, DeltaError, TableDamagedError, NotARegistryError) as error:
+        kept = Snapshots(root).readable()
+        if version is None or not kept or any(row.versions.get(spec.name) == version for row in kept):
+            raise
+        nearest = min(kept, key=lambda row: abs(row.epoch - snapshot.epoch))
+        raise SnapshotGoneError(f"epoch {snapshot.epoch}", nearest.epoch) from error
 
 
 def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:

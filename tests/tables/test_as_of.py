@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from chaos.oracle import Oracle, contents
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.registry_tables import net_of
+from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.schemas import BROKER, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected, rejected_count
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
+from tests.cli.registry import PublishedRegistry
 from tests.random_logs import T0, logs
 from tests.tables.test_maintenance import make_older
 
@@ -113,6 +116,41 @@ def check(log, cuts, gap_ms, let_go, moments):
             change()
             assert {epoch: tables_at(lived.root, epoch=epoch) for epoch in lived.of_epoch} == lived.of_epoch
             assert {at: tables_at(lived.root, at_ms=at) for at in asked} == known
+
+
+@pytest.mark.parametrize("base", ["earlier", "later"])
+def test_a_lease_has_the_data_version_of_the_moment_though_the_line_of_its_topics_has_no_lease(tmp_path, base):
+    registry = PublishedRegistry(str(tmp_path), T0)
+    wanted = {}
+    for number, topics in enumerate((["A"], ["A", "B"], ["A"], ["A", "B"])):
+        registry.now_ms = T0 + 1000 * number
+        row = registry.register("10.0.0.1:1", "c1", "a", topics=topics)
+        wanted[row.epoch] = DataVersion(0, registry.now_ms, 1)
+    DeltaTable(f"{tmp_path}/snapshot").delete("epoch IN (3, 4)" if base == "earlier" else "epoch < 5")
+    reader = RouteReader(str(tmp_path))
+    found = {epoch: reader.open(epoch).routes.live["10.0.0.1:1"].data_version for epoch in wanted}
+    assert found == wanted
+
+
+@pytest.mark.parametrize("gone", ["epoch = 3", "epoch IN (2, 3)"])
+def test_rejected_records_of_a_moment_are_the_same_whichever_snapshots_are_kept(tmp_path, gone):
+    registry = PublishedRegistry(str(tmp_path), T0)
+    registry.register("10.0.0.1:1", "c1", "a")
+    for number in (1, 2):
+        at_ms = registry.now_ms = T0 + 1000 * number
+        registry.publish([RejectedRow(at_ms, 0, number, None, b"x", 1, "bad")])
+    moments = range(T0 - 500, T0 + 3000, 500)
+    known = {at_ms: rejected_at(tmp_path, at_ms) for at_ms in moments[1:]}
+    assert list(known.values()) == [[], [], [1], [1], [2, 1], [2, 1]]
+    DeltaTable(f"{tmp_path}/snapshot").delete(gone)
+    assert {at_ms: rejected_at(tmp_path, at_ms) for at_ms in known} == known
+
+
+def rejected_at(folder, at_ms):
+    root = Root(str(folder))
+    snapshot = RouteReader(root).open(at_ms=at_ms).snapshot
+    assert rejected_count(root, snapshot) == len(newest_rejected(root, snapshot, 10))
+    return [row.offset for row in newest_rejected(root, snapshot, 10)]
 
 
 @pytest.mark.parametrize("examples", [5, pytest.param(100, marks=pytest.mark.full)])

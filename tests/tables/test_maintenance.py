@@ -14,6 +14,7 @@ from benchmarks.history import scans
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
+from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
@@ -101,9 +102,7 @@ def test_rows_of_snapshots_past_retention_go_and_their_history_stays(spark, root
     publisher.publish(batch(0), NOW - 40 * DAY_MS)
     publisher.publish(batch(1), NOW)
     maintain(spark, root)
-    rows = RouteReader(root).table(
-        SNAPSHOT, publisher.last._replace(versions={"snapshot": RustWriter(root).head(SNAPSHOT)})
-    )
+    rows = RustWriter(root).read(SNAPSHOT, RustWriter(root).head(SNAPSHOT))
     assert rows["epoch"].to_pylist() == [3]
     assert_shows_exactly(root, 0, 1)
     publisher.publish(batch(2), NOW)
@@ -192,9 +191,8 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, ro
     maintain(spark, root)
     publisher.publish(batch(3), NOW)
     assert publisher.restored == []
-    rows = RouteReader(root).table(
-        REJECTED, publisher.publish(replace(batch(4), event_time_ms=NOW, rejected=rejected), NOW)
-    )
+    publisher.publish(replace(batch(4), event_time_ms=NOW, rejected=rejected), NOW)
+    rows = open_tables(root)["rejected"]
     assert sorted(rows["reason"].to_pylist()) == ["0 days old", "0 days old", "89 days old"]
     heads = RustWriter(root).head(REJECTED)
     maintain(spark, root, rejected_retention_ms=90 * DAY_MS)
