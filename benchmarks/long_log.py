@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.long_log --entries 200 --entries 172800
 
-172,800 entries are those of a table that is written twice a minute for 60 days, which is how long the default
-`snapshot.retention` keeps the log of the tables that snapshots name.
+172,800 entries are those of a table that is written twice a minute for 60 days. Maintenance shortens logs to
+`snapshot.exact`, an hour, so a log is as long only where no maintenance runs.
 """
 
 from __future__ import annotations

@@ -149,6 +149,7 @@ class NotARegistryError(NamesrvError):
             f"{root} holds no registry: its table {table} is not there. Check delta.root; the job makes the tables "
             "when it first runs."
         )
+        self.table = table
 
 
 class TablesTooNewError(NamesrvError):

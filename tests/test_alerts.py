@@ -22,6 +22,12 @@ RULES = [
     for rule in group["rules"]
 ]  # fmt: skip
 SUFFIXES = {"counter": ["_total"], "gauge": [""], "stateset": [""], "histogram": ["_bucket", "_sum", "_count"]}
+RECORDED = CHECKOUT / "tests" / "fixtures" / "incidents"
+INCIDENTS = {
+    "stopped_jvm": ["NamesrvJobHangs"],
+}
+"""Incident -> the alerts that it fires. `tests/fixtures/incidents` has what Prometheus scraped of it, each 5 s."""
+
 JVM = CollectorRegistry()
 add_process_metrics(JVM, "namesrv_jvm")
 EXPORTED = {
@@ -70,6 +76,30 @@ def test_every_metric_is_on_a_dashboard():
 @pytest.mark.parametrize("arguments", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]])
 def test_promtool_accepts_the_rules_and_each_is_raised_when_it_should(arguments):
     done = subprocess.run(["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_an_incident_fires_these_alerts_and_no_other(incident, tmp_path):
+    """The series are those of a real run of a job, a standby, a gateway and eight brokers, from a minute before."""
+    recorded = json.loads((RECORDED / f"{incident}.json").read_text())
+    lasted = f"{recorded['seconds']}s"
+    ever = f"group by (alertname) (max_over_time(ALERTS{{alertstate='firing'}}[{lasted}]))"
+    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in INCIDENTS[incident]]
+    fired = {"expr": ever, "eval_time": lasted, "exp_samples": samples}
+    series = [{"series": each, "values": values} for each, values in recorded["series"].items()]
+    played = {"interval": "5s", "input_series": series}
+    (tmp_path / "alerts.yml").symlink_to(PROMETHEUS / "alerts.yml")
+    test = {
+        "rule_files": ["alerts.yml"],
+        "evaluation_interval": "5s",
+        "tests": [played | {"promql_expr_test": [fired]}],
+    }
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
+    done = subprocess.run(
+        ["promtool", "test", "rules", "test.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -25,10 +25,10 @@ def test_a_made_history_has_the_columns_of_the_table(tmp_path):
 @pytest.mark.parametrize(
     "program",
     [
-        "bulk --brokers 2 --topics 10",
+        pytest.param("bulk --brokers 2 --topics 10", marks=pytest.mark.full),
         "driver --brokers 2 --topics 10",
         pytest.param("large_bodies", marks=pytest.mark.full),
-        "long_log --entries 20",
+        pytest.param("long_log --entries 20", marks=pytest.mark.full),
         pytest.param("requests --repeats 1", marks=pytest.mark.full),
         pytest.param("scale --brokers 2 --topics 10 --changes 1", marks=pytest.mark.full),
     ],

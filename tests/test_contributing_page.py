@@ -1,11 +1,9 @@
-"""CONTRIBUTING.md: each name of code, file and make target that it gives exists."""
+"""CONTRIBUTING.md and docs/architecture.md: each name of code, file and make target that they give exists."""
 
 import ast
 import re
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "namesrv_stream"
@@ -57,30 +55,24 @@ def parts(name):
     return re.match(r"[\w.]+", name)[0].split(".")
 
 
-def test_the_page_has_names_of_each_kind():
-    assert PATHS and TARGETS and MODULES_RUN and NAMES and PLACED
+def test_each_file_make_target_and_module_exists():
+    assert PATHS and TARGETS and MODULES_RUN
+    assert [path for path in PATHS if file_of(path) is None] == []
+    made = (ROOT / "Makefile").read_text()
+    assert [target for target in TARGETS if not re.search(rf"^{target}:", made, re.MULTILINE)] == []
+    assert [name for name in MODULES_RUN if not (ROOT / f"{name.replace('.', '/')}.py").is_file()] == []
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_each_file_and_folder_exists(path):
-    assert file_of(path) is not None
+def test_each_name_of_code_is_defined_and_in_the_module_that_the_page_says():
+    assert NAMES and PLACED
+    assert [name for name in NAMES if set(parts(name)) - defined_names()] == []
+    assert [name for name, module in PLACED if set(parts(name)) - names_in(file_of(module))] == []
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_each_make_target_exists(target):
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-
-
-@pytest.mark.parametrize("module", MODULES_RUN)
-def test_each_module_to_run_exists(module):
-    assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_name_of_code_is_defined(name):
-    assert not set(parts(name)) - defined_names()
-
-
-@pytest.mark.parametrize(("name", "module"), PLACED)
-def test_each_name_is_in_the_module_that_the_page_says(name, module):
-    assert not set(parts(name)) - names_in(file_of(module))
+def test_each_module_of_the_architecture_page_exists_and_its_table_has_a_row_for_each_package_and_module():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert [module for module in re.findall(r"[\w/]+\.py\b", page) if file_of(module) is None] == []
+    rows = re.search(r"^\| package \|.*?\n\n", page, re.MULTILINE | re.DOTALL)[0]
+    packages = [f"`{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")]
+    modules = [f"`{path.name}`" for path in PACKAGE.glob("*.py") if path.name != "__init__.py"]
+    assert [name for name in (*packages, *modules) if name not in rows] == []

@@ -25,10 +25,6 @@ def logged(set_up):
     return {" ".join(line.split()[-2:]) for line in done.stderr.splitlines()}
 
 
-def test_command_that_runs_for_long_logs_more_than_the_command_line_before_it():
-    assert logged("set_up_logging(30); set_up_logging()") == OURS | LIBRARIES | {"namesrv_stream.job INFO"}
-
-
 @pytest.mark.parametrize("set_up", ["set_up_logging(10)", "set_up_logging(10); set_up_logging(); set_up_logging(30)"])
 def test_debug_shows_the_libraries_and_stays_but_not_each_call_into_the_jvm(set_up):
     found = logged(set_up)
@@ -87,13 +83,6 @@ def test_a_traceback_and_what_peers_send_stay_within_their_line_of_json():
     )
     assert line["message"] == 'peer a\x1b[2J\n{"level": "forged"} \u202e'
     assert line["traceback"].endswith("ZeroDivisionError: division by zero")
-
-
-def test_a_later_command_keeps_the_format_and_may_set_it():
-    before, after = said_in_json(
-        "set_up_logging(); logging.warning('one'); set_up_logging(log_format='json'); logging.warning('two')"
-    )
-    assert (before["message"], after["message"]) == ("one", "two")
 
 
 def test_a_kind_of_problem_is_due_once_a_minute_however_its_text_changes(monkeypatch):

@@ -50,12 +50,6 @@ def test_a_key_that_is_no_host_and_port_has_these_reasons(type_, address):
         decode_record(value(type=type_, channelId="g/1", brokerAddr=address))
 
 
-@pytest.mark.parametrize("field", ["clusterName", "brokerName"])
-def test_empty_name_is_no_name(field):
-    with pytest.raises(MalformedRecordError, match=f"length >= 1 - at `\\$.{field}`"):
-        decode_record(value(**{field: ""}))
-
-
 @pytest.mark.parametrize(("field", "content"), [("clusterName", ""), ("brokerName", ""), ("brokerAddr", "a")])
 def test_lease_is_held_to_its_identity_also_when_the_topics_are_unreadable(field, content):
     lease, is_lease_only = decode_readable(value(topicConfigTable="?"))
@@ -91,13 +85,6 @@ def test_r1a_a_topic_that_cannot_be_read_is_left_out_alone(topic):
 )
 def test_r1a_a_null_is_what_an_absent_field_is(nulls, same):
     assert decode_record(value(**nulls)) == decode_record(value(**same))
-
-
-def test_unregistration_needs_the_address_alone():
-    said = msgspec.json.encode(
-        {"type": "UNREGISTER_BROKER", "brokerAddr": ADDRESS, "clusterName": "", "brokerName": ""}
-    )
-    assert decode_record(said).broker_addr == ADDRESS
 
 
 @pytest.mark.parametrize(
@@ -150,11 +137,6 @@ def test_what_the_published_schema_refuses_is_refused_with_the_field_that_it_nam
     assert field in f"{mistake.json_path} {mistake.message}"
     with pytest.raises(MalformedRecordError, match=f"[.`]{field}`"):
         decode_record(value(**wrong))
-
-
-def test_a_record_without_a_value_has_none():
-    with pytest.raises(MalformedRecordError, match=r"^no value$"):
-        decode_record(None, ADDRESS.encode())
 
 
 @pytest.mark.parametrize("key", [b"", b"10.0.0.9:1"])

@@ -1,4 +1,7 @@
-"""Registries as earlier releases left them, from the archives in tests/fixtures (made by the scripts beside them)."""
+"""Registries as earlier releases left them, from the archives in tests/fixtures.
+
+`git show 5fecf57:tests/fixtures/make_registry_0_1_0.py` and `...make_registry_with_grace.py` have made them.
+"""
 
 import json
 import tarfile

@@ -7,7 +7,7 @@ import importlib
 import logging
 import traceback
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,11 +132,15 @@ def settings_options(*names_of_set: str) -> list[click.Option]:
 
 def _note_zone(context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
     """Set the zone of times, for this command alone if it runs within another program."""
-    if name is not None or context.parent is None:
-        from namesrv_stream.questions.subject import zone_named  # noqa: PLC0415 -- few commands need it
+    if name is None and context.parent is not None:
+        return
+    zone: tzinfo = UTC
+    if name is not None:
+        from namesrv_stream.questions.subject import zone_named  # noqa: PLC0415 -- it loads the tables' libraries
 
-        token = SHOWN_ZONE.set(UTC if name is None else zone_named(name))
-        context.call_on_close(lambda: SHOWN_ZONE.reset(token))
+        zone = zone_named(name)
+    token = SHOWN_ZONE.set(zone)
+    context.call_on_close(lambda: SHOWN_ZONE.reset(token))
 
 
 _ZONE = click.Option(

@@ -73,6 +73,7 @@ def _checks(role: str) -> dict[str, Check]:
         ("job", "commits", storage.check_writing),
         ("job", "checkpoint", storage.check_checkpoint),
         (role, "Kafka", partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway")),
+        (role, "job", kafka.check_job),
         (role, "tables", storage.check_tables),
         (role, "contents", storage.check_contents),
         ("gateway", "certificate", machine.check_certificate),

@@ -68,7 +68,7 @@ def topic_list(looked: Looked, cluster: str | None) -> Answer:
 
 def _topic_rows(looked: Looked, cluster: str | None, found: list[topics.Topic]) -> Iterator[list[object]]:
     tables = looked.seen.tables
-    of_cluster = None if cluster is None else set(tables.clusters[cluster])
+    of_cluster = None if cluster is None else set(tables.clusters.get(cluster, ()))
     for each in found:
         names = (row.broker_name for row in tables.queues.get(each.topic, ()))
         shown = ", ".join(name for name in names if of_cluster is None or name in of_cluster)

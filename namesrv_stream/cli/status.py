@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import click
 from deltalake.exceptions import DeltaError
@@ -27,14 +26,12 @@ from namesrv_stream.questions.job_status import (
     facts_from_kafka,
     job_state,
     log_silent_ms,
+    newest_row,
     storage_problem,
 )
 from namesrv_stream.questions.job_status import status as job_status
 from namesrv_stream.reporting.texts import counted, duration_text
-from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.job_progress import ProgressFile, job_progress
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.job_progress import job_progress
 
 _STATES: dict[JobState, tuple[str, str, int]] = {
     "running": ("running", "green", 0),
@@ -107,7 +104,7 @@ def _answer(looked: Looked, settings: NamesrvSettings, codes: list[int], *, asks
 def _without_tables(settings: NamesrvSettings, error: NamesrvError, *, asks_kafka: bool) -> Answer:
     """Return what is known if the tables cannot be read: the job as Kafka shows it, and Kafka itself."""
     root, now_ms = root_of(settings), time.time_ns() // 1_000_000
-    row = _newest_row(root)
+    row = newest_row(root)
     kafka = facts_from_kafka(settings, root, row) if asks_kafka else NOT_ASKED
     state = job_state(job_progress(row, now_ms).state if row else None, kafka)
     problem = kafka.report.problem if kafka.report is not None else None
@@ -123,13 +120,6 @@ def _without_tables(settings: NamesrvSettings, error: NamesrvError, *, asks_kafk
     parts = [("job", job), *_candidates(kafka), *_kafka_lines(settings, kafka, now_ms)]
     tables = Text(f"{storage_problem(root) or ''} {error}".strip(), "bold red")
     return Answer(value, Group(heading("Registry", masked(root.url)), _grid([*parts, ("tables", tables)])))
-
-
-def _newest_row(root: Root) -> SnapshotRow | None:
-    """Return the newest row of `snapshot` with the times of the sign of progress, None if it cannot be read."""
-    with suppress(NamesrvError, DeltaError, OSError):
-        return ProgressFile(root).row_now(Snapshots(root).newest())
-    return None
 
 
 def _grid(parts: list[tuple[str, str | Text]]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import click
@@ -163,6 +163,7 @@ def _schema_name(context: click.Context, _parameter: click.Parameter, name: str 
 @limit_option(20)
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
+@click.option("--only", multiple=True, metavar="VIEW", help="With --sql only this view and what it reads; repeatable.")
 @click.option("--keep", type=int, metavar="EPOCH", help="Keep this snapshot whole until --release.")
 @click.option("--release", type=int, metavar="EPOCH", help="Keep this snapshot no longer than others.")
 @view_options()
@@ -172,6 +173,7 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     limit: int,
     sql: bool,
     schema: str | None,
+    only: tuple[str, ...],
     keep: int | None,
     release: int | None,
     view: View,
@@ -193,7 +195,7 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     if release is not None:
         keeping.release(root, release)
     if sql:
-        _print_statements(root, reader, view, schema)
+        _print_statements(root, reader, view, schema, only or None)
         return
     rows = published.published(limit) if view.as_of is None else [_whole(reader, view.as_of)]
     found, by_hand = list(map(accounts.Snapshot.of_row, rows)), keeping.kept_by_hand(root)
@@ -225,7 +227,9 @@ def _whole(reader: RouteReader, moment: AsOf) -> SnapshotRow:
     return past.snapshot
 
 
-def _print_statements(root: Root, reader: RouteReader, view: View, schema: str | None) -> None:
+def _print_statements(
+    root: Root, reader: RouteReader, view: View, schema: str | None, only: Collection[str] | None
+) -> None:
     """Print the statements that make views of the snapshot asked for, temporary ones or permanent ones of `schema`.
 
     With --watch print those of each newer snapshot too until Ctrl-C.
@@ -235,7 +239,10 @@ def _print_statements(root: Root, reader: RouteReader, view: View, schema: str |
         reader.refresh()
         snapshot = _whole(reader, view.as_of or AsOf())
         if snapshot.epoch != last:
-            pinned = history_sql(root, snapshot) if schema is None else permanent_sql(root, snapshot, schema)
+            if schema is None:
+                pinned = history_sql(root, snapshot, only=only)
+            else:
+                pinned = permanent_sql(root, snapshot, schema, only=only)
             statements = "".join(f"{statement};\n" for statement in pinned)
             click.echo(f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}", nl=False)
         last = snapshot.epoch

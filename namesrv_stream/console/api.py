@@ -320,8 +320,8 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 @question("/snapshots", "The published snapshots, newest first", with_oldest=True)
 def snapshots(asked: Asked, limit: Limit = 20) -> accounts.Snapshots:
     """Return snapshot rows up to the moment; go further back with `next` as `epoch`."""
-    rows = asked.console.kept.read(lambda reader: reader.snapshots.published(limit, asked.row.epoch))
-    return accounts.snapshots(rows, asked.oldest)
+    rows = asked.console.kept.read(lambda reader: reader.snapshots.published(limit + 1, asked.row.epoch))
+    return accounts.snapshots(rows, asked.oldest, limit)
 
 
 @question("/timeline", "The moments at which something changed, as marks along a track", with_oldest=True)

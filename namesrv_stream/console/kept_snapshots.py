@@ -14,6 +14,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError, StorageError
 from namesrv_stream.questions.accounts import Comparison, comparison
 from namesrv_stream.questions.subject import Seen
+from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.tables.root import Root
@@ -24,6 +25,9 @@ T = TypeVar("T")
 MOST_VIEWS = 256
 MOST_ROWS = 2_000_000
 """Limit of the topics of all kept views. Neighbouring views share topics, distant ones do not."""
+
+MOST_LEASES = 8_000
+"""Limit of the leases of all kept views, which neighbours do not share, as each has other signs of life."""
 
 MOST_ANSWERS = 100
 
@@ -44,7 +48,7 @@ class KeptSnapshots:
         self._registry = ""
         self._lock = threading.RLock()
         self._views: OrderedDict[int, RegistryView] = OrderedDict()
-        self._answers: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._answers = Recent[bytes](MOST_ANSWERS)
         self._compared = lru_cache(maxsize=1)(self._comparison)
 
     def follow(self, view: RegistryView) -> None:
@@ -53,6 +57,7 @@ class KeptSnapshots:
             self._belong_to(view.registry)
             self._keep(view)
             self.newest = view
+            self._compared.cache_clear()
 
     def past(self, moment: AsOf) -> Past:
         """Return the registry as of a moment; the newest snapshot for a moment without an epoch and a time."""
@@ -81,7 +86,7 @@ class KeptSnapshots:
         return Seen.of(self.root, view_as_of(past, self.view(past.base)), self.settings)
 
     def compare(self, before: AsOf, after: AsOf) -> Comparison:
-        """Return the differences between two moments. The last results are kept for readers who page through them."""
+        """Return the differences between two moments, kept until the next snapshot for readers who page through."""
         newest = self.read(lambda reader: reader.snapshots.newest())
         return self._compared(before, after, (newest.epoch, newest.published_at))
 
@@ -90,14 +95,7 @@ class KeptSnapshots:
 
     def answer(self, question: Hashable, compute: Callable[[], bytes]) -> bytes:
         """Return the answer to a question, computed once. The question names the snapshot of its answer."""
-        answer = self._answers.get(question)
-        if answer is None:
-            answer = compute()
-            with self._lock:
-                self._answers[question] = answer
-                if len(self._answers) > MOST_ANSWERS:
-                    self._answers.popitem(last=False)
-        return answer
+        return self._answers.get(question, compute)
 
     def read(self, read: Callable[[RouteReader], T]) -> T:
         """Return what `read` reads from the tables as they are now. One thread reads at a time."""
@@ -121,7 +119,8 @@ class KeptSnapshots:
         """Keep a view, and beyond the limits forget the views that were used longest ago."""
         self._views[view.snapshot.epoch] = view
         self._views.move_to_end(view.snapshot.epoch)
-        while len(self._views) > max(4, min(MOST_VIEWS, MOST_ROWS // (1 + len(view.routes.queues)))):
+        of_topics, of_leases = MOST_ROWS // (1 + len(view.routes.queues)), MOST_LEASES // (1 + len(view.routes.live))
+        while len(self._views) > max(4, min(MOST_VIEWS, of_topics, of_leases)):
             self._views.popitem(last=False)
 
     def _nearest(self, epoch: int) -> RegistryView | None:

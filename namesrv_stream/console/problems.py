@@ -30,6 +30,7 @@ from namesrv_stream.errors import (
     StorageError,
 )
 from namesrv_stream.questions.subject import BadQuestionError, NotFoundError
+from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.wire.json_text import encode_json
 
 
@@ -59,7 +60,8 @@ async def on_error(request: Request, error: Exception) -> Response:
     status, message, headers = _told(error)
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {"allow": ", ".join(_methods(request))}
-    return problem_response(status, message, headers)
+    is_empty = isinstance(error, NotARegistryError) and error.table == SNAPSHOT.name
+    return problem_response(status, message, headers, _NO_REGISTRY if is_empty else _BLANK)
 
 
 def _methods(request: Request) -> list[str]:
@@ -91,6 +93,11 @@ def _told(error: Exception) -> tuple[HTTPStatus, str, Mapping[str, str]]:
     return next(known, HTTPStatus.INTERNAL_SERVER_ERROR), str(error), {}
 
 
+_BLANK = "about:blank"
+_NO_REGISTRY = "/docs#no-registry"
+"""Type of the problem that the folder of the tables holds none yet."""
+
+
 class Problem(msgspec.Struct):
     """An error as RFC 9457 has it; `detail` names the problem and the next step."""
 
@@ -103,9 +110,9 @@ class Problem(msgspec.Struct):
 _MEDIA_TYPE = "application/problem+json"
 
 
-def problem_response(status: HTTPStatus, message: str, headers: Mapping[str, str] = {}) -> Response:
-    """Return a problem as an answer."""
-    body = encode_json(Problem("about:blank", status.phrase, status.value, message))
+def problem_response(status: HTTPStatus, message: str, headers: Mapping[str, str] = {}, kind: str = _BLANK) -> Response:
+    """Return a problem as an answer. The title is that of the status, also of a type of our own."""
+    body = encode_json(Problem(kind, status.phrase, status.value, message))
     return Response(body, status, {"cache-control": "no-store"} | dict(headers), _MEDIA_TYPE)
 
 
@@ -137,7 +144,7 @@ OF_ALL = problems(
 OF_MOMENTS = problems(
     {
         404: "There never was such a name or such an epoch.",
-        410: "Maintenance removed the snapshot while it was read: ask again.",
+        410: "The snapshot of the answer has just been removed, as snapshots thin out: ask again.",
     }
 )
 """Further answers of a path about a moment."""

@@ -25,7 +25,7 @@ from namesrv_stream.tables.root import Root, query
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
 
-_THREADS = 2
+_THREADS = 1
 """Threads of one question: a console answers several at once, and each thread has memory of its own."""
 
 _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
@@ -81,12 +81,14 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     storage_options: Mapping[str, str] | None = None,
     *,
     only: Collection[str] | None = None,
+    kept: Collection[str] = (),
 ) -> SnapshotRow:
     """Make temporary views of the tables of one snapshot, and the views of views.sql over them, in DuckDB.
 
     Returns the snapshot's row. The arguments are those of `namesrv_stream.history.views.register_views`, and a further
-    call moves the views in the same way. A file is read when a query needs its rows. Sets the connection's time zone to
-    UTC, so that days are those of the views.
+    call moves the views in the same way. A file is read when a query needs its rows. The views in `kept` are computed
+    now and become tables, for several questions. Sets the connection's time zone to UTC, so that days are those of the
+    views.
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
@@ -100,7 +102,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
         if spec.name in names:
             made = tables.made(spec)
             if made is None:
-                until = spark_sql_of(rows_until(spec, tables.snapshot)) if tables.past.is_made else "true"
+                until = spark_sql_of(rows_until(spec, tables.snapshot))
                 _register_table(db, place, spec, version, f"{condition} AND {_in_duckdb(until)}")
             else:
                 _register_rows(db, spec, with_partition_column(spec, made))
@@ -108,7 +110,8 @@ def register_views(  # noqa: PLR0913 -- as Spark's
         db.register(PUBLICATION, tables[PUBLICATION])
     for name, text in queries.items():
         if name in names:
-            db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {_in_duckdb(text)}")
+            kind = "TABLE" if name in kept else "VIEW"
+            db.execute(f"CREATE OR REPLACE TEMP {kind} {name} AS {_in_duckdb(text)}")
     return tables.snapshot
 
 
@@ -124,24 +127,29 @@ def ask(
     The statement can be as short as "FROM broker_availability". For polars use `pl.from_arrow(answer)`, for pandas
     `answer.to_pandas()`.
     """
-    known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
-    asked = {word.lower() for word in re.findall(r"\w+", statement)}
-    with opened(root, epoch, at, storage_options, only=known & asked) as views:
+    with opened(root, epoch, at, storage_options, only=names_in(statement)) as views:
         return views.table(statement)
 
 
+def names_in(*statements: str) -> set[str]:
+    """Return the views and tables that statements name."""
+    known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
+    return known & {word.lower() for statement in statements for word in re.findall(r"\w+", statement)}
+
+
 @contextmanager
-def opened(
+def opened(  # noqa: PLR0913  # as register_views
     root: str | Path | Root,
     epoch: int | None = None,
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
     *,
     only: Collection[str] | None = None,
+    kept: Collection[str] = (),
 ) -> Iterator[Views]:
     """Yield the views of one snapshot, for several statements. The arguments are those of `register_views`."""
     with duckdb.connect(config={"threads": _THREADS}) as db:
-        yield Views(db, register_views(db, root, epoch, at, storage_options, only=only))
+        yield Views(db, register_views(db, root, epoch, at, storage_options, only=only, kept=kept))
 
 
 class Views(NamedTuple):
@@ -171,11 +179,11 @@ def _register_table(
 
     DuckDB reads the files of a local folder itself, and only the parts of them that a query needs.
     """
-    table = root.open(spec, version)
+    place, table = (root, root.open(spec)) if version is None else root.open_past(spec, version)
     columns, rows = f"columns_of_{spec.name}", f"rows_of_{spec.name}"
     db.register(columns, spec.stored_schema.empty_table())
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    paths = [f"{root.spark_path(spec)}/{each['path']}" for each in files]
+    paths = [f"{place.spark_path(spec)}/{each['path']}" for each in files]
     if any(_NO_LOCAL_PATH.search(path) for path in paths):
         read = query(table, "SELECT * FROM rows")
         db.register(rows, read.cast(pa.schema([spec.stored_schema.field(name) for name in read.column_names])))

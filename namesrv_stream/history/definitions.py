@@ -5,21 +5,17 @@ history/views.sql states the same in SQL, for the whole history. Tests compare b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.history.events import Span, newest_of_each, quoted, recorded_counts, recorded_rows
+from namesrv_stream.history.events import Span, newest_of_each, quoted, recorded_rows
+from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
-from namesrv_stream.tables.as_of import AsOf
-from namesrv_stream.tables.root import Root, query
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
-from namesrv_stream.tables.snapshots import Snapshots
 
 PLANNED = ("UNREGISTERED", "MOVED", "ID_LOST")
 """Ends of sessions after which the broker is not expected until it is back."""
@@ -45,6 +41,12 @@ LostTopics = Mapping[str, frozenset[str]]
 """Topic -> the broker names that are down and had it."""
 
 
+BrokerKey = tuple[str, str, int]
+"""A broker: its cluster, its broker name and its id."""
+
+T = TypeVar("T")
+
+
 class DownBroker(NamedTuple):
     """A broker that is expected and not up, with its zone and address of that time."""
 
@@ -64,42 +66,50 @@ class DownBroker(NamedTuple):
 
 
 class Past(NamedTuple):
-    """The history as of one snapshot. `until`: the moment at which its lines end, None for that of the snapshot."""
+    """The history as of one moment, `now_ms`. `is_made`: no snapshot of the moment is kept."""
 
     root: Root
     snapshot: SnapshotRow
-    until: AsOf | None = None
+    is_made: bool
+    now_ms: int
 
-    def lines(self, keys: str, now_ms: int, condition: str) -> Sequence[BrokerEventRow]:
-        """Return the newest line of each of `keys` within EXPECTED_MS before `now_ms` that meets a condition.
-
-        A snapshot without new lines of history reads nothing: the last answers are kept.
-        """
-        since_ms = (now_ms - EXPECTED_MS) // _HOUR_MS * _HOUR_MS
-        version, run = self.snapshot.versions[BROKER_EVENT.name], self.snapshot.run_id
-        place = (self.root.url, tuple((self.root.storage_options or {}).items()))
-        found = _newest_lines(place, version, run, keys, Span(since_ms, (self.until,) if self.until else ()), condition)
-        return [line for line in found if line.event_time > now_ms - EXPECTED_MS]
+    def read(self, what: str, long_ms: int, read: Callable[[Span], T]) -> T:
+        """Return what is read of the last `long_ms` and up to an hour more. Without new lines nothing is read anew."""
+        row, span = self.snapshot, Span((self.now_ms - long_ms) // _HOUR_MS * _HOUR_MS)
+        moment = (row.epoch, row.event_time) if self.is_made else row.versions[BROKER_EVENT.name]
+        key = (self.root.url, row.run_id, moment, span.since_ms, what)
+        found: T = _recent.get(key, lambda: read(span))
+        return found
 
 
-@lru_cache(maxsize=16)
-def _newest_lines(  # what the answer depends on
-    place: tuple[str, tuple[tuple[str, str], ...]], version: int, _run: str, keys: str, span: Span, condition: str
-) -> Sequence[BrokerEventRow]:
-    root = Root(place[0], dict(place[1]) or None)
-    return newest_of_each(root, version, keys, f"{span.covers} AND {condition}")
+_recent: Recent[Any] = Recent(most=16)
 
 
-def down_brokers(past: Past, tables: RouteTables, now_ms: int) -> list[DownBroker]:
+def down_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that are down at a moment, the latest first. `tables` has the brokers that are up."""
-    lines = past.lines("cluster_name, broker_name, broker_id", now_ms, f"{_ENDS} AND {_HELD_AN_ID}")
-    up = {
+    up = up_brokers(tables)
+    fallen = [
+        each
+        for each in past.read("fallen", EXPECTED_MS, lambda span: _fallen(past, span))
+        if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up
+    ]
+    return sorted(fallen, key=lambda each: (-each.gone_ms, each[:3]))
+
+
+def up_brokers(tables: RouteTables) -> set[BrokerKey]:
+    """Return the brokers that are up."""
+    return {
         (row.cluster_name, name, broker_id)
         for name, holders in tables.brokers.items()
         for broker_id, row in holders.items()
     }
-    fallen = [_down_broker(line) for line in lines if line.type in UNPLANNED]
-    return sorted((each for each in fallen if each[:3] not in up), key=lambda each: (-each.gone_ms, each[:3]))
+
+
+def _fallen(past: Past, span: Span) -> list[DownBroker]:
+    """Return the last end of each broker whose last end is unplanned."""
+    keys, condition = "cluster_name, broker_name, broker_id", f"{_ENDS} AND {_HELD_AN_ID} AND {span.covers}"
+    lines = newest_of_each(past.root, past.snapshot, keys, condition)
+    return [_down_broker(line) for line in lines if line.type in UNPLANNED]
 
 
 def _down_broker(line: BrokerEventRow) -> DownBroker:
@@ -116,35 +126,32 @@ def _down_broker(line: BrokerEventRow) -> DownBroker:
     )
 
 
-def lost_topics(past: Past, tables: RouteTables, now_ms: int, down: Iterable[DownBroker]) -> LostTopics:
-    """Return the topics of the broker names that are down: those that a name had when its last broker went.
-
-    Topics of a line that has only their number are those of the snapshot before it, if that can still be read.
-    """
+def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
+    """Return the topics of the broker names that are down: those that a name had when its last broker went."""
     names = sorted({each.broker_name for each in down} - tables.brokers.keys())
     if not names:
         return {}
-    of_names = f"broker_name IN ({', '.join(map(quoted, names))}) AND {_HAD_TOPICS}"
     found: dict[str, set[str]] = {}
-    for line in past.lines("broker_name", now_ms, of_names):
-        if line.type == "TOPICS_CHANGED" and line.after is None and line.cause in _LOSSES:
-            for topic in _topics_before(past.root, line):
-                found.setdefault(topic, set()).add(line.broker_name or "")
+    of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
+    for gone_ms, name, topics in past.read(of_names, EXPECTED_MS, lambda span: _last_lost(past, span, of_names)):
+        for topic in topics if gone_ms > past.now_ms - EXPECTED_MS else ():
+            found.setdefault(topic, set()).add(name)
     return {topic: frozenset(of_topic) for topic, of_topic in found.items()}
 
 
-def _topics_before(root: Root, line: BrokerEventRow) -> list[str]:
-    if TOPIC.name not in recorded_counts(line.before):
-        return [row["topic"] for row in recorded_rows(line.before).get(TOPIC.name, ())]
-    with suppress(SnapshotGoneError):
-        return _topics_of(root, Snapshots(root).find(line.epoch - 1), line.broker_name or "")
-    return []
-
-
-def _topics_of(root: Root, snapshot: SnapshotRow, broker_name: str) -> list[str]:
-    table = root.open(TOPIC, snapshot.versions[TOPIC.name])
-    topics: list[str] = query(table, f"SELECT topic FROM rows WHERE broker_name = {quoted(broker_name)}")[0].to_pylist()
-    return topics
+def _last_lost(past: Past, span: Span, of_names: str) -> list[tuple[int, str, list[str]]]:
+    """Return when each broker name lost all its topics unplanned, if that is its last change of topics, and these."""
+    condition = f"{of_names} AND {_HAD_TOPICS} AND {span.covers}"
+    lines = newest_of_each(past.root, past.snapshot, "broker_name", condition)
+    lost = [each for each in lines if each.type == "TOPICS_CHANGED" and not each.after and each.cause in _LOSSES]
+    return [
+        (
+            each.event_time,
+            each.broker_name or "",
+            [row["topic"] for row in recorded_rows(each.before).get(TOPIC.name, ())],
+        )
+        for each in lost
+    ]
 
 
 class TopicVerdict(NamedTuple):

@@ -1,4 +1,4 @@
-"""Differences between two moments, from their snapshots or from the events between them.
+"""Differences between two moments, from the events between them.
 
 Signs of life, data versions and the position of the latest registration are left out, because no lookup returns them.
 """
@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from namesrv_stream.history.events import recorded_counts, recorded_rows
-from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TABLES
-from namesrv_stream.tables.snapshot_reader import RegistryView
 
 Row = Mapping[str, Any]
 
@@ -30,23 +28,11 @@ class Difference(NamedTuple):
 class Diff(NamedTuple):
     """All differences in order of table and key.
 
-    `unnamed` maps a broker name to the number of topic changes that the events count without naming the topics. It is
-    always empty for two snapshots.
+    `unnamed` maps a broker name to the number of changes of topics that events of release 0.1.0 do not name.
     """
 
     differences: list[Difference]
     unnamed: Mapping[str, int]
-
-
-def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
-    """Return the differences between two snapshots."""
-    differences = []
-    for spec in ROUTE_TABLES:
-        if before.tables[spec.name] is not after.tables[spec.name]:
-            rows = [{row[: len(spec.key)]: row for row in view.rows(spec.name)} for view in (before, after)]
-            differences += _differences(spec.name, *rows)
-    unnamed = Counter(before.unlisted) + Counter(after.unlisted)
-    return Diff(differences, dict(sorted(unnamed.items())))
 
 
 def diff_of_events(lines: Iterable[BrokerEventRow], undone: Iterable[BrokerEventRow] = ()) -> Diff:
@@ -79,15 +65,14 @@ def _differences(
     for key in sorted(before.keys() | after.keys()):
         was, became = before.get(key), after.get(key)
         if was != became:
-            found.append(Difference(table, key, _shown(table, was), _shown(table, became)))
+            found.append(Difference(table, key, shown_of(table, was), shown_of(table, became)))
     return [each for each in found if each.before != each.after]
 
 
-def _shown(table: str, row: Any) -> Row | None:
-    if row is None:
-        return None
-    fields = row if isinstance(row, dict) else as_json_row(row)
-    return {column: value for column, value in fields.items() if column not in QUIET_COLUMNS.get(table, ())}
+def shown_of(table: str, row: Row | None) -> Row | None:
+    """Return a row without the columns that are left out."""
+    quiet = QUIET_COLUMNS.get(table, ())
+    return row and {column: value for column, value in row.items() if column not in quiet}
 
 
 def _by_key(side: str | None) -> dict[tuple[str, tuple[Any, ...]], Row]:

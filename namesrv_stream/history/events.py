@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
@@ -107,23 +108,22 @@ def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
     return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE {condition}") or 0
 
 
-def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
-    """Return the events that name a topic and those that have only the number of changed topics, in order of the log.
+class TopicLines(NamedTuple):
+    """The lines that name a topic, and those of release 0.1.0 that only count topics, which may include it."""
 
-    If an epoch lies partly within the span, all its events are returned, because snapshots show only their joint
-    effect.
-    """
-    texts = [f'"topic":{msgspec.json.encode(topic).decode()}', '"topic":{"count":', '"topic_mapping":{"count":']
-    mentioned = " OR ".join(f"strpos({side}, {quoted(text)}) > 0" for text in texts for side in ("before", "after"))
-    epochs = "true"
-    if span != EVERYTHING:
-        bounds = [
-            _first(root, snapshot, f"SELECT {end}(epoch) FROM rows WHERE {span.covers}") for end in ("min", "max")
-        ]
-        if None in bounds:
-            return []
-        epochs = "epoch BETWEEN {} AND {}".format(*bounds)
-    return _lines(root, snapshot, f"({mentioned}) AND {epochs} ORDER BY epoch, seq")
+    named: list[BrokerEventRow]
+    counted: list[BrokerEventRow]
+
+
+def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> TopicLines:
+    """Return the events that name a topic or may concern it, in order of the log."""
+    own, counts = f'"topic":{msgspec.json.encode(topic).decode()}', ('"topic":{"count":', '"topic_mapping":{"count":')
+    mentioned = [f"strpos({side}, {quoted(text)}) > 0" for text in (own, *counts) for side in ("before", "after")]
+    lines = _lines(root, snapshot, f"({' OR '.join(mentioned)}) AND {span.covers} ORDER BY epoch, seq")
+    found = TopicLines([], [])
+    for line in lines:
+        found[all(own not in (side or "") for side in (line.before, line.after))].append(line)
+    return found
 
 
 def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
@@ -151,35 +151,45 @@ def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) 
     return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
 
 
-def newest_of_each(root: Root, version: int, keys: str, condition: str) -> list[BrokerEventRow]:
-    """Return the newest of the lines that meet a SQL condition for each value of `keys`, names of columns.
-
-    `version` is that of the table `broker_event`.
-    """
-    newest = f"SELECT max({_PLACE}) FROM rows WHERE {condition} GROUP BY {keys}"
-    with naming_damage(root, BROKER_EVENT, version):
-        found = select(root.open(BROKER_EVENT, version), BROKER_EVENT, f"{condition} AND {_PLACE} IN ({newest})")
-        return rows_from_arrow(BROKER_EVENT, found)
+def newest_of_each(root: Root, snapshot: SnapshotRow, keys: str, condition: str) -> list[BrokerEventRow]:
+    """Return the newest of the lines that meet a SQL condition for each value of `keys`, names of columns."""
+    until = rows_until(BROKER_EVENT, snapshot)
+    newest = f"SELECT max({_PLACE}) FROM rows WHERE {until} AND {condition} GROUP BY {keys}"
+    return _lines(root, snapshot, f"{condition} AND {_PLACE} IN ({newest})")
 
 
 class EpochEvents(NamedTuple):
-    """The numbers of one epoch's events by type; `event_time` is that of the last one."""
+    """The numbers of one epoch's events by type; `event_time` is that of the last one. `alive`: addresses after it."""
 
     epoch: int
     event_time: int
-    counts: dict[str, int]
+    counts: Counter[str]
+    alive: int
 
 
-def events_by_epoch(root: Root, snapshot: SnapshotRow, span: Span) -> list[EpochEvents]:
-    """Return every epoch with events within a span, lowest first, up to a snapshot."""
-    counted = "SELECT epoch, type, max(event_time) AS at, count(*) AS n FROM rows"
-    rows = _answer(root, snapshot, f"{counted} WHERE {span.covers} GROUP BY epoch, type ORDER BY epoch")
+def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int) -> list[EpochEvents]:
+    """Return every epoch with events from a time on, the highest first, down from a snapshot with `alive` leases.
+
+    A REFUSED that ended no lease counts as of the type "".
+    """
+    kind = "CASE WHEN type <> 'REFUSED' OR lease_millis IS NOT NULL THEN type END"
+    counted = f"SELECT epoch, {kind} AS kind, max(event_time) AS at, count(*) AS n FROM rows"
+    condition = f"WHERE {Span(since_ms).covers} GROUP BY epoch, kind ORDER BY epoch DESC"
+    rows = _answer(root, snapshot, f"{counted} {condition}")
     at_ms = rows.column("at").cast("timestamp[ms]").cast("int64").to_pylist()
-    kinds = zip(*(rows.column(name).to_pylist() for name in ("epoch", "type", "n")), at_ms, strict=True)
-    return [
-        EpochEvents(epoch, max(at for *_, at in of_epoch), {kind: count for _, kind, count, _ in of_epoch})
-        for epoch, of_epoch in ((epoch, list(group)) for epoch, group in groupby(kinds, itemgetter(0)))
-    ]
+    kinds = zip(*(rows.column(name).to_pylist() for name in ("epoch", "kind", "n")), at_ms, strict=True)
+    found = []
+    for epoch, of_epoch in groupby(kinds, itemgetter(0)):
+        lines = list(of_epoch)
+        counts = Counter({kind or "": count for _, kind, count, _ in lines})
+        found.append(EpochEvents(epoch, max(at for *_, at in lines), counts, alive))
+        alive -= came(counts)
+    return found
+
+
+def came(counts: Counter[str]) -> int:
+    """Return by how many addresses more than before are alive after events of these types."""
+    return counts["REGISTERED"] - sum(counts[kind] for kind in LEASE_ENDS)
 
 
 def recorded_rows(side: str | None) -> Rows:
@@ -216,7 +226,7 @@ def _answer(root: Root, snapshot: SnapshotRow, sql: str) -> pa.Table:
 def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
     version = snapshot.versions[BROKER_EVENT.name]
     with naming_damage(root, BROKER_EVENT, version):
-        yield root.open(BROKER_EVENT, version)
+        yield root.open_past(BROKER_EVENT, version)[1]
 
 
 def quoted(text: str) -> str:

@@ -35,13 +35,13 @@ ENDS = {
     "UNREGISTERED": Paint(BLACK),
     "MOVED": Paint(PURPLE),
     "ID_LOST": Paint(BLUE),
+    "REFUSED": Paint(PURPLE, "//"),
 }
 """Colours of the ends of a session."""
 
 COMMAND = "operator command"
 KINDS = {
     **ENDS,
-    "REFUSED": Paint(PURPLE, "//"),
     "REGISTERED": Paint(GREEN),
     "ID_TAKEN": Paint(SKY_BLUE),
     "CHANGED": Paint(YELLOW),

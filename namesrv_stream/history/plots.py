@@ -57,6 +57,9 @@ _ROOMY_COLUMNS = 10
 """Most columns of a heat map that also writes the 100 of whole days. In more columns it would hide the other shares."""
 
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
+KNOWN = "SELECT (SELECT min(event_time) FROM broker_event) AS begins, at AS ends FROM known_until"
+"""Query of the time that the history covers."""
+
 OF_PERIOD = """
     SELECT broker_key, cluster_name, broker_name, broker_id,
            greatest(from_millis, :since_ms) AS from_millis, least(up_until_millis, :until_ms) AS up_until_millis,
@@ -134,8 +137,7 @@ def known_period(source: Source, since: datetime, until: datetime) -> tuple[date
 
     A period outside of the history is returned as it is.
     """
-    statement = "SELECT (SELECT min(event_time) FROM broker_event) AS begins, at AS ends FROM known_until"
-    [known] = answer(source, statement, since, until).to_pylist()
+    [known] = answer(source, KNOWN, since, until).to_pylist()
     begins, ends = known["begins"] or since, known["ends"] or until
     if begins >= until or ends <= since:
         return since, until
@@ -268,8 +270,8 @@ def _timeline(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
         away = (ended["back_at"] - ended["to_time"]).clip(lower=_LEAST_PIXELS * pixel)
         if how not in UNPLANNED:  # the broker is not expected in the gap, which stays white
             away = away.clip(upper=_LEAST_PIXELS * pixel)
-        colour = palette.ENDS[str(how)].colour
-        axes.barh(ended["place"], away, left=ended["to_time"], height=0.6, color=colour, label=how, zorder=3)
+        colour, hatch = palette.ENDS[str(how)]
+        axes.barh(ended["place"], away, 0.6, ended["to_time"], color=colour, hatch=hatch, label=how, zorder=3)
     for end, place, count in _together(rows, _TOGETHER_PIXELS * pixel):
         axes.annotate(str(count), (end, place), (4, 5), textcoords="offset points", fontsize="x-small")
     _legend(axes, ncols=len(palette.ENDS) + 1)
@@ -332,9 +334,11 @@ def _changes(axes: Axes, rows: Any, since: datetime, until: datetime) -> str | N
     bottom = np.zeros(len(grid))
     for kind, (colour, hatch) in palette.KINDS.items():
         if kind in grid:
-            width = step / _DAY
-            axes.bar(grid.index, grid[kind], width, bottom, align="edge", label=kind, color=colour, hatch=hatch)
-            bottom += grid[kind].to_numpy()
+            counts = grid[kind].to_numpy()
+            some = counts > 0
+            columns = (grid.index[some], counts[some], step / _DAY, bottom[some])
+            axes.bar(*columns, align="edge", label=kind, color=colour, hatch=hatch)
+            bottom += counts
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(f"events in the {unit}")
     _date_axis(axes, since, until)
@@ -348,8 +352,13 @@ def _legend(axes: Axes, **form: Any) -> None:
 
 def _axis_pixels(axes: Axes) -> float:
     """Return the width of the time axis beside the labels. Call it after the labels are set."""
-    axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # as above
+    lay_out(axes.get_figure(root=True))  # type: ignore[arg-type]  # as above
     return float(axes.get_window_extent().width)
+
+
+def lay_out(figure: Figure) -> None:
+    """Place the parts of a figure, as drawing it would do first."""
+    figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]  # Plot.figure has set one
 
 
 def _note_number(axes: Axes, which: str, shown: int, of_all: int) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, masked
 from namesrv_stream.history import plots
-from namesrv_stream.history.analysis import Views, opened
+from namesrv_stream.history.analysis import Views, names_in, opened
 from namesrv_stream.tables.root import Root
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ def churn_report(root: Root, since: datetime, until: datetime) -> str:
 
     Raises NamesrvError if no broker was in the routes.
     """
-    with opened(root) as views:
+    statements = [*_SUMMARY, _CLUSTERS, *_TABLES.values(), *(plot.statement for plot, _ in _PLOTS.values())]
+    names = names_in(plots.KNOWN, *statements)
+    with opened(root, only=names, kept=["broker_session", "shared_outage"]) as views:
         _require_brokers(views, since, until)
         since, until = plots.known_period(views, since, until)
         parts = [
@@ -179,6 +181,8 @@ def _plot_parts(views: Views, since: datetime, until: datetime) -> Iterator[str]
 
 def _image(figure: Figure, words: str) -> str:
     image = BytesIO()
+    plots.lay_out(figure)
+    figure.set_layout_engine("none")  # or else matplotlib draws all of it once more to lay it out
     figure.savefig(image, format="png")
     return f'<img alt="{words}" src="data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}">'
 

@@ -8,8 +8,15 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from namesrv_stream.history.events import Rows, Span, newest_events, recorded_counts, recorded_names, recorded_rows
-from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
+from namesrv_stream.history.events import (
+    Rows,
+    Span,
+    newest_events,
+    recorded_counts,
+    recorded_names,
+    recorded_rows,
+    topic_events,
+)
 from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
@@ -101,9 +108,9 @@ def topic_story(
     root: Root, snapshot: SnapshotRow, topic: str, span: Span, topics: Container[str]
 ) -> list[Sentence] | None:
     """Return the story of a topic, even if a broker has the same name; None if neither history nor tables have it."""
-    found = topic_history(root, snapshot, topic, span)
-    if found.lines or topic in topics or topic_history(root, snapshot, topic).lines:
-        return story_of_topic(topic, found.lines, found.uncertain)
+    found = topic_events(root, snapshot, topic, span)
+    if found.named or topic in topics or topic_events(root, snapshot, topic).named:
+        return story_of_topic(topic, *found)
     return None
 
 
@@ -175,11 +182,8 @@ def story_of_topic(
 
 def _maybe(topic: str, uncertain: Sequence[BrokerEventRow]) -> str:
     names = _some(sorted({line.broker_name or "" for line in uncertain}))
-    return (
-        f"Up to here {counted(len(uncertain), 'change')} of very many topics at once, on {names}, named none of them, "
-        f"and no snapshot shows their effect on {topic}: they are too many, several came in one epoch, or the "
-        "snapshots around them are not kept."
-    )
+    lines = counted(len(uncertain), "change")
+    return f"Up to here release 0.1.0 counted the topics of {lines} on {names} and named none: {topic} may be one."
 
 
 def _of_broker(line: BrokerEventRow) -> str:
@@ -299,8 +303,6 @@ def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
 
 
 def _because(line: BrokerEventRow) -> str:
-    if line.cause == ONE_OF_SEVERAL:
-        return "in one or more of several changes of very many topics at once"
     if line.cause in _CAUSES:
         return f"because {line.broker_addr} {_CAUSES[line.cause]}"
     return f"because {_asker(line)} asked for {line.cause}{_given_reason(line)}"

@@ -110,27 +110,34 @@ def sources(snapshot: SnapshotRow, past: PastSessions | None) -> dict[TableSpec,
     return tables if past is None else {**tables, PAST_SESSION: (past.version, past.condition)}
 
 
-def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
-    """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
+def history_sql(root: str | Path | Root, snapshot: SnapshotRow, *, only: Collection[str] | None = None) -> list[str]:
+    """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package.
+
+    `only` and errors are those of `register_views`.
+    """
     place = Root.at(root)
     past = past_sessions(place, snapshot)
-    tables = [
-        _view(spec.name, table_sql(place, spec, version) + (f" WHERE {condition}" if condition != "true" else ""))
+    pinned = {
+        spec.name: table_sql(place, spec, version) + (f" WHERE {condition}" if condition != "true" else "")
         for spec, (version, condition) in sources(snapshot, past).items()
-    ]
-    return [*tables, _publications(place), *_view_statements(past)]
+    }
+    views = _queries([_publications(place), *_view_statements(past)])
+    wanted = wanted_views(views, set(pinned), only)
+    return [_view(name, text) for name, text in {**pinned, **views}.items() if name in wanted]
 
 
 def _view(name: str, query: str) -> str:
     return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}"
 
 
-def permanent_sql(root: str | Path | Root, snapshot: SnapshotRow, schema: str) -> list[str]:
+def permanent_sql(
+    root: str | Path | Root, snapshot: SnapshotRow, schema: str, *, only: Collection[str] | None = None
+) -> list[str]:
     """Return the SQL statements that make the same views permanent in a schema of a metastore, for a Thrift server.
 
     A permanent view is pinned as a temporary one is. Run the statements again to move the views to a newer snapshot.
     """
-    views = [statement.replace(" TEMPORARY VIEW ", " VIEW ", 1) for statement in history_sql(root, snapshot)]
+    views = [statement.replace(" TEMPORARY VIEW ", " VIEW ", 1) for statement in history_sql(root, snapshot, only=only)]
     return [f"CREATE SCHEMA IF NOT EXISTS `{schema}`", f"USE `{schema}`", *views]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from namesrv_stream.history.diff import Diff as RowDiff
-from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
+from namesrv_stream.history.diff import Difference, diff_of_events
 from namesrv_stream.history.events import (
     EVERYTHING,
     Span,
@@ -18,9 +18,9 @@ from namesrv_stream.history.events import (
     events_between,
     newest_of,
     recorded_names,
+    topic_events,
 )
 from namesrv_stream.history.story import BY_OPERATORS, story_of, story_of_broker, story_of_group, topic_story
-from namesrv_stream.history.topics import topic_history
 from namesrv_stream.questions.lists import check_known
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
 from namesrv_stream.rules.record_types import DataVersion
@@ -134,7 +134,10 @@ class Snapshot(Fields, omit_defaults=True):
 
 
 class Snapshots(Fields):
-    """Snapshots, newest first; `next` is the epoch with which the next page begins, null at the end."""
+    """Snapshots, newest first; `next` is the epoch with which the next page begins, null at the end.
+
+    `oldestEpoch`: the oldest of which the tables are kept.
+    """
 
     oldest_epoch: int
     snapshots: list[Snapshot]
@@ -231,7 +234,7 @@ def events(  # noqa: PLR0913  # what a reader may choose
 
 
 def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:
-    found = topic_history(seen.root, seen.snapshot, topic, span).lines
+    found = topic_events(seen.root, seen.snapshot, topic, span).named
     if not found and topic_story(seen.root, seen.snapshot, topic, span, seen.tables.queues) is None:
         raise seen.not_found("topic", topic, seen.tables.queues)
     return [line for line in found if below is None or (line.epoch, line.seq) < below]
@@ -262,10 +265,10 @@ def why(  # noqa: PLR0913  # what a reader may choose
     return Story(seen.moment, name, len(story), told, str(first) if first else None)
 
 
-def snapshots(rows: Sequence[SnapshotRow], oldest: SnapshotRow) -> Snapshots:
-    """Return snapshots, newest first; `oldest` is the oldest that can be read."""
-    has_more = bool(rows) and rows[-1].epoch > oldest.epoch
-    return Snapshots(oldest.epoch, list(map(Snapshot.of_row, rows)), str(rows[-1].epoch - 1) if has_more else None)
+def snapshots(rows: Sequence[SnapshotRow], oldest: SnapshotRow, limit: int) -> Snapshots:
+    """Return the first `limit` of snapshots, newest first; `oldest` is the oldest that is whole."""
+    following = str(rows[limit].epoch) if len(rows) > limit else None
+    return Snapshots(oldest.epoch, list(map(Snapshot.of_row, rows[:limit])), following)
 
 
 def rejected(seen: Seen, limit: int) -> list[Rejected]:
@@ -311,18 +314,11 @@ class Comparison(NamedTuple):
 
 
 def comparison(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> Comparison:
-    """Compare two moments by the lines between them. Raises NoSuchSnapshotError if one of them is no moment of the log.
-
-    If lines of a former release count topics without naming them, the tables of both moments are compared.
-    """
-    pasts = reader.past(before), reader.past(after)
+    """Compare two moments by the lines between them. Raises NoSuchSnapshotError if one is no moment of the log."""
+    epochs = reader.past(before).snapshot.epoch, reader.past(after).snapshot.epoch
     newest = reader.snapshots.newest()
     undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
-    found = diff_of_events(done, undone)
-    if found.unnamed:
-        first = reader.past_view(pasts[0], None)
-        found = diff_of_views(first, reader.past_view(pasts[1], first))
-    return Comparison(before, after, found, (pasts[0].snapshot.epoch, pasts[1].snapshot.epoch))
+    return Comparison(before, after, diff_of_events(done, undone), epochs)
 
 
 def diff(compared: Comparison, table: str | None = None, *, limit: int | None = None, after: int = 0) -> Diff:

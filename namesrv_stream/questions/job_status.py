@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
+from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
@@ -18,6 +20,7 @@ from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State, is_stale, job_progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
+from namesrv_stream.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from namesrv_stream.kafka.election import (  # only for types: a status without Kafka loads no client
@@ -109,6 +112,13 @@ class Status(Fields):
 def log_silent_ms(kafka: FromKafka, now_ms: int) -> int | None:
     """Return the age of the newest record in Kafka, None if it is not known."""
     return None if kafka.newest_record_ms is None else max(0, now_ms - kafka.newest_record_ms)
+
+
+def newest_row(root: Root) -> SnapshotRow | None:
+    """Return the newest row of `snapshot` with the times of the sign of progress, None if it cannot be read."""
+    with suppress(NamesrvError, DeltaError, OSError):
+        return ProgressFile(root).row_now(Snapshots(root).newest())
+    return None
 
 
 def health(seen: Seen, now_ms: int) -> Health:

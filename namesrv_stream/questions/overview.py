@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from namesrv_stream.history.events import Span, newest_events
 from namesrv_stream.questions.accounts import Told, told_together
 from namesrv_stream.questions.lists import Cluster, clusters
-from namesrv_stream.questions.subject import Fields, Moment, Seen
+from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.questions.topics import system_topics
 from namesrv_stream.questions.verdict import (
     Member,
@@ -16,7 +16,6 @@ from namesrv_stream.questions.verdict import (
     down_of,
     lost_of,
     members,
-    past_of,
     topic_verdicts,
     verdict,
 )
@@ -107,7 +106,7 @@ def overview(seen: Seen) -> Overview:
 
 
 def _recent(seen: Seen) -> Sequence[BrokerEventRow]:
-    hour = Span(past_of(seen)[1] - HOUR_MS + 1)
+    hour = Span(now_of(seen.snapshot) - HOUR_MS + 1)
     return newest_events(seen.root, seen.snapshot, span=hour, limit=_MOST_RECENT, with_versions=False)
 
 

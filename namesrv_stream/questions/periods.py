@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from namesrv_stream.history.analysis import opened
 from namesrv_stream.history.definitions import UNPLANNED
-from namesrv_stream.history.events import EpochEvents, Span, events_by_epoch
+from namesrv_stream.history.events import EpochEvents, came, events_by_epoch
 from namesrv_stream.history.story import BY_OPERATORS
 from namesrv_stream.questions.accounts import Rejected, rejected
 from namesrv_stream.questions.lists import check_known
@@ -15,7 +15,6 @@ from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.as_of import AsOf
 
 MOST_MARKS = 2_000
 _MOST_REJECTED = 50
@@ -24,7 +23,10 @@ EpochTimes = Callable[[int, int], Mapping[int, int]]
 
 
 class Mark(Fields, omit_defaults=True):
-    """An epoch with events, or several that are close together: `epochs` of them, from `firstEpoch` to `epoch`."""
+    """An epoch with events, or several that are close together: `epochs` of them, from `firstEpoch` to `epoch`.
+
+    `alive`: the number of broker addresses that are alive after it; `leastAlive`: the least of several epochs.
+    """
 
     epoch: int
     event_time: str
@@ -33,16 +35,19 @@ class Mark(Fields, omit_defaults=True):
     commands: int
     gaps: int
     others: int
+    alive: int
     epochs: int = 1
     first_epoch: int | None = None
+    least_alive: int | None = None
 
 
 class Timeline(Fields):
-    """The moments at which something changed."""
+    """The moments at which something changed. `aliveBefore`: the number of addresses that were alive before them."""
 
     snapshot: Moment
     oldest: Moment
     since: str
+    alive_before: int
     marks: list[Mark]
 
 
@@ -102,11 +107,12 @@ def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
     if all have the same time, neighbours in number do. A mark has the time of its snapshot, as all other answers do.
     `oldest` is the oldest snapshot that can be read.
     """
-    span = Span(since_ms, () if until_ms is None else (AsOf(at_ms=until_ms),))
-    found = [each for each in events_by_epoch(seen.root, seen.snapshot, span) if each.epoch > above]
-    at_ms = times(found[0].epoch, found[-1].epoch) if found else {}
-    found = [each._replace(event_time=at_ms.get(each.epoch, each.event_time)) for each in found]
-    return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), _marks(found))
+    every = events_by_epoch(seen.root, seen.snapshot, since_ms, len(seen.tables.live))[::-1]
+    at_ms = times(every[0].epoch, every[-1].epoch) if every else {}
+    every = [each._replace(event_time=at_ms.get(each.epoch, each.event_time)) for each in every]
+    found = [each for each in every if each.epoch > above and (until_ms is None or each.event_time <= until_ms)]
+    before = found[0].alive - came(found[0].counts) if found else len(seen.tables.live)
+    return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), before, _marks(found))
 
 
 def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
@@ -123,14 +129,16 @@ def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
 
 
 def _mark(epochs: Sequence[EpochEvents]) -> Mark:
-    counts = sum((Counter(each.counts) for each in epochs), Counter[str]())
+    counts = sum((each.counts for each in epochs), Counter[str]())
     ends, begins, commands = (sum(counts[kind] for kind in kinds) for kinds in (LEASE_ENDS, BEGINS, BY_OPERATORS))
     gaps = counts["LOG_GAP"]
     others = counts.total() - ends - begins - commands - gaps
-    several = (len(epochs), epochs[0].epoch) if len(epochs) > 1 else ()
-    return Mark(epochs[-1].epoch, iso_text(epochs[-1].event_time), ends, begins, commands, gaps, others, *several)
+    several = (len(epochs), epochs[0].epoch, min(each.alive for each in epochs)) if len(epochs) > 1 else ()
+    last = epochs[-1]
+    return Mark(last.epoch, iso_text(last.event_time), ends, begins, commands, gaps, others, last.alive, *several)
 
 
+_VIEWS = ("broker_stretch", "outage", "shared_outage")
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
 _SESSIONS = f"""
     SELECT {_BROKER} AS broker, broker_name, last_addr, epoch_ms(from_time), epoch_ms(to_time), ended_by
@@ -163,7 +171,7 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
     The figures are those of the views of history/views.sql for this time. A broker that was down at its beginning is
     there with its last session.
     """
-    with opened(seen.root, *seen.as_of, only=["broker_stretch", "outage", "shared_outage"]) as views:
+    with opened(seen.root, *seen.as_of, only=_VIEWS, kept=["broker_session"]) as views:
         asked = {"since": since_ms, "until": now_of(seen.snapshot), "broker": broker}
         found = list(views.rows(_SESSIONS, asked))
         if broker is not None and not found:

@@ -148,7 +148,7 @@ def _topic(seen: Seen, topic: str, verdict: TopicVerdict, broker_names: set[str]
 def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     """Return the route of a topic as clients get it, those of a zone if one is given."""
     found = lookup.route(seen.tables, topic, seen.settings, zone)
-    lost = lost_of(seen)
+    lost = lost_of(seen, down_of(seen))
     if found is None and topic not in lost:
         raise seen.not_found("topic", topic, seen.tables.queues)
     verdict = topic_verdicts(seen, lost)[topic]

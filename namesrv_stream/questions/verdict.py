@@ -21,8 +21,10 @@ from namesrv_stream.history.definitions import (
     topic_verdict,
 )
 from namesrv_stream.questions.subject import Fields, Seen, now_of
+from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.reporting.texts import counted, iso_text, natural_key
 from namesrv_stream.rules.lease import silence_ms
+from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import LiveRow
 
 State = Literal["alive", "late", "suspect", "down"]
@@ -117,21 +119,19 @@ def state_of(seen: Seen, lease: LiveRow) -> State:
     return "late" if silence_ms(lease, seen.snapshot) > lease.heartbeat_timeout_millis // 2 else "alive"
 
 
-def past_of(seen: Seen) -> tuple[Past, int]:
-    """Return the history up to the moment, and the moment in epoch milliseconds."""
-    return Past(seen.root, seen.snapshot, seen.as_of if seen.is_made else None), now_of(seen.snapshot)
+def past_of(seen: Seen) -> Past:
+    """Return the history up to the moment."""
+    return Past(seen.root, seen.snapshot, seen.is_made, now_of(seen.snapshot))
 
 
 def down_of(seen: Seen) -> list[DownBroker]:
     """Return the brokers that are down, the latest first."""
-    past, now_ms = past_of(seen)
-    return down_brokers(past, seen.tables, now_ms)
+    return down_brokers(past_of(seen), seen.tables)
 
 
-def lost_of(seen: Seen, down: Sequence[DownBroker] | None = None) -> LostTopics:
+def lost_of(seen: Seen, down: Sequence[DownBroker]) -> LostTopics:
     """Return the topics of the broker names that are down."""
-    past, now_ms = past_of(seen)
-    return lost_topics(past, seen.tables, now_ms, down_brokers(past, seen.tables, now_ms) if down is None else down)
+    return lost_topics(past_of(seen), seen.tables, down)
 
 
 def members(seen: Seen, down: Iterable[DownBroker]) -> list[Member]:
@@ -150,35 +150,32 @@ def members(seen: Seen, down: Iterable[DownBroker]) -> list[Member]:
     return sorted(found, key=lambda each: (natural_key(each.name), each.broker_id, each.cluster))
 
 
-_Kept = tuple[object, dict[str, TopicVerdict]]
-_kept: list[_Kept] = []
+_kept: Recent[dict[str, TopicVerdict]] = Recent(most=2)
 
 
 def topic_verdicts(seen: Seen, lost: LostTopics) -> Mapping[str, TopicVerdict]:
     """Return the state of each topic of the routes and in `lost`.
 
-    The last result is kept, because a snapshot that has only signs of life changes nothing here.
+    The last results are kept, because a snapshot that has only signs of life changes nothing here.
     """
-    versions = seen.snapshot.versions
+    row, of_lost = seen.snapshot, frozenset(lost.items())
     key = (
         seen.root.url,
-        seen.snapshot.run_id,
-        versions["topic"],
-        versions["broker"],
+        row.run_id,
+        row.versions["topic"],
+        row.versions["broker"],
         seen.is_made and seen.as_of,
-        lost,
+        of_lost,
     )
-    for known, verdicts in _kept:
-        if known == key:
-            return verdicts
-    queues, tables, none = seen.tables.queues, seen.tables, frozenset[str]()
-    found: dict[str, TopicVerdict] = {}
-    for topics, rows in queues.alike():
+    return _kept.get(key, lambda: _topic_verdicts(seen.tables, lost))
+
+
+def _topic_verdicts(tables: RouteTables, lost: LostTopics) -> dict[str, TopicVerdict]:
+    none, found = frozenset[str](), dict[str, TopicVerdict]()
+    for topics, rows in tables.queues.alike():
         usual = topic_verdict(rows, tables)
         found.update((topic, topic_verdict(rows, tables, lost[topic]) if topic in lost else usual) for topic in topics)
-    found |= {topic: topic_verdict((), tables, lost.get(topic, none)) for topic in lost if topic not in found}
-    _kept[:] = [(key, found)]
-    return found
+    return found | {topic: topic_verdict((), tables, lost.get(topic, none)) for topic in lost if topic not in found}
 
 
 def verdict(brokers: Sequence[Member], topics: Mapping[str, TopicVerdict], system: frozenset[str]) -> Verdict:

@@ -73,8 +73,9 @@ def release(root: Root, epoch: int) -> None:
 def keep(root: Root, spec: TableSpec, row: SnapshotRow) -> None:
     """Copy the rows of one table of a snapshot, if there is no copy yet."""
     version = row.versions[spec.name]
-    if root.copy_of(spec, version):
-        return
+    with naming_damage(root.kept(version), spec):
+        if root.copy_of(spec, version):
+            return
     with naming_damage(root, spec, version):
         _, table = root.open_past(spec, version)
         rows = batches(table, pa.schema(table.schema().to_arrow()), rows_until(spec, row))

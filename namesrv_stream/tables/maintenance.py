@@ -135,20 +135,16 @@ class _Caretaker:
         before = self._file_count(spec)
         put_off = ""
         try:
-            self._put_in_order(spec)
-            if self.named is not None:
+            if self.named is not None:  # first, because those versions are named for some minutes more alone
                 self._remove_files(spec, self.named.get(spec.name))
+            self._put_in_order(spec)
         except _FOREIGN_COMMITS:
             put_off = _JOB_WROTE_IT
         return Care(spec.name, before, self._file_count(spec), put_off)
 
     def _remove_files(self, spec: TableSpec, named: NamedVersions | None) -> None:
-        """Remove the files that only older versions have.
-
-        Files of the highest version that a snapshot names may have been replaced long ago, if the job has stopped
-        since. Those of versions between were replaced after these had been named.
-        """
-        kept = None if named is None else [named.highest]
+        """Remove the files that were replaced before `snapshot.exact` and that no version in `named` has."""
+        kept = None if named is None else sorted(set(named))
         self.root.open(spec).vacuum(dry_run=False, full=True, keep_versions=kept)
         if named is not None:
             shorten_log(self.root, spec, named.lowest)

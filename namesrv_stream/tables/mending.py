@@ -38,7 +38,7 @@ from namesrv_stream.tables.schemas import (
     TABLES,
     TableSpec,
 )
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import Snapshots, among
 from namesrv_stream.tables.writer import CommitTag, RustWriter
 
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -105,7 +105,7 @@ def forget(root: Root, epochs: Collection[int], tag: CommitTag) -> None:
     """Move snapshots that cannot be read to `past_snapshot`. The history has their rows."""
     writer = writer_of(root)
     version = writer.head(SNAPSHOT)
-    condition = f"epoch IN ({', '.join(map(str, sorted(epochs)))})"
+    condition = among(set(epochs), (row.epoch for row in Snapshots(root).readable()))
     rows = select(root.open(SNAPSHOT, version), SNAPSHOT, condition, "ORDER BY epoch")
     writer.ensure_table(PAST_SNAPSHOT, Snapshots(root).retention_ms)
     writer.append(PAST_SNAPSHOT, writer.head(PAST_SNAPSHOT), rows.select(PAST_SNAPSHOT.schema.names), tag)

@@ -334,9 +334,12 @@ def _numbered(events: pa.Table, epoch: int) -> pa.Table:
 def _accepted_at_ms(former: SnapshotRow) -> int | None:
     """Return the append time from which records of a new log count.
 
-    A record of the old log that was stamped ahead does not delay it.
+    A record of the old log that was stamped ahead does not delay it. If nothing of the old log has been read since it
+    was accepted, or since `repair --from-log`, the time stays as it is.
     """
-    return None if former.event_time is None else min(former.event_time, former.published_at)
+    if former.event_time is None or not former.offsets:
+        return former.log_accepted_at
+    return min(former.event_time, former.published_at)
 
 
 def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log: KafkaLog) -> SnapshotRow:

@@ -17,7 +17,7 @@ from namesrv_stream.tables.keeping import drop_unnamed, keep, kept_by_hand, kept
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import PAST_SNAPSHOT, PINNED_TABLES, ROUTE_TABLES, SNAPSHOT, TableSpec
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import Snapshots, among
 from namesrv_stream.tables.writer import CommitTag
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,11 @@ _CHECKPOINT = ".checkpoint.parquet"
 
 
 class NamedVersions(NamedTuple):
-    """The lowest and the highest version of a table that snapshots of the last `snapshot.exact` name."""
+    """The lowest and the highest version of a table that snapshots of the last `snapshot.exact` name.
+
+    Files of both may have been replaced before that time: those of the lowest by a compaction that no snapshot named
+    since, those of the highest if the job has stopped. A version between was the newest one within that time.
+    """
 
     lowest: int
     highest: int
@@ -46,7 +50,7 @@ def thin_out(root: Root, now_ms: int, exact_ms: int, on_kept: Callable[[], None]
         on_kept()
         if not _is_copied(root, row):
             kept.discard(row.epoch)
-    _drop(root, snapshots.retention_ms, rows[-1], [row.epoch for row in rows if row.epoch not in kept])
+    _drop(root, rows[-1], [row.epoch for row in rows if row.epoch not in kept], kept)
     drop_unnamed(root, [row for row in rows if row.epoch in by_hand or row in old], by_hand)
 
 
@@ -60,16 +64,16 @@ def _is_copied(root: Root, row: SnapshotRow) -> bool:
     return True
 
 
-def _drop(root: Root, retention_ms: int, newest: SnapshotRow, epochs: Collection[int]) -> None:
-    """Move the rows of snapshots to `past_snapshot`.
+def _drop(root: Root, newest: SnapshotRow, epochs: Collection[int], left: Collection[int]) -> None:
+    """Move the rows of snapshots to `past_snapshot`; `left` are the other epochs that `snapshot` has.
 
     A run that dies in between leaves rows in both tables; the next run adds none of them again.
     """
     if not epochs:
         return
-    gone = f"epoch IN ({', '.join(map(str, epochs))})"
+    gone = among(epochs, [*epochs, *left])
     writer = writer_of(root)
-    writer.ensure_table(PAST_SNAPSHOT, retention_ms)
+    writer.ensure_table(PAST_SNAPSHOT, Snapshots(root).retention_ms)
     head = writer.head(PAST_SNAPSHOT)
     remembered = writer.read(PAST_SNAPSHOT, head)["epoch"]
     rows = select(root.open(SNAPSHOT), SNAPSHOT, gone, "ORDER BY epoch").select(PAST_SNAPSHOT.schema.names)

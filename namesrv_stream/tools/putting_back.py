@@ -358,7 +358,7 @@ def of_backup(content: Content) -> Content:
 
 def nothing(newest: SnapshotRow) -> Content:
     """Return empty tables, after which the job reads all records that Kafka has."""
-    before_all = newest._replace(epoch=0, versions={}, offsets={}, event_time=None)
+    before_all = newest._replace(epoch=0, versions={}, offsets={})
     return Content(before_all, {spec.name: () for spec in ROUTE_TABLES})
 
 
@@ -424,12 +424,15 @@ def _heard_at(content: Content, reading_ms: int | None) -> Content:
 
 
 def _log_position(newest: SnapshotRow, then: SnapshotRow) -> SnapshotRow:
-    """Return `newest` with the place in the log and the log's clock of `then`, if both are of the same log."""
+    """Return `newest` with the place in the log and the log's clock of `then`, if both are of the same log.
+
+    Event time goes on from the later one: it never falls from epoch to epoch, although the log is read again.
+    """
     if not _is_of_same_log(newest, then):
         return newest
     return newest._replace(
         offsets=then.offsets,
-        event_time=then.event_time,
+        event_time=max((at for at in (newest.event_time, then.event_time) if at is not None), default=None),
         last_append=then.last_append,
         last_tick=then.last_tick,
         last_tick_append=then.last_tick_append,

@@ -306,6 +306,15 @@ def test_a_moment_without_a_whole_snapshot_is_not_listed_or_pinned_as_another(ru
         assert (refused.exit_code, "the nearest one is epoch" in refused.stderr) == (1, True)
 
 
+def test_sql_of_one_view_has_what_it_reads_and_nothing_else(look):
+    all_of_them = lines(look("snapshots --sql"))
+    statements = lines(look("snapshots --sql --only broker_dim"))
+    named = re.findall(r"VIEW (\w+) AS", "\n".join(statements))
+    assert set(statements) <= set(all_of_them)
+    assert named[-1] == "broker_dim"
+    assert {"broker", "broker_event"} <= set(named) < set(re.findall(r"VIEW (\w+) AS", "\n".join(all_of_them)))
+
+
 def test_sql_for_a_schema_makes_the_same_views_permanent(look):
     temporary = look("snapshots --sql").stdout
     comment, rest = temporary.split("\n", 1)
@@ -334,15 +343,6 @@ def test_old_snapshot_with_live_brokers_is_warned_of_unless_the_jobs_sign_says_t
     registry.now_ms = now_ms - 80_000
     registry.publish()
     assert_is("running", is_stale=False)
-
-
-def test_status_names_the_kafka_that_it_cannot_reach(run, cluster, now_ms, closed_port):
-    cluster.now_ms = now_ms
-    cluster.publish()  # a job runs
-    result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
-    assert result.exit_code == 1
-    assert f"127.0.0.1:{closed_port} does not answer" in result.stdout
-    assert re.search(r"^job +unknown, the last publication was at", result.stdout, re.MULTILINE)
 
 
 def test_folder_without_tables_is_one_message_and_json_where_it_was_asked_for(run, tmp_path, registry):

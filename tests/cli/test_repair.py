@@ -10,15 +10,19 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TableDamagedError
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import PutKvConfig
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
+from namesrv_stream.tables.root import DAY_MS, Root
+from namesrv_stream.tables.schemas import LIVE, ROUTE_TABLES, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges, RustWriter
 from namesrv_stream.tools.backup_file import content_of
 from tests.cli.registry import PublishedRegistry
+from tests.published import Published
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +228,37 @@ def test_status_shows_job_and_kafka_although_a_table_is_damaged(run, registry, m
     assert "unknown, the last publication was at" in told["job"]
     assert f"127.0.0.1:{closed_port} does not answer" in told["Kafka"]
     assert "the table topic" in told["tables"]
+
+
+def next_job(registry):
+    """The registry as the next job goes on with it."""
+    publisher = Publisher.claim(RustWriter(Root(registry.root)), "next", registry.now_ms)
+    rules = RouteRegistry(NamesrvSettings())
+    rules.load({spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}, LogClock.of(publisher.last))
+    return PublishedRegistry(registry.root, registry.now_ms, Published(publisher, 0, DAY_MS), rules)
+
+
+@pytest.mark.parametrize("source", ["--from-log", "--from {}"])
+def test_the_past_stays_as_it_was_although_the_log_is_read_again(run, registry, tmp_path, source):
+    run(f"backup {tmp_path / 'backups'}")
+    begin_ms = registry.now_ms + 1_000
+
+    def register_two():
+        for number in (3, 4):
+            registry.now_ms = begin_ms + number * 1_000
+            registry.register(f"10.0.0.{number}:10911", "c1", f"broker-{number}")
+
+    def past():
+        reader, seen = RouteReader(registry.root), range(begin_ms, begin_ms + 4_000, 500)
+        return [sorted(reader.open(at_ms=at_ms).routes.live) for at_ms in seen]
+
+    register_two()
+    registry.now_ms += 1_000
+    registry.register("10.0.0.5:10911", "c1", "broker-5")
+    wanted, lines = past(), len(json.loads(run("history --json").stdout))
+    assert run(f"repair {source.format(tmp_path / 'backups')} --take-over --yes").exit_code == 0
+    assert past() == wanted
+    assert len(json.loads(run("history --json").stdout)) > lines
+    registry = next_job(registry)
+    register_two()
+    assert past() == wanted

@@ -8,7 +8,6 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.questions import periods
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import (
-    DEFAULT_HEARTBEAT_TIMEOUT_MS,
     DeleteTopic,
     PutKvConfig,
     Scan,
@@ -53,18 +52,6 @@ def test_a_moment_is_an_epoch_or_an_event_time_and_a_broker_that_is_down_has_a_s
     assert "expired" in client.get("/v1/why/broker-a?epoch=4").json["sentences"][-1]["text"]
 
 
-def test_a_silent_broker_that_the_guard_holds_is_suspect(registry, client):
-    registry.rules.settings = NamesrvSettings(expiry_guard_ratio=0.4, tick_gap_millis=0)
-    registry.command(Scan(), publish=False)
-    registry.now_ms += DEFAULT_HEARTBEAT_TIMEOUT_MS - 1
-    registry.register(A, "c1", "broker-a", publish=False)
-    registry.now_ms += 2
-    registry.command(Scan())
-    states = {each["brokerAddr"]: each["state"] for each in client.get("/v1/brokers?epoch=4").json["brokers"]}
-    assert states == {A: "alive", B: "suspect"}
-    assert client.get("/v1/overview?epoch=4").json["counts"]["suspect"] == 1
-
-
 def test_silence_and_lateness_follow_the_logs_clock(registry, client):
     registry.gap(100_000)  # nobody could write: the clock goes on by 3 s (D9)
     brokers = client.get("/v1/brokers?epoch=4").json["brokers"]
@@ -78,26 +65,13 @@ def test_silence_and_lateness_follow_the_logs_clock(registry, client):
     assert [(each["silentMillis"], each["state"]) for each in brokers] == [(63_000, "late")] * 2
 
 
-def test_a_list_is_read_page_by_page(still):
-    first = still.get("/v1/brokers?limit=1").json
-    second = still.get(f"/v1/brokers?limit=1&after={first['next']}").json
-    assert [each["brokerAddr"] for each in first["brokers"] + second["brokers"]] == [A, B]
-    assert (first["total"], second["next"]) == (2, None)
-    topics = still.get("/v1/topics?limit=2&q=topic").json
-    assert ([each["topic"] for each in topics["topics"]], topics["next"]) == (["TopicA", "TopicB"], None)
-
-
 def test_each_epoch_with_events_is_a_mark_of_the_timeline(registry, client):
     registry.now_ms += 1000
     registry.expire(A)
     registry.command(WipeWritePerm(broker_name="broker-b", requested_by="ann", reason="disk full"))
     marks = client.get("/v1/timeline?epoch=5").json["marks"]
-    assert [(each["epoch"], each["begins"], each["ends"], each["commands"]) for each in marks] == [
-        (2, 1, 0, 0),
-        (3, 1, 0, 0),
-        (4, 0, 1, 0),
-        (5, 0, 0, 1),
-    ]
+    counts = [(each["epoch"], each["begins"], each["ends"], each["commands"]) for each in marks]
+    assert counts == [(2, 1, 0, 0), (3, 1, 0, 0), (4, 0, 1, 0), (5, 0, 0, 1)]
 
 
 def _changes(client, marks):

@@ -3,13 +3,14 @@
 import contextlib
 import json
 import os
+from functools import partial
 
 import psutil
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream import __version__
 from namesrv_stream.tools.local.ports import HOST, free_ports
+from tests import waiting
 from tests.deploy.built_image import Builder, require_tools
 from tests.gateway.peer import Peer
 from tests.system.heartbeats import Heartbeats, address, registration
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(3_600)]
 USER = 10001
 LIMIT_S = 300
 LONG_LEASE_MS = 1_800_000
-eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.5), reraise=True)
+eventually = partial(waiting.eventually, limit_s=LIMIT_S)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tools.doctor import findings
 from namesrv_stream.tools.doctor import kafka_checks as doctor_kafka
-from namesrv_stream.tools.doctor.kafka_checks import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
+from namesrv_stream.tools.doctor.kafka_checks import GATEWAY_RIGHTS, JOB_RIGHTS, check_job, check_kafka, clock_finding
 from namesrv_stream.tools.doctor.machine_checks import (
     check_certificate,
     check_jars,
@@ -179,7 +179,9 @@ def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tm
     result = CliRunner().invoke(main, ["doctor", "--role", "gateway", "--json", "--root", str(tmp_path), "--set", away])
     assert result.exit_code == 1
     found = {each["check"]: each["state"] for each in json.loads(result.stdout)}
-    assert found == {"Kafka": "failed", "tables": "warning", "certificate": "not checked", "users file": "not checked"}
+    assert found.pop("Kafka") == "failed"
+    assert found.pop("tables") == "warning"
+    assert found == dict.fromkeys(("job", "certificate", "users file"), "not checked")
 
 
 @pytest.mark.usefixtures("quickly_away")
@@ -200,6 +202,13 @@ def test_a_topic_as_the_job_makes_it_is_right(kafka, topic, monkeypatch):
     found = states(check, **arguments)
     expected = [("Kafka", "ok"), ("election", "ok"), ("topic", "ok"), ("rights", "ok"), ("clock", "not checked")]
     assert [(each.check, each.state) for each in found] == expected, found
+
+
+def test_a_job_that_nobody_knows_of_is_named_beside_a_kafka_that_is_away(tmp_path, closed_port):
+    registry = PublishedRegistry(str(tmp_path / "registry"), 1_700_000_000_000)
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    [found] = states(check_job, kafka_bootstrap_servers=f"127.0.0.1:{closed_port}", delta_root=registry.root)
+    assert (found.state, found.found) == ("failed", "unknown")
 
 
 def test_names_that_look_alike_and_order_configurations_that_crash_clients_are_found(tmp_path):

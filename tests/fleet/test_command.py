@@ -1,4 +1,6 @@
-"""Options of `namesrv-stream fleet`."""
+"""Options of `namesrv-stream fleet`, and what is refused before a Kafka is started."""
+
+from pathlib import Path
 
 import click
 import pytest
@@ -6,6 +8,7 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.fleet import churn
+from namesrv_stream.tools.fleet.chronicle import chronicle_plan
 from namesrv_stream.tools.fleet.plan import Churn
 
 
@@ -25,9 +28,30 @@ def test_other_churn_is_a_usage_error(text):
         churn(text)
 
 
-def test_a_history_is_not_published_among_other_things(tmp_path):
-    (tmp_path / "notes.txt").touch()
-    result = CliRunner().invoke(main, ["fleet", "--history", "1", "--out", str(tmp_path)])
-    assert result.exit_code == 1
-    assert f"{tmp_path} is not empty. Name a new folder" in result.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+@pytest.mark.parametrize(("options", "folder"), [("", "data/history"), (" --out elsewhere", "elsewhere")])
+def test_a_folder_in_use_is_left_alone(monkeypatch, tmp_path, options, folder):
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir(parents=True)
+    Path(folder, "something").touch()
+    result = CliRunner().invoke(main, f"fleet --history 1 --seed 3{options}".split())
+    assert (result.exit_code, list(Path(folder).iterdir())) == (1, [Path(folder, "something")])
+    assert f"{folder} is not empty. Name a new folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        *((f"1 {each}", "has no effect with --history") for each in ("--churn crash", "--rate 5", "--no-ticks")),
+        *((days, "--history") for days in ("0", "-1", "week", "nan", "inf", "1e12")),
+        *((f"1 --batch-hours {hours}", "--batch-hours") for hours in ("0", "0.0001", "nan", "inf", "1e12")),
+    ],
+)
+def test_a_history_of_no_length_or_with_options_of_the_present_is_refused(options, named):
+    result = CliRunner().invoke(main, ["fleet", "--history", *options.split()])
+    assert (result.exit_code, named in result.stderr) == (2, True)
+
+
+def test_help_names_the_default_fleet_of_a_history():
+    text = " ".join(CliRunner().invoke(main, ["fleet", "--help"]).stdout.split())
+    plan = chronicle_plan(0)
+    assert f"Default: --brokers {plan.brokers}, --clusters {plan.clusters}, --zones {plan.zones}." in text

@@ -1,17 +1,14 @@
 """Requests of simulated brokers and their times: the broker side of RocketMQ, B1 to B7, in the model's own time."""
 
 from collections import defaultdict
-from itertools import pairwise
 
 import pytest
 
-from namesrv_stream.errors import NamesrvError, SettingError
+from namesrv_stream.errors import SettingError
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
-    DataVersion,
     RegisterBroker,
-    TopicConfig,
     UnregisterBroker,
 )
 from namesrv_stream.tools.fleet.model import FleetModel
@@ -19,7 +16,6 @@ from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
 
 T0 = 1_800_000_000_000
 MINUTE = 60_000
-TOPIC = TopicConfig(read_queue_nums=4, write_queue_nums=4, perm=6)
 
 
 def sent(model, until_ms):
@@ -62,20 +58,6 @@ def test_same_seed_gives_the_same_records_and_another_does_not(churn):
 def test_b1_registers_at_start_after_10_s_and_then_in_its_period(period_s, said_at_s):
     model = one_broker(period_ms=period_s * 1_000)
     assert [at_s for at_s, _ in sent(model, said_at_s[-1] * 1_000)] == said_at_s
-
-
-def test_topic_that_is_made_is_registered_alone_and_then_with_all_others():
-    model = one_broker()
-    [(_, at_start)] = sent(model, 0)
-    group = model.broker("broker-a-0", 0).group
-    model.schedule(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
-    _, (made_at_s, alone), (_, whole), (_, later) = sent(model, 70_000)
-    assert made_at_s == 15
-    assert alone.topic_config_table == {"made": TOPIC}
-    assert alone.data_version == DataVersion(timestamp=T0 + 15_000, counter=at_start.data_version.counter + 1)
-    assert whole.topic_config_table == at_start.topic_config_table | {"made": TOPIC}
-    assert whole.data_version == alone.data_version
-    assert later == whole
 
 
 def test_b5_unregisters_once_and_sends_nothing_more():
@@ -121,28 +103,6 @@ def test_churn_happens_as_often_as_asked_for(kind):
     assert 140 < model.happened[kind] < 260  # 200 on average; one in 20,000 seeds is outside
 
 
-def test_restarting_broker_unregisters_and_registers_within_20_s():
-    model = with_churn(Churn.RESTART)
-    gone = {}
-    for at_ms, request in model.due(T0 + 30 * MINUTE):
-        if isinstance(request, UnregisterBroker):
-            gone[request.broker_addr] = at_ms
-        elif request.broker_addr in gone:
-            assert isinstance(request, RegisterBroker)
-            assert 5_000 <= at_ms - gone.pop(request.broker_addr) <= 20_000
-    assert model.happened[Churn.RESTART] > 20
-
-
-def test_flapping_broker_is_silent_longer_than_its_lease_three_times_in_a_row():
-    shape = {"brokers": 1, "clusters": 1, "heartbeat_timeout_ms": 10_000, "heartbeat_interval_ms": 1_000}
-    model = FleetModel(FleetPlan(**shape, churn={Churn.FLAP: 0.02}), T0)
-    times = [at_ms for at_ms, _ in model.due(T0 + 1_000 * MINUTE)]
-    silences = [after - before for before, after in pairwise(times) if after - before > 1_000]
-    assert model.happened[Churn.FLAP] > 10
-    assert len(silences) == 3 * model.happened[Churn.FLAP]
-    assert min(silences) > 10_000
-
-
 def test_promoted_slave_keeps_its_address_and_takes_id_0_under_a_higher_state_version():
     model = with_churn(Churn.PROMOTE, brokers=2, clusters=1)
     masters = {}
@@ -153,13 +113,6 @@ def test_promoted_slave_keeps_its_address_and_takes_id_0_under_a_higher_state_ve
     assert sorted(masters) == list(range(len(masters)))
     assert all(len(addresses) == 1 for addresses in masters.values())
     assert set.union(*masters.values()) == {"10.0.0.1:10911", "10.0.0.2:10911"}
-
-
-def test_a_broker_that_the_fleet_does_not_have_is_an_error():
-    with pytest.raises(NamesrvError, match="broker-b-0 with id 0"):
-        one_broker().broker("broker-b-0", 0)
-    with pytest.raises(NamesrvError, match="with id 1"):
-        one_broker().broker("broker-a-0", 1)
 
 
 def test_more_clusters_than_broker_names_are_refused():

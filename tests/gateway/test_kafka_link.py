@@ -178,3 +178,20 @@ def test_a_link_that_is_closed_gives_up_its_records_without_a_word_about_kafka(s
 
     asyncio.run(closing())
     assert "SYSTEM_BUSY until" not in caplog.text
+
+
+async def test_while_kafka_takes_no_tick_one_is_on_its_way_and_that_is_logged_once_until_the_next_follows_its_end(
+    settings, caplog
+):
+    """Ticks are no peer's records: they count for none of the limits."""
+    way = Way(settings(tickMillis=10))
+    async with asyncio.timeout(30):
+        while way.link.is_connected:
+            await asyncio.sleep(0)
+        assert (way.producer.handed_over, way.link.on_the_way) == (1, 0)
+        way.producer.give_up()
+        while way.producer.handed_over < 3:
+            await asyncio.sleep(0)
+            way.producer.give_up()
+    assert not way.link.is_connected, "the last tick has failed"
+    assert caplog.text.count("SYSTEM_BUSY until") == 1

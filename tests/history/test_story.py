@@ -23,7 +23,6 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition
-from tests.counted import counted
 from tests.history.fleet import RandomLife
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
@@ -249,16 +248,6 @@ def test_a_wipe_is_undone_once_and_one_that_changed_nothing_is_not(life):
     life.register(topics=("T", "U"), counter=2)
     life.command(WipeWritePerm(broker_name="nobody"))
     assert sum("undid" in text for text in texts(story_of_broker(life.lines()))) == 1
-
-
-def test_of_very_many_topics_the_registration_that_may_have_undone_the_wipe_is_named(life):
-    many = [f"T{number}" for number in range(300)]
-    life.register(topics=many, counter=1)
-    life.lines()
-    life.command(WipeWritePerm(broker_name="broker-a", **ASKED))
-    life.register(topics=many, counter=2)
-    told = texts(story_of_broker([line if line.type != "TOPICS_CHANGED" else counted(line) for line in life.lines()]))
-    assert "may have undone the WIPE_WRITE_PERM_OF_BROKER" in told[-1]
 
 
 def test_a_line_of_a_later_release_is_told_by_its_type_and_asked_for_by_nobody():

@@ -4,7 +4,6 @@ import re
 import subprocess
 
 import pytest
-from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
@@ -12,6 +11,7 @@ from namesrv_stream.tools.local.ports import free_ports
 from tests.history.seeded import DAY_MS, HOUR_MS, SeededRegistry
 from tests.system.test_cluster import running, running_shell
 from tests.tables.rows import NOW
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -75,7 +75,6 @@ def test_a_thrift_server_serves_permanent_views_that_one_command_moves_to_each_n
     more = "SELECT topic, broker_name FROM routes.topic_placement; DESCRIBE routes.topic; "
     more += f"SELECT cluster_name, {METRIC} FROM routes.cluster_availability GROUP BY ALL"
 
-    @retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(1), reraise=True)
     def assert_the_views_have_moved():
         after = server(ASK.replace("ORDER BY ALL", f"ORDER BY ALL; {more}"))
         assert {"c1,75.0", "c1,100.0"} <= {line.partition(",")[2] for line in after}
@@ -84,4 +83,4 @@ def test_a_thrift_server_serves_permanent_views_that_one_command_moves_to_each_n
     with running_shell(follow, tmp_path / "follow.log"):
         registry.register(MIDNIGHT_MS + DAY_MS, B, "broker-b", topics=("T",))
         registry.publish(at_ms=MIDNIGHT_MS + 2 * DAY_MS)
-        assert_the_views_have_moved()
+        eventually(assert_the_views_have_moved, LIMIT_S)()

@@ -79,3 +79,10 @@ def test_a_record_stamped_ahead_does_not_put_an_accepted_log_off(tmp_path):
     publisher.publish(Batch(None, None, 3_600_000, {0: 9}, {}), published_at_ms=6_000)
     accepted = Publisher.claim(writer, "next", 7_000, log_of=lambda _former: KafkaLog("c", "t", is_new=True)).last
     assert (accepted.log_accepted_at, accepted.last_append, accepted.last_tick_append) == (6_000, None, None)
+
+
+def test_a_new_log_counts_whole_if_nothing_of_the_former_one_has_been_read(tmp_path):
+    writer = RustWriter(Root(str(tmp_path / "registry")))
+    Publisher.claim(writer, "first", 5_000).publish(Batch(None, None, 4_000, {}, {}), published_at_ms=6_000)
+    accepted = Publisher.claim(writer, "next", 7_000, log_of=lambda _former: KafkaLog("c", "t", is_new=True)).last
+    assert (accepted.event_time, accepted.log_accepted_at) == (4_000, None)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import league.scenarios
-from league.errors import NotRightError
 from league.scenario import SCENARIOS, Needs, Scenario
 from league.sides import Gateways, NameServers
 from tests.league.published_side import PublishedSide
@@ -96,7 +95,3 @@ def test_a_scenario_is_judged_by_what_it_finds_and_an_error_is_no_verdict(publis
     assert wrong.judge(published) == "a thing: seen instead of right"
     with pytest.raises(ConnectionError):
         broken.judge(published)
-
-
-def test_what_is_long_is_short_in_a_table():
-    assert len(str(NotRightError("topics", ["t"] * 1000, None))) < 150

@@ -31,10 +31,6 @@ def without_java(tmp_path, monkeypatch):
     find_java.cache_clear()
 
 
-def test_jars_that_match_ivy_xml_are_not_fetched_again(stamped, without_java):
-    assert retrieved_jars("spark") == stamped
-
-
 def test_a_changed_ivy_xml_is_fetched_anew(stamped, without_java):
     jars.IVY_FILE.write_text("<ivy-module><info/></ivy-module>")
     with pytest.raises(NamesrvError, match="no Java found"):

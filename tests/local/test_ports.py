@@ -6,13 +6,6 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tools.local import ports
 from namesrv_stream.tools.local.ports import HOST, check_free, free_ports
 
-FIRST_FOR_CONNECTIONS = 32_768  # Linux' own default; macOS begins at 49,152
-
-
-def test_by_default_no_outgoing_connection_can_get_a_port_that_was_found_for_a_server():
-    found = [free_ports(3) + 2 for _ in range(100)]
-    assert max(found) < FIRST_FOR_CONNECTIONS
-
 
 def test_ports_are_found_that_are_consecutive_and_none_in_use(monkeypatch):
     first = free_ports(4)

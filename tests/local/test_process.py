@@ -5,12 +5,9 @@ import textwrap
 
 import psutil
 import pytest
-from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.tools.local.process import OwnedProcess
-
-LIMIT_S = 10
-eventually = Retrying(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.02), retry=retry_if_not_result(bool))
+from tests.waiting import LIMIT_S, until
 
 
 @pytest.fixture
@@ -44,7 +41,7 @@ def test_child_ends_with_a_parent_that_was_killed(log, then):
 
 def test_a_child_that_ignores_sigterm_is_killed_after_the_limit(log):
     child = OwnedProcess(["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"], log)
-    eventually(lambda: "ready" in log.read_text())
+    until(lambda: "ready" in log.read_text())
     child.stop(limit_s=0.2)
     assert child.exit_code == -signal.SIGKILL
 
@@ -52,6 +49,6 @@ def test_a_child_that_ignores_sigterm_is_killed_after_the_limit(log):
 def test_a_childs_output_is_in_its_log_and_its_exit_code_is_known(log):
     log.write_text("earlier\n")
     child = OwnedProcess(["/bin/sh", "-c", "echo out; echo err >&2; exit 7"], log)
-    eventually(lambda: child.exit_code is not None)
+    until(lambda: child.exit_code is not None)
     assert (child.exit_code, log.read_text()) == (7, "earlier\nout\nerr\n")
     child.stop()

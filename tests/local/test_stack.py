@@ -8,7 +8,6 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.tools.fleet.plan import FleetPlan
-from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.tools.local.stack import LocalStack
 from tests.cli.registry import PublishedRegistry
 from tests.faulty import FaultyProducer, UnforeseenError
@@ -41,10 +40,10 @@ class MortalStack(LocalStack):
 
 
 @pytest.fixture
-def stack(tmp_path):
+def stack(tmp_path, nobody):
     """A stack whose gateway runs and whose job has not begun."""
     given = {"delta.root": str(tmp_path / "registry"), "listenPort": 0, "kvConfigPath": ""}
-    given["kafka.bootstrap.servers"] = f"127.0.0.1:{free_ports(1)}"
+    given["kafka.bootstrap.servers"] = nobody
     PublishedRegistry(given["delta.root"], 1)  # for which a gateway would wait
     settings = NamesrvSettings.model_validate(given)
     stack = MortalStack(settings, tmp_path)

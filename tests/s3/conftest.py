@@ -17,7 +17,6 @@ from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens
 from namesrv_stream.tools.local.process import OwnedServer
 
-BUCKET = "routes"
 VERSITYGW = CHECKOUT / ".cache" / "s3" / "versitygw"
 
 
@@ -29,11 +28,12 @@ class S3Server(OwnedServer):
     def __init__(self, folder, *options):
         super().__init__(folder / "s3.log")
         self._port = free_ports(1)
+        self._bucket = f"routes-{self._port}"  # Hadoop keeps its client of a bucket, also after the server has ended
         self._options = options
 
     def start(self):
         self._run(self._command(), lambda: listens(self._port), 120)
-        self._client().create_bucket(Bucket=BUCKET)
+        self._client().create_bucket(Bucket=self._bucket)
         return self
 
     def _command(self):
@@ -41,8 +41,8 @@ class S3Server(OwnedServer):
 
     def objects(self, root):
         """Name to content's hash of all below a root that has few."""
-        prefix = root.url.removeprefix(f"s3a://{BUCKET}/")
-        listed = self._client().list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+        prefix = root.url.removeprefix(f"s3a://{self._bucket}/")
+        listed = self._client().list_objects_v2(Bucket=self._bucket, Prefix=prefix)
         return {each["Key"]: each["ETag"] for each in listed.get("Contents", ())}
 
     def _client(self):
@@ -63,7 +63,7 @@ class S3Server(OwnedServer):
     def root(self, port=None):
         """A root in the bucket, without tables. `port`: that of a proxy before the server."""
         options = self.storage_options | ({"aws_endpoint_url": f"http://{HOST}:{port}"} if port else {})
-        return Root(f"s3a://{BUCKET}/{uuid.uuid4().hex[:12]}/registry", options)
+        return Root(f"s3a://{self._bucket}/{uuid.uuid4().hex[:12]}/registry", options)
 
     @property
     def port(self):

@@ -59,34 +59,29 @@ def test_a_checkpoint_that_goes_on_before_the_oldest_record_is_put_aside(written
 
 
 @pytest.mark.parametrize(
-    "left", [None, "", "v1", 'v1\n{"batchWatermarkMs":0', 'v1\n{}\n{"heartbeats":{"0":', "v1\n{}\n5"]
+    ("name", "left"),
+    [
+        *(("offsets/0", left) for left in (None, "", "v1", 'v1\n{"batchWatermarkMs":0', "v1\n{}\n5")),
+        ("offsets/0", 'v1\n{}\n{"heartbeats":{"0":'),
+        ("metadata", None),  # the checkpoint was removed under a running query, which goes on writing what it commits
+        ("metadata", ""),
+    ],
 )
-def test_a_checkpoint_that_a_full_disk_has_cut_off_is_put_aside(written, left):
+def test_a_checkpoint_that_is_damaged_as_by_a_full_disk_is_put_aside(written, caplog, name, left):
     checkpoint = written(STATE_STORE)
-    file = Path(checkpoint.location) / "offsets" / "0"
-    file.with_name(".0.crc").unlink(missing_ok=True)
+    file = Path(checkpoint.location) / name
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     file.unlink() if left is None else file.write_text(left)
     checkpoint.make_ready("heartbeats", 0)
     assert is_put_aside(checkpoint)
+    assert ("its file `metadata` is missing" in caplog.text) == (name == "metadata" and left is None)
 
 
-def test_a_checkpoint_that_was_removed_under_a_running_query_is_put_aside(written, caplog):
-    """The query goes on writing what it commits, without the file that Spark asks for at the next start."""
+def test_a_checkpoint_without_batches_whose_metadata_a_full_disk_left_empty_is_put_aside(written):
     checkpoint = written(STATE_STORE)
-    (Path(checkpoint.location) / "metadata").unlink()
-    checkpoint.make_ready("heartbeats", 0)
-    assert is_put_aside(checkpoint)
-    assert "its file `metadata` is missing" in caplog.text
-
-
-@pytest.mark.parametrize("has_batches", [True, False])
-def test_a_checkpoint_whose_metadata_a_full_disk_left_empty_is_put_aside(written, has_batches):
-    checkpoint = written(STATE_STORE)
-    (Path(checkpoint.location) / ".metadata.crc").unlink(missing_ok=True)
+    for name in (".metadata.crc", "offsets/0", "commits/0"):
+        (Path(checkpoint.location) / name).unlink(missing_ok=True)
     (Path(checkpoint.location) / "metadata").write_text("")
-    if not has_batches:
-        for file in ("offsets/0", "commits/0"):
-            (Path(checkpoint.location) / file).unlink()
     checkpoint.make_ready("heartbeats", 0)
     assert is_put_aside(checkpoint)
 
@@ -96,14 +91,6 @@ def test_a_checkpoint_without_tables_is_put_aside_and_delta_root_is_named(writte
     checkpoint.make_ready("heartbeats", 0, are_tables_empty=True)
     assert is_put_aside(checkpoint)
     assert "is delta.root right?" in caplog.text
-
-
-def test_one_checkpoint_at_most_is_kept_aside(written, spark):
-    for number in (1, 2):
-        checkpoint = written(STATE_STORE)
-        (Path(checkpoint.location) / f"of-{number}").touch()
-        checkpoint.put_aside("test")
-    assert [each.name for each in Path(f"{checkpoint.location}.aside").glob("of-*")] == ["of-2"]
 
 
 def test_a_conf_file_does_not_decide_how_state_is_kept(spark):

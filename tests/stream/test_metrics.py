@@ -54,6 +54,11 @@ def test_lag_grows_with_the_clock_while_no_batch_comes(metrics):
     metrics.take_role("waiting", StorageError("s3://bucket", "no route"))
     assert value(metrics, "lag_seconds") >= first
     assert (value(metrics, "term"), value(metrics, "epoch")) == (3, 7)
+    metrics.take_role("standby")
+    assert value(metrics, "lag_seconds") == 0, "the tables are another job's"
+    metrics.take_role("active")
+    metrics.claimed(snapshot(None))
+    assert value(metrics, "lag_seconds") == 0, "the log is empty"
 
 
 def test_maintenance_counts_from_the_start_of_the_query_and_the_disk_is_measured(metrics, tmp_path):
@@ -76,17 +81,6 @@ def test_maintenance_counts_from_the_start_of_the_query_and_the_disk_is_measured
 )
 def test_a_log_that_is_kept_for_ever_and_one_whose_settings_are_hidden_raise_no_alert(config, seconds):
     assert TopicFacts("t", "cluster", "topic", 1, 1, 1, config).retention_s == seconds
-
-
-def test_a_standby_has_no_lag_for_the_tables_are_another_jobs(metrics):
-    metrics.claimed(snapshot(0))
-    metrics.take_role("standby")
-    assert value(metrics, "lag_seconds") == 0
-
-
-def test_an_empty_log_has_no_lag(metrics):
-    metrics.claimed(snapshot(None))
-    assert value(metrics, "lag_seconds") == 0
 
 
 def test_each_table_is_timed_and_a_write_that_began_anew_once(metrics):

@@ -87,7 +87,8 @@ class Job:
     def handle(self, end, life, point):
         self._dies_at, has_died = point, False
         try:
-            self._batches.handle(as_table(self._log[self._committed : end]), "query", 0)
+            came = self._log[self._committed : end][::-1]  # Spark gives no order
+            self._batches.handle(as_table(came), "query", 0)
             self._publisher.compact(max_files=1)
             if life is Life.STOPS:
                 self._batches.close()

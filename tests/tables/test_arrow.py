@@ -11,6 +11,7 @@ from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, with_partition_column
 from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TABLES
+from tests.examples import examples
 from tests.tables.rows import event
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -42,6 +43,7 @@ def rows_of(spec):
 
 
 @pytest.mark.parametrize("spec", TABLES.values(), ids=TABLES.keys())
+@examples(40)
 @given(data=st.data())
 def test_rows_come_back_from_arrow_as_they_went_in(spec, data):
     rows = data.draw(rows_of(spec))

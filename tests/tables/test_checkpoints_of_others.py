@@ -101,10 +101,9 @@ def leave_parts_of_spark(spark, root):
         log.clearCache()
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("leave", [lambda _spark, root: leave_an_empty_pointer(root), leave_parts_of_spark])
-def test_views_maintenance_and_a_new_run_go_on_too(spark, root, published, leave):
-    leave(spark, root)
+@pytest.mark.full
+def test_views_maintenance_and_a_new_run_go_on_too(spark, root, published):
+    leave_parts_of_spark(spark, root)
     session = spark.newSession()
     assert open_snapshot(session, root) == published.last
     assert (session.table("topic").count(), session.table("broker_event").count()) == (5, 4)

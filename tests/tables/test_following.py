@@ -1,6 +1,5 @@
 """A reader that follows from before the first snapshot, and one that was away for long."""
 
-import math
 import shutil
 from pathlib import Path
 
@@ -43,21 +42,6 @@ def test_a_reader_that_was_away_goes_on_although_the_log_of_the_snapshots_in_bet
     assert reader.follow().snapshot == publisher.last
 
 
-def test_a_reader_looks_through_the_log_if_the_next_commit_is_there_and_after_a_while_without_one(
-    tmp_path, monkeypatch
-):
-    publisher = Publisher.claim(RustWriter(Root(str(tmp_path))), "run", NOW)
-    followed, looks = CountedRoot(str(tmp_path)), []
-    followed.looks = looks
-    monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", math.inf)
-    rows = snapshots.Snapshots(followed)
-    assert (rows.refresh(), len(looks)) == (False, 1)
-    publisher.publish(Batch(None, None, NOW, {0: 1}, {}), NOW)
-    assert (rows.refresh(), len(looks)) == (True, 2)
-    monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", -1.0)
-    assert (rows.refresh(), len(looks)) == (False, 3)
-
-
 @pytest.mark.parametrize("is_local", [True, False])
 @pytest.mark.parametrize("publications", [0, 5], ids=["with fewer versions", "grown past the known version"])
 def test_a_registry_that_was_made_anew_in_the_same_folder_is_read_from_scratch(
@@ -83,24 +67,3 @@ def publish(publisher, name, times):
     for number in range(times):
         rows = {"topic": RowChanges([topic(name, perm=number)])}
         publisher.publish(Batch(None, None, NOW, {0: number}, rows), NOW)
-
-
-class CountedRoot(Root):
-    """A root of one reader alone, which is no part of what other threads open."""
-
-    def open(self, *place):
-        return CountedLooks(super().open(*place), self.looks)
-
-
-class CountedLooks:
-    def __init__(self, table, looks):
-        self._table = table
-        self._looks = looks
-        looks.append("opened")
-
-    def __getattr__(self, name):
-        return getattr(self._table, name)
-
-    def update_incremental(self):
-        self._looks.append(self._table.version())
-        self._table.update_incremental()

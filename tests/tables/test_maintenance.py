@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 from benchmarks.history import scans
 from namesrv_stream.history.views import register_views
@@ -18,17 +17,13 @@ from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
-    PAST_SNAPSHOT,
     REJECTED,
-    SNAPSHOT,
     TABLES,
 )
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from tests.tables.rows import NOW, T0, event
 from tests.tables.test_publication import WRITTEN, assert_shows_exactly, batch, batches_shown, claim
-
-pytestmark = pytest.mark.spark
 
 
 def views_of_all(root):
@@ -37,24 +32,25 @@ def views_of_all(root):
     return {row.epoch: batches_shown(reader.open(epoch=row.epoch), root) for row in rows}
 
 
-def test_it_bounds_the_files_and_every_retained_snapshot_reads_as_before(spark, root):
+def test_it_bounds_the_files_puts_the_history_in_order_once_and_every_snapshot_reads_as_before(spark, root):
     publisher = claim(root)
-    for number in range(6):
-        publisher.publish(batch(number), NOW)
+    for number, name in enumerate("bababa"):
+        kinds = ("REGISTERED", "EXPIRED", "ID_TAKEN")
+        events = [event(f"batch-{number}")._replace(type=kind, broker_name=name) for kind in kinds]
+        publisher.publish(replace(batch(number), events=events), NOW)
     before = views_of_all(root)
     care = {each.table: each for each in maintain(spark, root)}
     assert views_of_all(root) == before
     assert care["broker_event"].files_before == 6
     assert all(each.files_after <= FILES_BORNE for each in care.values())
     assert [each.table for each in care.values() if each.put_off] == []
-
-
-@pytest.mark.full
-def test_the_job_goes_on_where_it_was_after_a_maintenance(spark, root):
-    publisher = claim(root)
-    for number in range(6):
-        publisher.publish(batch(number), NOW)
-    maintain(spark, root)
+    [file] = root.open(BROKER_EVENT).file_uris()
+    lines = [(row["type"], row["broker_name"]) for row in pq.read_table(file).to_pylist()]
+    assert lines == sorted(lines)
+    writer = RustWriter(root)
+    heads = {name: writer.head(spec) for name, spec in TABLES.items()}
+    maintain(spark, root, vacuum=False)
+    assert {name: writer.head(spec) for name, spec in TABLES.items()} == heads
     publisher.publish(batch(6), NOW)
     assert publisher.restored == []
     assert_shows_exactly(root, *range(7))
@@ -81,34 +77,6 @@ def test_running_beside_the_job_breaks_neither(spark, root):
         assert shown == {table: {f"batch-{each}" for each in range(epoch - 1)} for table in WRITTEN}
 
 
-def test_a_month_is_put_in_order_of_type_and_broker_once(spark, root):
-    publisher = claim(root)
-    for number, name in enumerate("bababa"):
-        kinds = ("REGISTERED", "EXPIRED", "ID_TAKEN")
-        events = [event("x")._replace(type=kind, broker_name=name) for kind in kinds]
-        publisher.publish(replace(batch(number), events=events), NOW)
-    maintain(spark, root, vacuum=False)
-    [file] = root.open(BROKER_EVENT).file_uris()
-    lines = [(row["type"], row["broker_name"]) for row in pq.read_table(file).to_pylist()]
-    assert lines == sorted(lines)
-    writer = RustWriter(root)
-    heads = {name: writer.head(spec) for name, spec in TABLES.items()}
-    maintain(spark, root, vacuum=False)
-    assert {name: writer.head(spec) for name, spec in TABLES.items()} == heads
-
-
-def test_rows_of_snapshots_past_retention_go_and_their_history_stays(spark, root):
-    publisher = claim(root, at_ms=NOW - 40 * DAY_MS)
-    publisher.publish(batch(0), NOW - 40 * DAY_MS)
-    publisher.publish(batch(1), NOW)
-    maintain(spark, root)
-    rows = RustWriter(root).read(SNAPSHOT, RustWriter(root).head(SNAPSHOT))
-    assert rows["epoch"].to_pylist() == [3]
-    assert_shows_exactly(root, 0, 1)
-    publisher.publish(batch(2), NOW)
-    assert_shows_exactly(root, 0, 1, 2)
-
-
 def make_older(files, by_ms):
     """Make commits and data files older, for Delta, which counts by its log and by the times of files."""
     for file in files:
@@ -128,17 +96,17 @@ def pass_time(root, days):
     make_older([file for file in Path(root.url).rglob("*") if file.is_file()], days * DAY_MS)
 
 
-def test_the_newest_snapshot_of_a_registry_at_rest_stays_readable_for_ever(spark, root):
+def test_the_newest_snapshot_of_a_registry_at_rest_stays_readable_for_ever(root):
     """Its job was stopped just after it had put files together: the snapshot names versions that Delta would let go."""
     publisher = claim(root, at_ms=NOW - 61 * DAY_MS)
     for number in range(6):
         publisher.publish(batch(number), NOW - 61 * DAY_MS)
     assert "broker_event" in publisher.compact(max_files=1)
     pass_time(root, days=61)
-    maintain(spark, root)
+    maintain(None, root)
     assert_shows_exactly(root, *range(6))
     heir = claim(root)
-    maintain(spark, root)
+    maintain(None, root)
     assert_shows_exactly(root, *range(6))
     heir.publish(batch(6), NOW)
     assert_shows_exactly(root, *range(7))
@@ -169,50 +137,32 @@ def test_the_run_of_an_epoch_stays_known_after_its_snapshot_has_gone(spark, root
     ]
 
 
-def test_a_maintenance_that_died_before_it_dropped_rows_is_gone_on_with(spark, root, monkeypatch):
-    publisher = claim(root, at_ms=NOW - 40 * DAY_MS)
-    publisher.publish(batch(0), NOW)
-    before = [row[:-1] for row in publications(spark, root)]
-    with monkeypatch.context() as patch:
-        patch.setattr(DeltaTable, "delete", lambda *_args, **_options: None)
-        maintain(spark, root)
-    assert [row[:-1] for row in publications(spark, root)] == before
-    maintain(spark, root)
-    assert [row[:-1] for row in publications(spark, root)] == before
-    assert root.open(PAST_SNAPSHOT).version() == 1
-
-
-def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, root):
+def test_rejected_records_go_after_their_retention_and_the_job_goes_on(root):
     publisher = claim(root)
     ages = (91, 89, 0)
     for number, days in enumerate(ages):
         rejected = [RejectedRow(NOW - days * DAY_MS, 0, number, None, b"x", 1, f"{days} days old")]
         publisher.publish(replace(batch(number), event_time_ms=NOW, rejected=rejected), NOW)
-    maintain(spark, root)
+    maintain(None, root)
     publisher.publish(batch(3), NOW)
     assert publisher.restored == []
     publisher.publish(replace(batch(4), event_time_ms=NOW, rejected=rejected), NOW)
     rows = open_tables(root)["rejected"]
     assert sorted(rows["reason"].to_pylist()) == ["0 days old", "0 days old", "89 days old"]
     heads = RustWriter(root).head(REJECTED)
-    maintain(spark, root, rejected_retention_ms=90 * DAY_MS)
+    maintain(None, root, rejected_retention_ms=90 * DAY_MS)
     assert RustWriter(root).head(REJECTED) == heads
 
 
-@pytest.mark.parametrize(
-    ("condition", "files"),
-    [
-        (f"event_time >= timestamp_millis({T0 + 70 * DAY_MS})", 3),
-        ("event_month = '2024-02'", 1),
-    ],
-)
-def test_a_condition_on_time_or_month_leaves_the_rows_of_other_months_unread(spark, root, condition, files):
+def test_a_condition_on_time_or_month_leaves_the_rows_of_other_months_unread(spark, root):
     publisher = claim(root)
     for number in range(3):
         at_ms = T0 + number * 40 * DAY_MS
         publisher.publish(replace(batch(number), event_time_ms=at_ms, events=[event("x", at_ms)]), NOW)
     session = spark.newSession()
     register_views(session, root, only=["broker_event"])
-    asked = session.sql(f"SELECT * FROM broker_event WHERE {condition}")
-    assert len(asked.collect()) == 1
-    assert [found[1:] for found in scans(asked._jdf.queryExecution().executedPlan())] == [(1, files)]
+    of_time = f"event_time >= timestamp_millis({T0 + 70 * DAY_MS})"
+    for condition, files in ((of_time, 3), ("event_month = '2024-02'", 1)):
+        asked = session.sql(f"SELECT * FROM broker_event WHERE {condition}")
+        assert len(asked.collect()) == 1
+        assert [found[1:] for found in scans(asked._jdf.queryExecution().executedPlan())] == [(1, files)]

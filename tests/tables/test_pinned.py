@@ -1,6 +1,5 @@
-"""One snapshot in Arrow, without Spark, and the recipes of docs/bi.md."""
+"""One snapshot in Arrow, without Spark."""
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,16 +9,10 @@ import pytest
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.tables.pinned import PinnedTables, open_tables
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
-from namesrv_stream.tables.schemas import LIVE, PAST_SNAPSHOT, SNAPSHOT, TABLES, TOPIC
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT, TABLES, TOPIC
 from namesrv_stream.tables.writer import CommitTag, RustWriter
-from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import NOW, T0
 from tests.tables.test_publication import batch, claim
-from tests.upgrade import unpack
-
-RECIPES = re.findall(
-    r"^```python\n(.*?)^```", (CHECKOUT / "docs" / "bi.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
-)
 
 
 @pytest.fixture
@@ -43,6 +36,8 @@ def test_all_tables_are_those_of_one_snapshot_while_newer_ones_are_published(roo
     assert topics(tables) == ["batch-0", "batch-1", "shared"]
     assert len(tables["broker_event"]) == 2
     assert sorted(tables["snapshot"]["epoch"].to_pylist()) == [1, 2, 3]
+    assert (tables["past_snapshot"].schema, len(tables["past_snapshot"])) == (PAST_SNAPSHOT.schema, 0)
+    assert tables["publication"]["is_kept"].to_pylist() == [True] * 3
     assert {name: len(tables[name]) for name in tables} == {name: len(tables.where(name)) for name in tables}
 
 
@@ -87,15 +82,6 @@ def forget(root, before, deletes_before):
     root.open(SNAPSHOT).delete(f"epoch < {deletes_before}")
 
 
-def test_before_maintenance_has_dropped_a_snapshot_there_is_no_past_one_and_all_publications_are_kept(root, publisher):
-    tables = open_tables(root, epoch=2)
-    assert (tables["past_snapshot"].schema, len(tables["past_snapshot"])) == (PAST_SNAPSHOT.schema, 0)
-    assert tables["publication"].select(["epoch", "is_kept"]).to_pylist() == [
-        {"epoch": 1, "is_kept": True},
-        {"epoch": 2, "is_kept": True},
-    ]
-
-
 def test_each_epoch_is_one_publication_whether_its_snapshot_can_be_read_or_not(half_forgotten):
     tables = open_tables(half_forgotten)
     assert sorted(tables["past_snapshot"]["epoch"].to_pylist()) == [1, 2]
@@ -120,20 +106,3 @@ def test_a_snapshot_that_maintenance_moves_while_publications_are_read_is_among_
 
     monkeypatch.setattr(PinnedTables, "where", moves_after_the_first_read)
     assert tables["publication"]["epoch"].to_pylist() == [1, 2, 3]
-
-
-def test_later_columns_are_null_in_a_snapshot_of_the_former_release(tmp_path):
-    unpack(tmp_path)
-    live = open_tables(tmp_path / "registry")["live"]
-    assert live.schema.names == LIVE.schema.names
-    assert live["channels"].null_count == len(live) > 0
-
-
-def test_the_recipes_for_other_engines_run(root, publisher, capsys):
-    names = {}
-    run = [recipe for recipe in RECIPES if "not run" not in recipe]
-    for recipe in run:
-        exec(recipe.replace('"data/registry"', repr(root.url)), names)
-    assert len(run) >= 5
-    assert names["tables"].snapshot == publisher.last
-    assert "topic" in capsys.readouterr().out

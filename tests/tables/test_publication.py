@@ -1,9 +1,5 @@
 """All tables change together, whatever dies, races or compacts in between. By delta-rs, which needs no JVM."""
 
-import os
-import signal
-import subprocess
-import sys
 from contextlib import suppress
 from threading import Barrier, Thread
 
@@ -75,7 +71,7 @@ def dies_at(point):
     return on_point
 
 
-@pytest.mark.parametrize("point", [f"written {table}" for table in WRITTEN])
+@pytest.mark.parametrize("point", ["written topic", "written broker_event"])
 def test_half_a_batch_is_never_read_and_is_restored_by_the_next_run(root, point):
     claim(root).publish(batch(0), NOW)
     dying = claim(root, on_point=dies_at(point))
@@ -113,32 +109,6 @@ def test_the_same_run_can_publish_a_batch_again_after_it_failed_half_way(root):
         publisher.publish(batch(0), NOW)
     publisher.publish(batch(0), NOW)
     assert_shows_exactly(root, 0)
-
-
-KILLED = """
-import os, signal, sys
-from namesrv_stream.tables.root import Root
-from tests.tables.test_publication import NOW, batch, claim
-def on_point(point):
-    if point == sys.argv[2]:
-        os.kill(os.getpid(), signal.SIGKILL)
-root = Root(sys.argv[1])
-claim(root).publish(batch(0), NOW)
-claim(root, on_point=on_point).publish(batch(1), NOW)
-"""
-
-
-@pytest.mark.parametrize(("point", "published"), [("written topic", [0]), ("published", [0, 1])])
-def test_kill_9_leaves_a_whole_snapshot_and_a_registry_that_goes_on(root, point, published):
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, root.url, point], check=False, env=os.environ | {"PYTHONPATH": "."}
-    )
-    assert killed.returncode == -signal.SIGKILL
-    assert_shows_exactly(root, *published)
-    heir = claim(root)
-    for number in {1, 2} - set(published):
-        heir.publish(batch(number), NOW)
-    assert_shows_exactly(root, 0, 1, 2)
 
 
 def test_a_snapshot_names_our_own_versions_also_where_a_merge_had_no_effect(root):
@@ -231,16 +201,6 @@ def test_two_runs_raced_on_one_root_leave_no_snapshot_with_rows_of_both(root):
     assert batches_shown(reader.open(), root)["topic"] == set(published)
 
 
-def test_compaction_beside_the_job_becomes_the_new_base(root):
-    publisher = claim(root)
-    for number in range(3):
-        publisher.publish(batch(number), NOW)
-    root.open(BROKER_EVENT).optimize.compact()
-    publisher.publish(batch(3), NOW)
-    assert publisher.restored == []
-    assert_shows_exactly(root, 0, 1, 2, 3)
-
-
 def test_compaction_of_half_a_batch_does_not_hide_it(root):
     claim(root).publish(batch(0), NOW)
     with pytest.raises(Died):
@@ -269,20 +229,6 @@ def test_a_foreign_change_of_rows_is_undone_by_the_next_write(root):
     publisher.publish(batch(1), NOW)
     assert publisher.restored == ["topic"]
     assert_shows_exactly(root, 0, 1)
-
-
-def test_everyday_compaction_bounds_the_files_and_is_named_by_the_next_snapshot(root):
-    publisher = claim(root)
-    for number in range(6):
-        publisher.publish(batch(number), NOW)
-        publisher.compact(max_files=3)
-    writer = RustWriter(root)
-    for spec in TABLES.values():
-        assert writer.file_count(spec, writer.head(spec)) <= 3
-    assert_shows_exactly(root, *range(6))
-    publisher.publish(batch(6), NOW)
-    assert_shows_exactly(root, *range(7))
-    assert publisher.restored == []
 
 
 def test_events_are_numbered_within_their_epoch(root):

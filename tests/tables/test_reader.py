@@ -9,11 +9,9 @@ import pytest
 from namesrv_stream.errors import (
     NamesrvError,
     NoSuchSnapshotError,
-    NotARegistryError,
     SnapshotGoneError,
     StorageError,
 )
-from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, NamesrvConfigRow, TopicMappingRow
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TOPIC
@@ -32,37 +30,6 @@ def publish(publisher, batch_id, published_at_ms=NOW, **changes):
     return publisher.publish(Batch("query", batch_id, T0 + batch_id, {0: batch_id}, rows), published_at_ms)
 
 
-def test_lookups_find_every_table_by_its_key(root):
-    publish(
-        claim(root),
-        0,
-        topic=[topic("t", "broker-b"), topic("t", "broker-a"), topic("u")],
-        broker=[broker(1), broker(0)],
-        cluster=[ClusterRow("c", "broker-b"), ClusterRow("c", "broker-a")],
-        filter=[FilterRow("a", ("f2", "f1"))],
-        live=[live("a")],
-        kv_config=[KvConfigRow("n", "", None), KvConfigRow("n", "k", "v"), KvConfigRow("emptied", "", None)],
-        namesrv_config=[NamesrvConfigRow("key", "value")],
-        topic_mapping=[TopicMappingRow("t", "broker-a", "{}")],
-    )
-    routes = RouteReader(root).open().routes
-    assert dict(routes.queues) == {"t": [topic("t", "broker-a"), topic("t", "broker-b")], "u": [topic("u")]}
-    assert routes.brokers == {"broker-a": {0: broker(0), 1: broker(1)}}
-    assert routes.clusters == {"c": ["broker-a", "broker-b"]}
-    assert routes.filters == {"a": ("f2", "f1")}
-    assert routes.live == {"a": live("a")}
-    assert routes.kv == {"n": {"k": "v"}, "emptied": {}}
-    assert routes.namesrv_config == {"key": "value"}
-    assert routes.mappings == {"t": {"broker-a": "{}"}}
-
-
-def test_an_empty_registry_answers_nothing(root):
-    claim(root)
-    routes = RouteReader(root).open().routes
-    assert (len(routes.queues), list(routes.queues), routes.queues.get("t")) == (0, [], None)
-    assert routes.brokers == routes.live == routes.kv == {}
-
-
 def test_a_reader_that_follows_refuses_what_a_newer_release_has_written(root):
     publisher = claim(root)
     reader = RouteReader(root)
@@ -74,18 +41,6 @@ def test_a_reader_that_follows_refuses_what_a_newer_release_has_written(root):
     newer = row._replace(epoch=row.epoch + 1, versions=row.versions | {"topic": row.versions["topic"] + 1})
     with pytest.raises(NamesrvError, match="registry format"):
         reader.view(newer, reader.follow())
-
-
-def test_an_epoch_is_read_as_it_was_while_its_tables_go_on(root):
-    publisher = claim(root)
-    reader = RouteReader(root)
-    views = []
-    for number in range(4):
-        row = publish(publisher, number, topic=[topic("t", perm=number)], live=[live("a", at_ms=NOW + number)])
-        reader.follow()
-        views.append(reader.view(row, None))
-        assert [each.perm for each in reader.open(2).rows("topic")] == [0]
-    assert [[each.perm for each in view.rows("topic")] for view in views] == [[0], [1], [2], [3]]
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
@@ -113,15 +68,6 @@ def test_follow_reads_again_only_the_tables_that_changed(root):
     assert set(before.routes.live) == {"a"}
 
 
-def test_a_time_means_the_snapshot_in_force_at_that_event_time(root):
-    publisher = claim(root)
-    for offset in (0, 10, 20):
-        publish(publisher, offset, topic=[topic("t", perm=offset)])
-    epochs = {T0: 2, T0 + 9: 2, T0 + 10: 3, T0 + 10**9: 4}
-    reader = RouteReader(root)
-    assert {at_ms: reader.open(at_ms=at_ms).snapshot.epoch for at_ms in epochs} == epochs
-
-
 def test_a_snapshot_whose_row_is_no_longer_there_is_gone_and_the_nearest_is_named(root):
     publisher = claim(root)
     for number in range(3):
@@ -135,22 +81,10 @@ def test_a_snapshot_whose_row_is_no_longer_there_is_gone_and_the_nearest_is_name
         reader.snapshots.find(2)
 
 
-def test_a_folder_without_tables_is_named(tmp_path):
-    with pytest.raises(NotARegistryError, match="holds no registry"):
-        RouteReader(str(tmp_path / "nothing"))
-
-
 def test_tables_that_no_job_has_claimed_yet_are_an_error_that_names_it(root):
     RustWriter(root).ensure_tables(DAY_MS)
     with pytest.raises(NoSuchSnapshotError, match="is the job running"):
         RouteReader(root).open()
-
-
-def test_tables_of_a_newer_format_are_refused(root):
-    claim(root)
-    root.open(SNAPSHOT).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
-    with pytest.raises(NamesrvError, match=rf"format {FORMAT + 1}.*up to {FORMAT}"):
-        RouteReader(root)
 
 
 def test_a_job_stops_when_a_newer_release_has_taken_its_tables_over(root):
@@ -159,17 +93,6 @@ def test_a_job_stops_when_a_newer_release_has_taken_its_tables_over(root):
     with pytest.raises(NamesrvError, match="registry format"):
         publish(publisher, 0, topic=[topic("t")])
     assert publisher.last == Snapshots(root).newest()
-
-
-def test_reading_needs_neither_pandas_nor_pyspark(root):
-    """Either import would cost each command of the command line most of a second."""
-    publish(claim(root), 0, topic=[topic("t")])
-    code = (
-        "import sys; from namesrv_stream.tables.snapshot_reader import RouteReader;"
-        f"assert RouteReader({root.url!r}).open().routes.queues['t'];"
-        "print([name for name in ('pandas', 'pyspark') if name in sys.modules])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_reading_starts_no_thread_of_arrow(root):

@@ -9,19 +9,16 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from namesrv_stream.errors import NotARegistryError, TablesTooNewError
-from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, SnapshotRow
+from namesrv_stream.rules.rows import ClusterRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
 from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, table_properties
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
     CLUSTER,
-    FILTER,
     FORMAT,
-    KV_CONFIG,
     LIVE,
     PAST_SESSION,
-    PINNED_TABLES,
     SNAPSHOT,
     TOPIC,
 )
@@ -33,28 +30,6 @@ TAG = CommitTag(epoch=2, term=1)
 
 def rows_at(writer, spec, version):
     return sorted(rows_from_arrow(spec, writer.read(spec, version)))
-
-
-def test_merge_inserts_updates_and_deletes_by_key(writer):
-    first = writer.merge(TOPIC, 0, RowChanges([topic("kept"), topic("changed"), topic("gone")]), TAG)
-    second = writer.merge(
-        TOPIC, first, RowChanges([topic("changed", perm=4), topic("new")], [("gone", "broker-a")]), TAG
-    )
-    assert rows_at(writer, TOPIC, second) == [topic("changed", perm=4), topic("kept"), topic("new")]
-    assert rows_at(writer, TOPIC, first) == [topic("changed"), topic("gone"), topic("kept")]
-
-
-def test_a_table_without_a_change_feed_is_written_anew_with_the_rows_that_did_not_change(writer, root):
-    first = writer.merge(LIVE, 0, RowChanges([live("kept"), live("changed"), live("gone")]), TAG)
-    changes = RowChanges([live("changed", at_ms=T0 + 1), live("new")], [("gone",), ("absent",)])
-    second = writer.merge(LIVE, first, changes, TAG)
-    assert rows_at(writer, LIVE, second) == [live("changed", at_ms=T0 + 1), live("kept"), live("new")]
-    assert rows_at(writer, LIVE, first) == [live("changed"), live("gone"), live("kept")]
-    assert len(root.open(LIVE, second).file_uris()) == 1
-    assert rows_at(writer, LIVE, writer.merge(LIVE, second, RowChanges(deletes=[("kept",)]), TAG)) == [
-        live("changed", at_ms=T0 + 1),
-        live("new"),
-    ]
 
 
 def test_keys_of_two_columns_are_told_apart_where_their_texts_joined_are_alike(writer):
@@ -70,26 +45,6 @@ def test_rows_that_another_writer_restored_are_the_ones_that_stay(writer, root):
     restored = RustWriter(root).restore(LIVE, second, first, TAG)
     last = writer.merge(LIVE, restored, RowChanges([live("new")]), TAG)
     assert rows_at(writer, LIVE, last) == [live("kept"), live("new")]
-
-
-@pytest.mark.parametrize(
-    ("spec", "row"),
-    [
-        (LIVE, live("10.0.0.1:10911", at_ms=T0 + 1)),
-        (FILTER, FilterRow("10.0.0.1:10911", ("f2", "f1"))),
-        (KV_CONFIG, KvConfigRow("namespace", "", None)),
-    ],
-    ids=lambda value: getattr(value, "name", ""),
-)
-def test_a_row_comes_back_as_it_was_written(writer, spec, row):
-    assert rows_at(writer, spec, writer.merge(spec, 0, RowChanges([row]), TAG)) == [row]
-
-
-def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(writer):
-    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    second = writer.merge(TOPIC, first, RowChanges(deletes=[("absent", "broker-a")]), TAG)
-    assert second == writer.head(TOPIC)
-    assert rows_at(writer, TOPIC, second) == [topic("t")]
 
 
 def commit_nothing(root, spec):
@@ -276,8 +231,3 @@ def test_a_delta_table_that_is_no_registrys_is_refused(root):
     with pytest.raises(NotARegistryError):
         RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
     assert DeltaTable(root.uri(TOPIC)).version() == 0
-
-
-def test_every_pinned_table_has_a_row_class_of_its_columns():
-    for spec in (*PINNED_TABLES, SNAPSHOT):
-        assert spec.row._fields == tuple(spec.schema.names)

@@ -6,9 +6,10 @@ const kept = new Map();
 const asked = new Map();
 
 export class Problem extends Error {
-  constructor(status, message) {
+  constructor(status, message, type = "") {
     super(message);
     this.status = status;
+    this.isEmpty = type.endsWith("#no-registry");
   }
 }
 
@@ -44,7 +45,7 @@ export async function read(url, options) {
     throw new Problem(0, "The console does not answer. It may have been stopped; this page goes on when it is back.");
   }
   const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Problem(response.status, body.detail ?? `The console answers ${response.status}.`);
+  if (!response.ok) throw new Problem(response.status, body.detail ?? `The console answers ${response.status}.`, body.type);
   return body;
 }
 

@@ -195,10 +195,9 @@ function compareForm([, before, after]) {
 function showProblem(problem, title = null) {
   content.dataset.place = "";
   drawVerdict(null, title ?? "", {});
-  const is404 = problem.status === 404;
-  const advice = problem.status === 410 ? h("p", {}, link("churn", "", { window: state.window }, "The history goes further back than the snapshots.")) : "";
-  const begin = newest === null && problem.status === 503 ? h("p", {}, "To make one on this machine: ", h("code", {}, "namesrv-stream up"), " runs Kafka, the job and eight simulated brokers; ", h("code", {}, "make demo"), " in a checkout shows an outage of some. This page goes on when there is a registry.") : "";
-  content.replaceChildren(h("section", { class: "card problem", role: "alert" }, h("h2", {}, title ?? (is404 ? "Not found at this moment" : newest === null ? "There is nothing to show yet" : "This cannot be shown now")), h("p", {}, problem.message), advice, begin));
+  const heading = title ?? (problem.isEmpty ? "There is nothing to show yet" : problem.status === 404 ? "Not found at this moment" : "This cannot be shown now");
+  const begin = problem.isEmpty ? h("p", {}, "To make one on this machine: ", h("code", {}, "namesrv-stream up"), " runs Kafka, the job and eight simulated brokers; ", h("code", {}, "make demo"), " in a checkout shows an outage of some. This page goes on when there is a registry.") : "";
+  content.replaceChildren(h("section", { class: "card problem", role: "alert" }, h("h2", {}, heading), h("p", {}, problem.message), begin));
   content.classList.remove("waiting");
 }
 

@@ -83,7 +83,7 @@ function clusterCounts(groups, moment) {
       return h("rect", { class: state, x: x - width, y: 0, width, height: 8 });
     }));
   };
-  return [...byCluster].map(([cluster, of]) => h("details", { class: "card cluster", open: byCluster.size <= 8 },
+  return [...byCluster].map(([cluster, of]) => h("details", { class: "card cluster", "data-key": cluster, open: byCluster.size <= 8 },
     h("summary", {}, h("h2", {}, visible(cluster)), h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)), bar(of)),
     table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], of.map(zoneRow), "", { name: cluster })));
 }

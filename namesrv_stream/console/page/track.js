@@ -30,6 +30,7 @@ export class Track {
     this.handle = h("div", { class: "handle" });
     this.tip = h("div", { class: "tip", hidden: true });
     this.edges = [h("span"), h("span")];
+    this.most = h("span");
     this.band = h("div", { class: "band", hidden: true });
     this.whole = h("button", { type: "button", hidden: true, onclick: () => this.zoom(null) }, "Zoom out");
     this.rail = h("div", {
@@ -55,7 +56,7 @@ export class Track {
       h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, h("form", { class: "exact", onsubmit: onSubmit }, this.typed, h("button", {}, "Go")), this.zones, this.whole, this.spans)),
       this.note,
       this.rail,
-      h("div", { class: "edges", title: "Drag here, or on the track with Shift, to zoom into a stretch of time", onpointerdown: (event) => this.onBand(event), onpointermove: (event) => this.onMove(event), onpointerup: (event) => this.onUp(event), onpointercancel: (event) => this.onUp(event) }, this.edges[0], h("span", { class: "legend" }, h("i", { class: "came" }), "came ", h("i", { class: "left" }), "left ", h("i", { class: "asked" }), "command"), this.edges[1]));
+      h("div", { class: "edges", title: "Drag here, or on the track with Shift, to zoom into a stretch of time", onpointerdown: (event) => this.onBand(event), onpointermove: (event) => this.onMove(event), onpointerup: (event) => this.onUp(event), onpointercancel: (event) => this.onUp(event) }, this.edges[0], h("span", { class: "legend" }, h("i", { class: "came" }), "came ", h("i", { class: "left" }), "left ", h("i", { class: "asked" }), "command ", h("i", { class: "up" }), this.most), this.edges[1]));
   }
 
   show(timeline) {
@@ -87,8 +88,19 @@ export class Track {
       if (mark.commands) paths.asked += `M${x} 3v7`;
     }
     this.surface.replaceChildren(
+      h("path", { class: "alive", d: this.curve() }),
       h("line", { x1: 0, x2: WIDTH, y1: MIDDLE, y2: MIDDLE, class: "base" }),
       ...Object.entries(paths).map(([kind, d]) => h("path", { class: kind, d })));
+  }
+
+  // The number of addresses that are alive, as an area behind the marks.
+  curve() {
+    const { aliveBefore } = this.timeline;
+    const most = Math.max(1, aliveBefore, ...this.marks.map((mark) => mark.alive));
+    const y = (count) => (HEIGHT - (HEIGHT * count) / most).toFixed(1);
+    const steps = this.marks.map((mark) => `H${this.x(mark).toFixed(1)}V${y(mark.leastAlive ?? mark.alive)}V${y(mark.alive)}`);
+    this.most.textContent = `alive, ${most.toLocaleString()} at most`;
+    return `M0 ${HEIGHT}V${y(aliveBefore)}${steps.join("")}H${WIDTH}V${HEIGHT}Z`;
   }
 
   x(mark) {
@@ -135,9 +147,10 @@ export class Track {
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
     const next = this.marks[at + 1];
     if (this.holds(next)) return [h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`), h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`)];
-    if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, at < 0 && this.zoomed === null ? " — before the first change that this track shows" : "")];
-    const then = next ? `; nothing more until ${when(next.eventTime)}` : "; nothing has changed since";
-    return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? eventsText(mark) : ""}${mark ? then : ""}`)];
+    if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, next && at < 0 && this.zoomed === null ? " — before the first change that this track shows" : "")];
+    const since = mark && (mark.epoch === this.epoch ? eventsText(mark) : `no change since ${when(mark.eventTime)} (${eventsText(mark)})`);
+    const then = next ? `; nothing more until ${when(next.eventTime)}` : this.zoomed === null ? "; nothing has changed since" : "";
+    return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? since + then : ""}`)];
   }
 
   // Moves by a number of changes. Marks on the way that stand for several epochs are replaced by their own marks first.
@@ -250,7 +263,7 @@ export class Track {
     const mark = this.marks[this.nearest(event)];
     this.tip.hidden = !mark;
     if (!mark) return;
-    this.tip.textContent = `${when(mark.eventTime)} · ${eventsText(mark)}`;
+    this.tip.textContent = `${when(mark.eventTime)} · ${eventsText(mark)} · ${mark.alive.toLocaleString()} alive after it`;
     const share = this.x(mark) / WIDTH;
     this.tip.style.setProperty("inset-inline-start", `${100 * share}%`);
     this.tip.style.setProperty("translate", `${-100 * share}% 0`);

@@ -88,6 +88,6 @@ export function eventsText(mark) {
   if (mark.commands) told.push(counted(mark.commands, "command"));
   if (mark.gaps) told.push(`${counted(mark.gaps, "time")} without a tick`);
   if (mark.others) told.push(counted(mark.others, "other change"));
-  if (mark.epochs > 1) told.push(`in ${counted(mark.epochs, "moment")}`);
+  if (mark.epochs > 1) told.push(`in ${counted(mark.epochs, "moment")} up to then`);
   return told.join(", ");
 }

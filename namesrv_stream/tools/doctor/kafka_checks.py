@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError
 from namesrv_stream.kafka.election import group_of
-from namesrv_stream.kafka.librdkafka import answered
+from namesrv_stream.kafka.librdkafka import answered, opened
 from namesrv_stream.kafka.topic import (
     TopicFacts,
     describe_topic,
@@ -20,13 +20,16 @@ from namesrv_stream.kafka.topic import (
     require_one_order,
     wait_for_kafka,
 )
+from namesrv_stream.questions.job_status import facts_from_kafka, job_state, newest_row
+from namesrv_stream.tables.job_progress import job_progress
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tools.doctor import Finding
+from namesrv_stream.tools.doctor import Finding, State
 
 GATEWAY_RIGHTS = {AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS}
 JOB_RIGHTS = {AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS}
 
 _ANSWER_LIMIT_S = 10.0
+_STANDS_STILL = ("dead", "waiting", "not answering", "no ticks", "other log", "unknown")
 _GROUPS_ARE_LOADING = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )
@@ -59,6 +62,23 @@ def check_kafka(
     yield _clock(kafka, topic)
 
 
+def check_job(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Check that the active job does its work, by its report in Kafka and by the tables."""
+    root = Root(settings.delta_root, settings.storage_options or None)
+    row = newest_row(root)
+    kafka = facts_from_kafka(settings, root, row)
+    if row is None and not kafka.jobs:
+        yield Finding("job", "not checked", "no job runs, and there are no tables that can be read")
+        return
+    state = job_state(job_progress(row, _now_ms()).state if row else None, kafka)
+    problem = f": {kafka.report.problem}" if kafka.report is not None and kafka.report.problem else ""
+    if state == "running":
+        yield Finding("job", "ok", state)
+    else:
+        kind: State = "failed" if state in _STANDS_STILL else "warning"
+        yield Finding("job", kind, f"{state}{problem}", "`namesrv-stream status` has the next step.")
+
+
 def _topic(facts: TopicFacts, kafka: dict[str, Any]) -> Iterator[Finding]:
     require_one_order(facts, kafka)
     yield from (Finding("topic", "warning", problem) for problem in facts.warnings)
@@ -68,7 +88,7 @@ def _topic(facts: TopicFacts, kafka: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Finding:
-    admin = AdminClient(kafka)
+    admin = opened(AdminClient, kafka, kafka["bootstrap.servers"])
     asked = admin.describe_topics(
         TopicCollection([topic]), include_authorized_operations=True, request_timeout=_ANSWER_LIMIT_S
     )
@@ -86,7 +106,7 @@ def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Fin
 def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
     """Check that this client has READ on the consumer group that elects the active job."""
     try:
-        granted = _rights_on_group(AdminClient(kafka), group)
+        granted = _rights_on_group(opened(AdminClient, kafka, kafka["bootstrap.servers"]), group)
     except (KafkaException, TimeoutError) as error:
         problem = f"consumer group {group}: {error or 'no answer within the limit'}"
         next_step = "Look whether Kafka has its topic __consumer_offsets: without it no standby takes over."
