@@ -178,6 +178,11 @@ class RouteReader:
             self._latest = self.view(newest, self._latest)
         return self._latest
 
+    def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
+        """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is not kept any more."""
+        with naming_what_is_gone(self._root, spec, snapshot):
+            return select(self._opened(spec, snapshot)[1], spec, rows_until(spec, snapshot))
+
     def _opened(self, spec: TableSpec, snapshot: SnapshotRow) -> tuple[Root, DeltaTable]:
         version = snapshot.versions[spec.name]
         try:
