@@ -19,6 +19,7 @@ from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.damage import Damage
 from namesrv_stream.tables.mending import damages, drop_checkpoint, forget
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import CommitTag
 from namesrv_stream.tools.backup_file import (
@@ -217,6 +218,9 @@ def _salvaged(root: Root, found: Sequence[Damage], backup: Content | None) -> Sa
 
 def _losses(now: Salvaged) -> Iterator[str]:
     for table, epoch in now.made.items():
+        if table == SNAPSHOT.name:
+            yield f"snapshot: the row of epoch {epoch} is lost, and was made from the tables' newest commits."
+            continue
         yield f"{table}: {counted(len(now.content.rows[table]), 'row')}, of epoch {epoch} and the history after it."
     for table, count in now.lost.items():
         how_many = "an unknown number of rows" if count is None else counted(count, "row")

@@ -31,6 +31,8 @@ BEGINS = ("REGISTERED", "ID_TAKEN")
 LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
 """Types of lines that record the end of a lease. A REFUSED without `lease_millis` ended no lease."""
 
+_LOSSES = ("ID_LOST", *LEASE_ENDS)
+
 _TOPIC_TABLES = ("topic", "topic_mapping")
 
 _LEFT_OUT_IF_NONE = frozenset({"suspect_since", "broker_version"})
@@ -64,11 +66,18 @@ def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[Brok
     changes = _in_order(change for change in net_of(changes) if not _is_of_tokens_alone(change))
     if applied.command is not None:
         return _command_lines(applied, changes)
-    topics = [change for change in changes if change.table in _TOPIC_TABLES]
+    topics = _by_broker_name([change for change in changes if change.table in _TOPIC_TABLES])
     others = [change for change in changes if change.table not in _TOPIC_TABLES]
-    lines = [line for address in _addresses(others) for line in _address_lines(applied, address, others, bool(topics))]
-    lines.sort(key=lambda line: line.type != "ID_LOST")  # an id is lost before the next holder has it
-    lines += [_topics_line(applied, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
+    lines: list[BrokerEventRow] = []
+    for address in _addresses(others):
+        mine = _of_address(others, address)
+        name = _name_of_new_version(mine)
+        if name in topics:
+            topics[name] = [*mine, *topics[name]]
+        else:
+            lines += _address_lines(applied, address, mine, others)
+    lines.sort(key=lambda line: line.type not in _LOSSES)  # an id is lost before the next holder has it
+    lines += [_topics_line(applied, name, of_name, changes) for name, of_name in topics.items()]
     if not lines and applied.end_type == "REFUSED" and applied.request is not None:
         return [_line(applied, "REFUSED", about=applied.request)]
     return lines
@@ -107,19 +116,28 @@ def _addresses(changes: Iterable[RowChange]) -> list[str]:
     return list(found)
 
 
+def _of_address(changes: Iterable[RowChange], address: str) -> list[RowChange]:
+    """Return the changes as far as they concern an address."""
+    sides = (_side_of(change, address) for change in changes)
+    return [side for side in sides if side.before is not None or side.after is not None]
+
+
+def _name_of_new_version(mine: Sequence[RowChange]) -> str | None:
+    """Return the broker name of an address of which only the data version changed; None if more did, or nothing."""
+    lease = mine[0].after if len(mine) == 1 and _is_quiet(mine[0]) else None
+    return lease.broker_name if isinstance(lease, LiveRow) else None
+
+
 def _address_lines(
-    applied: AppliedEvent, address: str, changes: Sequence[RowChange], topics_changed: bool
+    applied: AppliedEvent, address: str, mine: list[RowChange], changes: Sequence[RowChange]
 ) -> Iterator[BrokerEventRow]:
     """Yield a line for each id that a continuing lease has lost, then one line for all other changes of the address."""
-    mine = [_side_of(change, address) for change in changes]
-    mine = [change for change in mine if change.before is not None or change.after is not None]
     lease = next((change for change in reversed(mine) if change.table == "live"), None)
     if _goes_on(lease):
         lost = [change for change in mine if change.table == "broker" and change.after is None]
         mine = [change for change in mine if change not in lost]
         yield from (_address_line(applied, "ID_LOST", address, [each], None) for each in lost)  # R5, R8
-    is_new_version_alone = topics_changed and lease is not None and mine == [lease] and _is_quiet(lease)
-    if mine and not is_new_version_alone:  # the line of its topics has the new version
+    if mine:
         has_gained = any(change.table == "broker" and change.before is None for change in mine)
         shown = _shown(mine, changes, with_clusters=address == applied.broker_addr or len(_addresses(changes)) == 1)
         yield _address_line(applied, _type_of(applied, lease, has_gained), address, shown, lease)

@@ -68,9 +68,87 @@ def damages(root: Root) -> list[Damage]:
 
 
 def saved_snapshots(root: Root) -> list[SnapshotRow]:
-    """Return the rows of the table `snapshot` that can still be read, newest first."""
+    """Return the rows of the table `snapshot` that can still be read, newest first.
+
+    If the newest publication's row is lost, the first one is what `lost_publication` makes of it.
+    """
+    lost = lost_publication(root)
+    return ([lost] if lost else []) + _read_snapshots(root)
+
+
+def _read_snapshots(root: Root) -> list[SnapshotRow]:
     rows: list[SnapshotRow] = rows_from_arrow(SNAPSHOT, saved_rows(root, SNAPSHOT))
     return sorted(rows, key=lambda row: row.epoch, reverse=True)
+
+
+def lost_publication(root: Root) -> SnapshotRow | None:
+    """Return a row for the newest publication if its own cannot be read: None if it can, or if no row can.
+
+    Its versions are those that the tables had then by the tags of their commits. Its place in the log is that of the
+    last record with a line or a rejected row.
+    """
+    former, tags = next(iter(_read_snapshots(root)), None), [tag for _, tag in _tags(root, SNAPSHOT)]
+    tag = next(filter(None, tags), None)
+    if former is None or tag is None:
+        return None
+    if tags[0] is None and former.epoch <= tag.epoch:  # the commit cannot be read, nor can the row that it added
+        tag = max(tag, newest_tag(root))
+    return _made_row(root, former, tag) if tag.epoch > former.epoch else None
+
+
+def newest_tag(root: Root) -> CommitTag:
+    """Return the highest tag of a commit that can be read, of any table that snapshots name, and of `snapshot`."""
+    tags = (tag for spec in (SNAPSHOT, *PINNED_TABLES) for _, tag in _tags(root, spec) if tag)
+    return max(tags, default=CommitTag(0, 0))
+
+
+def _made_row(root: Root, former: SnapshotRow, tag: CommitTag) -> SnapshotRow:
+    versions = {spec.name: _version_at(root, spec, tag.epoch, former.versions[spec.name]) for spec in PINNED_TABLES}
+    read = {spec: saved_rows(root, spec, [versions[spec.name]]) for spec in (BROKER_EVENT, REJECTED)}
+    lines = [line for line in rows_from_arrow(BROKER_EVENT, read[BROKER_EVENT]) if former.epoch < line.epoch]
+    offsets, event_time = dict(former.offsets), former.event_time or 0
+    for each in (*lines, *rows_from_arrow(REJECTED, read[REJECTED])):
+        event_time = max(event_time, each.event_time)
+        if each.offset is not None:
+            offsets[each.partition] = max(offsets.get(each.partition, 0), each.offset + 1)
+    heard_ms = pc.max(readable_rows(root, LIVE, versions[LIVE.name])["clock_millis"]).as_py()
+    return former._replace(
+        epoch=tag.epoch,
+        term=tag.term,
+        published_at=max(former.published_at, event_time),
+        event_time=event_time or None,
+        offsets=offsets,
+        versions=versions,
+        changes={},
+        kind="PUBLICATION",
+        last_append=former.last_append if offsets == former.offsets else None,
+        clock_millis=max(filter(None, (former.clock_millis, heard_ms)), default=None),
+    )
+
+
+def _version_at(root: Root, spec: TableSpec, epoch: int, at_least: int) -> int:
+    """Return the newest version of a table without a commit of a later epoch."""
+    version = newest_version(root, spec)
+    for number, tag in _tags(root, spec):
+        if tag is not None and tag.epoch <= epoch:
+            break
+        version = version if tag is None else number - 1
+    return max(version, at_least)
+
+
+def _tags(root: Root, spec: TableSpec) -> Iterator[tuple[int, CommitTag | None]]:
+    """Yield each commit that has a tag, newest first: its version and tag, None if the commit cannot be read."""
+    files = TableFiles(root, spec)
+    for path in sorted((path for path in files.listed("_delta_log") if path.endswith(".json")), reverse=True):
+        version = int(Path(path).stem)
+        try:
+            tags = [each["commitInfo"].get("userMetadata") for each in files.actions(path) if "commitInfo" in each]
+        except msgspec.DecodeError:
+            yield version, None
+            continue
+        for tag in filter(None, tags):
+            with suppress(msgspec.DecodeError, TypeError):
+                yield version, CommitTag(**msgspec.json.decode(tag))
 
 
 def _damages_of(root: Root, spec: TableSpec, rows: Sequence[SnapshotRow]) -> list[Damage]:

@@ -32,7 +32,9 @@ from namesrv_stream.tables.damage import Damage, TableFiles, newest_version, tab
 from namesrv_stream.tables.mending import (
     forget,
     lay_anew,
+    lost_publication,
     naming,
+    newest_tag,
     readable_rows,
     saved_rows,
     saved_snapshots,
@@ -60,7 +62,7 @@ from namesrv_stream.tools.backup_file import Content, Rows, content_of
 _KAFKA_LIMIT_MS = 5_000
 
 Cause = Literal["IMPORT", "RESTORE", "REPAIR"]
-_OPERATORS_TABLES = frozenset({"kv_config", "namesrv_config", "topic_mapping"})
+_TABLES_OF_COMMAND = frozenset({"cluster", "kv_config", "namesrv_config"})
 """Tables whose changes belong to no broker address. The history has them in the line of the command."""
 
 
@@ -166,16 +168,16 @@ def _history(
 
     The line of the command has the number of rows of each table after it.
     """
-    of_operators = [change for change in changes if change.table in _OPERATORS_TABLES]
-    of_brokers = [change for change in changes if change.table not in _OPERATORS_TABLES]
+    of_command = [change for change in changes if change.table in _TABLES_OF_COMMAND]
+    of_brokers = [change for change in changes if change.table not in _TABLES_OF_COMMAND]
     rows = {name: len(of_table) for name, of_table in content.rows.items()}
     subject = {"type": cause, "epoch": content.snapshot.epoch, "rows": rows}
     command = AppliedEvent(cause, event_time, requested_by=requested_by, command=subject)
-    first, *others = history_of(command, of_operators)
+    [first] = history_of(command, of_command)
     after = msgspec.json.decode(first.after or "{}") | {"command": subject}
     first = first._replace(after=msgspec.json.encode(after).decode())
     brokers = AppliedEvent(cause, event_time, requested_by=requested_by)
-    return [first, *others, *history_of(brokers, of_brokers)]
+    return [first, *history_of(brokers, of_brokers)]
 
 
 def _retention_ms(settings: NamesrvSettings) -> int:
@@ -263,7 +265,8 @@ class Salvaged(NamedTuple):
     """The newest content as far as it can be got back.
 
     `lost`: table -> number of rows that cannot, None if that is not known. A table without a loss is not in it.
-    `made`: table -> the epoch whose rows and the lines of history after it gave the rows of damaged files.
+    `made`: table -> the epoch whose rows and the lines of history after it gave the rows of damaged files. For
+    `snapshot` it is the newest epoch, if its row is lost.
     """
 
     content: Content
@@ -283,6 +286,8 @@ def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
             "it has the place in the log too. Nothing was changed."
         )
     rescue = _Rescue(root, found, rows)
+    if lost_publication(root):
+        rescue.made[SNAPSHOT.name] = rows[0].epoch
     tables = {spec.name: rescue.rows(spec) for spec in ROUTE_TABLES}
     for spec in (BROKER_EVENT, REJECTED):
         rescue.count(spec, len(rescue.saved(spec)))
@@ -383,6 +388,7 @@ class _Mending:
         self._newest = now.content.snapshot
         self._tag = CommitTag(self._newest.epoch + 1, self._newest.term + 1)
         self._found = found
+        self._snapshots = saved_snapshots(root)
         self.laid_anew: list[str] = []
 
     def put_back(self, spec: TableSpec) -> int:
@@ -395,8 +401,10 @@ class _Mending:
         """Return a version of an append-only table that has all rows that can still be read."""
         if not self._is_hurt(spec):
             return self._newest.versions.get(spec.name, newest_version(self._root, spec))
-        snapshots = saved_snapshots(self._root) if spec in PINNED_TABLES else []
-        return self._lay_anew(spec, saved_rows(self._root, spec, list(naming(spec, snapshots))))
+        if spec is SNAPSHOT:
+            return self._lay_anew(spec, rows_to_arrow(spec, self._snapshots))
+        versions = list(naming(spec, self._snapshots)) if spec in PINNED_TABLES else []
+        return self._lay_anew(spec, saved_rows(self._root, spec, versions))
 
     def _is_hurt(self, spec: TableSpec) -> bool:
         """Return whether a file is damaged that the newest snapshot or the next write needs."""
@@ -445,10 +453,10 @@ def _claim(root: Root, former: SnapshotRow, versions: dict[str, int]) -> None:
     writer = writer_of(root)
     while True:
         newest, version = writer.newest_snapshot()
-        assert newest is not None, "the table has been mended"
+        known = newest or newest_tag(root)  # no row can be read, and a backup is published: above all that was
         row = former._replace(
-            epoch=newest.epoch + 1,
-            term=newest.term + 1,
+            epoch=max(known.epoch, former.epoch) + 1,
+            term=max(known.term, former.term) + 1,
             run_id=uuid.uuid4().hex,
             published_at=_now_ms(),
             versions=versions,

@@ -159,8 +159,7 @@ def test_damage_of_each_kind_is_named_and_mended_and_the_job_goes_on(run, regist
     result = run("repair --take-over --as ann")
     assert result.exit_code == 0, result.output
     assert {each["state"] for each in findings(registry.root)} == {"ok"}
-    if (table, newest) != ("snapshot", True) or harm not in (cut, os.remove, flip):
-        assert tables(registry.root) == made.wanted
+    assert tables(registry.root) == made.wanted
     work_as_a_job(registry.root, table)
 
 
@@ -193,6 +192,53 @@ def test_a_data_file_that_is_lost_costs_no_row_and_no_record_of_the_log(run, reg
         place.last_append,
         place.clock_millis,
     )
+
+
+def die_at(point):
+    """Return a callback by which a run dies at a point."""
+
+    def die(reached):
+        if reached == point:
+            raise RuntimeError(point)
+
+    return die
+
+
+def test_a_publication_whose_row_is_lost_is_made_from_the_heads_but_for_what_was_never_published(run, registry, made):
+    run_that_dies = Publisher.claim(RustWriter(Root(registry.root)), "next", 0, on_point=die_at("written topic"))
+    place = run_that_dies.last
+    changes = {TOPIC.name: RowChanges((), [("T0", "broker-a")])}
+    with pytest.raises(RuntimeError):
+        run_that_dies.publish(Batch(None, None, None, place.offsets, changes), 0)
+    cut(data_of(registry.root, "snapshot"))
+    result = run("repair --take-over --as ann")
+    assert f"snapshot: the row of epoch {place.epoch} is lost" in result.stdout
+    newest = RouteReader(registry.root).snapshots.newest()
+    assert tables(registry.root) == made.wanted
+    assert (newest.epoch, newest.term, newest.offsets) == (place.epoch + 3, place.term + 2, place.offsets)
+
+
+def test_a_publication_whose_row_and_rows_are_lost_is_asked_about(run, registry):
+    for table in ("snapshot", "topic", "broker_event"):
+        data_of(registry.root, table).unlink()
+    refused = run("repair --take-over")
+    assert refused.exit_code == 1
+    assert "in place of 5" in refused.stderr
+
+
+def test_a_backup_is_published_above_all_epochs_if_no_row_of_snapshot_can_be_read(run, registry, made, tmp_path):
+    run(f"backup {tmp_path / 'backups'}")
+    place = RouteReader(registry.root).snapshots.newest()
+    registry.register("10.0.0.9:10911", "c2", "broker-z")
+    for file in Path(registry.root, "snapshot").glob("*.parquet"):
+        cut(file)
+    assert "Give a folder of backups by --from FOLDER" in run("repair --take-over").stderr
+    result = run(f"repair --from {tmp_path / 'backups'} --take-over --yes")
+    assert result.exit_code == 0, result.output
+    newest = RouteReader(registry.root).snapshots.newest()
+    assert tables(registry.root) == made.wanted
+    assert (newest.epoch, newest.offsets) == (place.epoch + 4, place.offsets)
+    assert newest.term > place.term
 
 
 def test_the_history_has_the_rows_by_table_of_a_repair(run, registry):

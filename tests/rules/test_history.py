@@ -86,7 +86,10 @@ def test_the_same_registration_again_adds_no_line(log):
 def test_a_new_version_with_changed_topics_has_a_line_of_its_topics_alone(log):
     log.register("a:1", topics=("T", "U"), data_version=DataVersion(0, 1, 1))
     [line] = log.take_events()
-    assert (line.type, line.data_version, line.before) == ("TOPICS_CHANGED", DataVersion(0, 1, 1), None)
+    assert (line.type, line.data_version) == ("TOPICS_CHANGED", DataVersion(0, 1, 1))
+    before, after = json.loads(line.before), json.loads(line.after)
+    assert (set(before), set(after)) == ({"live"}, {"live", "topic"})
+    assert after["live"][0]["data_version"] == {"state_version": 0, "timestamp": 1, "counter": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The tables of any moment and any epoch are those that the rules had then, whichever snapshots are kept."""
 
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from chaos.oracle import Oracle, contents
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError
-from namesrv_stream.rules.record_types import DataVersion
+from namesrv_stream.rules.record_types import DataVersion, DeleteKvConfig, PutKvConfig
 from namesrv_stream.rules.registry_tables import net_of
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.arrow import rows_from_arrow
@@ -23,6 +24,8 @@ from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.schemas import BROKER, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected, rejected_count
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
+from namesrv_stream.tools.backup_file import content_of
+from namesrv_stream.tools.putting_back import Salvaged, of_backup, repair, restore_content
 from tests.cli.registry import PublishedRegistry
 from tests.random_logs import T0, logs
 from tests.tables.test_maintenance import make_older
@@ -167,3 +170,34 @@ def test_as_of_any_moment_and_epoch_the_tables_are_those_of_the_rules(examples):
         check(log, cuts, gap_ms, let_go, moments)
 
     of_random_logs()
+
+
+def test_any_epoch_is_as_it_was_across_a_restore_and_a_repair(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), T0)
+    mapping = {"TopicA": {"bname": "broker-2", "totalQueues": 8}}
+    for number in (1, 2):
+        fields = {"topic_queue_mapping_info_map": mapping} if number == 2 else {}
+        registry.register(f"10.0.0.{number}:10911", "c1", f"broker-{number}", **fields)
+    registry.register("10.0.0.3:10911", "c1", "broker-3")
+    registry.register("10.0.0.3:10912", "c1", "broker-3", 1)
+    registry.register("10.0.0.5:10911", "c1", "broker-5")
+    good = registry.command(PutKvConfig(namespace="n", key="k", value="v")).epoch
+    registry.now_ms += 1_000
+    for number in (1, 2):
+        registry.expire(f"10.0.0.{number}:10911", publish=False)
+    registry.register("10.0.0.4:10911", "c2", "broker-1", publish=False)
+    registry.expire("10.0.0.3:10911", publish=False)
+    registry.register("10.0.0.3:10912", "c1", "broker-3", 0)
+    registry.register("10.0.0.5:10911", "c1", "broker-5", topics=("TopicA", "TopicB"))
+    spoilt = registry.command(DeleteKvConfig(namespace="n", key="k")).epoch
+    root, given = Root(registry.root), NamesrvSettings()
+    restored = restore_content(root, given, content_of(RouteReader(root), good), "ann", takes_over=True).epoch
+    now, then = content_of(RouteReader(root)), of_backup(content_of(RouteReader(root), spoilt))
+    repaired = repair(root, given, [], Salvaged(now, {}, {}), then, "ann", takes_over=True).published.epoch
+    newest = Publisher.claim(RustWriter(root), "next", NOW).last.epoch
+    wanted = {epoch: tables_at(root, epoch=epoch) for epoch in range(1, newest + 1)}
+    assert (wanted[restored], wanted[repaired]) == (wanted[good], wanted[spoilt])
+    for gone in ("epoch % 2 = 0", "epoch % 2 = 1", "true"):  # each epoch from the one before, all from the newest
+        copy = shutil.copytree(root.url, tmp_path / gone)
+        DeltaTable(copy / "snapshot").delete(f"{gone} AND epoch < {newest}")
+        assert {epoch: tables_at(Root(str(copy)), epoch=epoch) for epoch in wanted} == wanted
