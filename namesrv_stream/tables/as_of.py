@@ -106,8 +106,8 @@ def rows_until(spec: TableSpec, snapshot: SnapshotRow) -> str:
 class Changes:
     """Rows that lines of the history change, by table.
 
-    A TOPICS_CHANGED may have the new data version of a lease whose row it does not list. `data_versions`: address ->
-    that version; None if such a line is undone, because it does not have the version before.
+    A TOPICS_CHANGED before 0.2.0 may have the new data version of a lease whose row it does not list. `data_versions`:
+    address -> that version; None if such a line is undone, because it does not have the version before.
     """
 
     def __init__(self) -> None:
@@ -116,17 +116,15 @@ class Changes:
 
     def follow(self, line: BrokerEventRow) -> None:
         """Change the rows as the line says."""
-        self._replace(line.before, line.after)
-        if line.type == "TOPICS_CHANGED" and line.broker_addr and line.data_version:
-            self.data_versions[line.broker_addr] = line.data_version
+        self._replace(line, line.before, line.after, line.data_version)
 
     def undo(self, line: BrokerEventRow) -> None:
         """Change the rows back to those before the line. Undo later lines first."""
-        self._replace(line.after, line.before)
-        if line.type == "TOPICS_CHANGED" and line.broker_addr and line.data_version:
-            self.data_versions[line.broker_addr] = None
+        self._replace(line, line.after, line.before, None)
 
-    def _replace(self, gone: str | None, came: str | None) -> None:
+    def _replace(self, line: BrokerEventRow, gone: str | None, came: str | None, version: DataVersion | None) -> None:
+        if line.type == "TOPICS_CHANGED" and line.broker_addr and line.data_version:
+            self.data_versions[line.broker_addr] = version
         for spec, rows in _listed(gone):
             self._fields.setdefault(spec.name, {}).update((_key(spec, row), None) for row in rows)
         for spec, rows in _listed(came):

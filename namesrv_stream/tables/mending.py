@@ -31,6 +31,7 @@ from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
+    LIVE,
     PAST_SNAPSHOT,
     PINNED_TABLES,
     REJECTED,
