@@ -164,12 +164,12 @@ class TablesTooNewError(NamesrvError):
 
 
 class SnapshotGoneError(NamesrvError):
-    """A moment before the oldest snapshot that retention keeps readable."""
+    """A moment of which no whole snapshot is kept. `nearest` is the epoch of one that is."""
 
-    def __init__(self, asked: str, oldest: int) -> None:
+    def __init__(self, asked: str, nearest: int) -> None:
         super().__init__(
-            f"the snapshot of {asked} is past snapshot.retention; the oldest readable epoch is {oldest}. "
-            "Earlier changes are in the table broker_event: `namesrv-stream history` and `why` show them."
+            f"no whole snapshot of {asked} is kept, and here it is needed; the nearest one is epoch {nearest}, and "
+            "`namesrv-stream snapshots` lists all. Answers --as-of any moment are made from the history."
         )
         self.asked = asked
 

@@ -70,6 +70,17 @@ registrations = st.builds(
     keep_filter_servers=st.booleans(),
     channel_id=channels,
 ).flatmap(lambda request: st.sampled_from([request, with_token(request), with_token(request)]))
+updates = st.builds(
+    RegisterBroker,
+    cluster_name=st.just(CLUSTERS[0]),
+    broker_name=st.just(NAMES[0]),
+    broker_id=st.just(0),
+    broker_addr=st.just(ADDRESSES[0]),
+    data_version=st.builds(DataVersion, st.just(1), st.just(1), st.integers(0, 9)),
+    topic_config_table=st.dictionaries(st.sampled_from(TOPICS), topic_configs, max_size=3),
+)
+"""A steady broker's registrations: its topics and their version change, and nothing else."""
+
 heartbeats = st.builds(BrokerHeartbeat, broker_addr=st.sampled_from(ADDRESSES), channel_id=channels)
 ends = st.one_of(
     st.builds(UnregisterBroker, broker_addr=st.sampled_from(ADDRESSES)),
@@ -127,6 +138,8 @@ ticks = st.just(_said(Scan()))
 said = st.one_of(
     registrations.map(_said),
     registrations.map(_said),
+    updates.map(_said),
+    updates.map(_said),
     heartbeats.map(_said),
     heartbeats.map(_said),
     ticks,

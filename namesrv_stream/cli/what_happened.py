@@ -27,18 +27,19 @@ from namesrv_stream.cli.view import (
     view_options,
 )
 from namesrv_stream.config import Invocation
+from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history import palette
 from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
 from namesrv_stream.questions.subject import ACCEPTED
 from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text, shown_of
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables import keeping
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
-from namesrv_stream.tables.snapshot_reader import rejected_count
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshot_reader import RouteReader, rejected_count
 
 _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
 _READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeoutMillis": duration_text}
@@ -177,7 +178,7 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     release: int | None,
     view: View,
 ) -> None:
-    """List the published snapshots, newest first. With --as-of only the one that was in force then.
+    """List the published snapshots, newest first. With --as-of only the one that has exactly the tables of then.
 
     A snapshot that is whole can be pinned by other programs. Another one is made from a whole one and the history.
     --keep copies all tables of a whole snapshot, so a query of hours has files that no maintenance removes. It takes
@@ -187,15 +188,16 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     """
     if view.watch_s is not None and not sql:
         raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
-    published, root = open_reader(invocation.settings).snapshots, root_of(invocation.settings)
+    reader, root = open_reader(invocation.settings), root_of(invocation.settings)
+    published = reader.snapshots
     if keep is not None:
         keeping.keep_by_hand(root, published.find(keep))
     if release is not None:
         keeping.release(root, release)
     if sql:
-        _print_statements(root, published, view, schema, only or None)
+        _print_statements(root, reader, view, schema, only or None)
         return
-    rows = published.published(limit) if view.as_of is None else [published.find(*view.as_of)]
+    rows = published.published(limit) if view.as_of is None else [_whole(reader, view.as_of)]
     found, by_hand = list(map(accounts.Snapshot.of_row, rows)), keeping.kept_by_hand(root)
     newest = time_text(found[0].published_at if found else None, with_zone=True)
     total = len(found) if view.as_of else published.newest().epoch
@@ -217,8 +219,16 @@ def _pairs(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{key} {count}" for key, count in sorted(counts.items()))
 
 
+def _whole(reader: RouteReader, moment: AsOf) -> SnapshotRow:
+    """Return the whole snapshot that has exactly the tables of a moment. Raises SnapshotGoneError if none is kept."""
+    past = reader.past(moment)
+    if past.is_made:
+        raise SnapshotGoneError(str(moment), past.base.epoch)
+    return past.snapshot
+
+
 def _print_statements(
-    root: Root, published: Snapshots, view: View, schema: str | None, only: Collection[str] | None
+    root: Root, reader: RouteReader, view: View, schema: str | None, only: Collection[str] | None
 ) -> None:
     """Print the statements that make views of the snapshot asked for, temporary ones or permanent ones of `schema`.
 
@@ -226,8 +236,8 @@ def _print_statements(
     """
     last = 0
     for _ in looks(view.watch_s):
-        published.refresh()
-        snapshot = published.find(*(view.as_of or AsOf()))
+        reader.refresh()
+        snapshot = _whole(reader, view.as_of or AsOf())
         if snapshot.epoch != last:
             if schema is None:
                 pinned = history_sql(root, snapshot, only=only)

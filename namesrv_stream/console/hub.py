@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
-from namesrv_stream.errors import NamesrvError, SnapshotGoneError
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.questions.subject import Fields
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules import lookup
@@ -283,7 +283,7 @@ def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until:
     try:
         rows = [row for row in kept.since(since.epoch) if row.epoch <= until.snapshot.epoch]
         if len(rows) > MOST_REPLAYED + 1:
-            raise SnapshotGoneError(f"epoch {since.epoch}", rows[-MOST_REPLAYED].epoch)
+            return subscription.reset(until, f"more than {MOST_REPLAYED} epochs came after epoch {since.epoch}")
         if not topics:
             return [_snapshot_event(before, row, until.registry) for before, row in pairwise(rows)]
         subscription.event(kept.view(rows[0]))

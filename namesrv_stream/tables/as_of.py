@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.reporting.texts import iso_text, moment_text
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, SnapshotRow
+from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, is_there, query, select
@@ -103,20 +103,74 @@ def rows_until(spec: TableSpec, snapshot: SnapshotRow) -> str:
     return AsOf(snapshot.epoch).up_to_here + ("" if at_ms is None else f" AND {AsOf(at_ms=at_ms).up_to_here}")
 
 
+class Changes:
+    """Rows that lines of the history change, by table.
+
+    A TOPICS_CHANGED before 0.2.0 may have the new data version of a lease whose row it does not list. `data_versions`:
+    address -> that version; None if such a line is undone, because it does not have the version before.
+    """
+
+    def __init__(self) -> None:
+        self._fields: dict[str, dict[Key, Mapping[str, Any] | None]] = {}
+        self.data_versions: dict[str, DataVersion | None] = {}
+
+    def follow(self, line: BrokerEventRow) -> None:
+        """Change the rows as the line says."""
+        self._replace(line, line.before, line.after, line.data_version)
+
+    def undo(self, line: BrokerEventRow) -> None:
+        """Change the rows back to those before the line. Undo later lines first."""
+        self._replace(line, line.after, line.before, None)
+
+    def _replace(self, line: BrokerEventRow, gone: str | None, came: str | None, version: DataVersion | None) -> None:
+        if line.type == "TOPICS_CHANGED" and line.broker_addr and line.data_version:
+            self.data_versions[line.broker_addr] = version
+        for spec, rows in _listed(gone):
+            self._fields.setdefault(spec.name, {}).update((_key(spec, row), None) for row in rows)
+        for spec, rows in _listed(came):
+            self._fields.setdefault(spec.name, {}).update((_key(spec, row), row) for row in rows)
+            if spec is LIVE:
+                for row in rows:
+                    self.data_versions.pop(row["broker_addr"], None)
+
+    def touch(self, spec: TableSpec) -> bool:
+        """Return whether rows of a table change."""
+        return bool(self._fields.get(spec.name)) or (spec is LIVE and bool(self.data_versions))
+
+    def rows(self, spec: TableSpec) -> RowsByKey:
+        """Return the rows of a table that change, as far as lines list them."""
+        return {key: None if row is None else row_of(spec, row) for key, row in self._fields.get(spec.name, {}).items()}
+
+    def applied_to(self, spec: TableSpec, rows: pa.Table) -> pa.Table:
+        """Return all rows of a table after the changes, in no particular order."""
+        if not self.touch(spec):
+            return rows
+        changed = self.rows(spec)
+        if spec is LIVE:
+            addresses = pa.array(list(self.data_versions), rows.schema.field("broker_addr").type)
+            of_base = rows_from_arrow(LIVE, rows.filter(pc.is_in(rows["broker_addr"], addresses)))
+            leases: dict[Key, LiveRow | None] = {(lease.broker_addr,): lease for lease in of_base} | changed
+            for key, lease in leases.items():
+                version = self.data_versions.get(key[0])
+                changed[key] = lease._replace(data_version=version) if lease and version else lease
+        added = rows_to_arrow(spec, [row for row in changed.values() if row is not None])
+        return pa.concat_tables([_without(rows, spec, changed), added])
+
+
 @dataclass(frozen=True)
 class Past:
-    """A moment of the registry: the kept snapshot `base`, and by table the rows that the moment has otherwise.
+    """A moment of the registry: the kept snapshot `base`, and the changes that lead from it to the moment.
 
     `snapshot` is the row of the moment: its epoch is the last one with a line up to it, its event time that of the
-    newest line, and its versions are those of `base`. It is `base` itself if no line lies between. `unlisted`: broker
-    name -> number of changed topics that lines of a former release count without naming them, and that the answer
-    therefore lacks.
+    newest line or rejected record, its offsets those of the last snapshot kept before, and its versions those of
+    `base`. It is `base` itself if neither lies between. `unlisted`: broker name -> number of changed topics that lines
+    of a former release count without naming them, and that the answer therefore lacks.
     """
 
     snapshot: SnapshotRow
     base: SnapshotRow
-    changes: Mapping[str, RowsByKey]
-    unlisted: Mapping[str, int]
+    changes: Changes = field(default_factory=Changes)
+    unlisted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_made(self) -> bool:
@@ -125,10 +179,7 @@ class Past:
 
     def applied_to(self, spec: TableSpec, rows: pa.Table) -> pa.Table:
         """Return the rows of a table at the moment, from its rows in `base`, in no particular order."""
-        changed = self.changes.get(spec.name, {})
-        if changed:
-            added = rows_to_arrow(spec, [row for row in changed.values() if row is not None])
-            rows = pa.concat_tables([_without(rows, spec, changed), added])
+        rows = self.changes.applied_to(spec, rows)
         return self._not_heard_later(rows) if self.is_made and spec is LIVE else rows
 
     def _not_heard_later(self, live: pa.Table) -> pa.Table:
@@ -161,7 +212,7 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
     """
     newest = snapshots.newest()
     if moment == AsOf() or moment.epoch == newest.epoch:
-        return Past(newest, newest, {}, {})
+        return Past(newest, newest)
     if moment.epoch is not None and not 1 <= moment.epoch <= newest.epoch:
         raise NoSuchSnapshotError(str(moment), newest.epoch)
     earlier, later = snapshots.around(*moment)
@@ -171,7 +222,7 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
         first = history.first_event_ms()
         raise NoSuchSnapshotError(f"event time {moment}", newest.epoch, "" if first is None else moment_text(first))
     if row == earlier:
-        return Past(row, row, {}, {})
+        return Past(row, row)
     bases = sorted(filter(None, (earlier, later)), key=lambda base: _distance(base, moment))
     found: Past | None = None
     for base in bases:
@@ -188,30 +239,6 @@ def _distance(base: SnapshotRow, moment: AsOf) -> int:
     if moment.at_ms is None:
         return abs(base.epoch - (moment.epoch or 0))
     return abs((base.event_time or 0) - moment.at_ms)
-
-
-class _Line(NamedTuple):
-    """A line of the history, as far as it says which rows changed."""
-
-    epoch: int
-    seq: int
-    is_included: bool
-    broker_name: str | None
-    before: str | None
-    after: str | None
-
-    def listed(self, side: str | None) -> Iterator[tuple[TableSpec, Rows]]:
-        """Yield the keyed tables whose rows `before` or `after` lists."""
-        for name, rows in (msgspec.json.decode(side) if side else {}).items():
-            if isinstance(rows, list):
-                yield TABLES[name], rows
-
-    @property
-    def unlisted(self) -> int:
-        """Number of rows that the line counts without listing them."""
-        sides = (msgspec.json.decode(side) if side and '"count":' in side else {} for side in (self.before, self.after))
-        counted = ([rows.get("count", 0) for rows in side.values() if isinstance(rows, dict)] for side in sides)
-        return max(map(sum, counted))
 
 
 class _History:
@@ -237,13 +264,30 @@ class _History:
         newest = "SELECT max(epoch) AS epoch, max(event_time) AS event_time FROM rows"
         found = self._read(f"{newest} WHERE {since} AND {self._moment.up_to_here}")
         epoch, line_ms = found["epoch"][0].as_py(), _millis(found["event_time"])[0]
+        rejected_ms = self._rejected_ms(earlier)
         if self._moment.epoch is None and epoch is None:
-            return None if earlier is None or earlier.event_time is None else earlier
+            if earlier is None or (rejected_ms or 0) <= (earlier.event_time or 0):
+                return None if earlier is None or earlier.event_time is None else earlier
+            epoch = earlier.epoch
         epoch = self._moment.epoch or epoch
-        model = earlier or later
+        model = earlier or (later and later._replace(offsets={}))  # a job goes on there, and leaves out no record
         assert model is not None
-        times = [line_ms, earlier.event_time if earlier else None]
+        times = [line_ms, rejected_ms, earlier.event_time if earlier else None]
         return self._published(model._replace(epoch=epoch, event_time=max(filter(None, times), default=None)))
+
+    def _rejected_ms(self, earlier: SnapshotRow | None) -> int | None:
+        """Return the time of the newest rejected record up to the moment, None if `earlier` has it or there is none.
+
+        The lines of an epoch do not say which records it has, so None for an epoch too.
+        """
+        version = self._versions[REJECTED.name]
+        if self._moment.at_ms is None or (earlier and earlier.versions[REJECTED.name] == version):
+            return None
+        with naming_damage(self._root, REJECTED, version):
+            until = f"event_time <= {timestamp_sql(self._moment.at_ms)}"
+            found = query(self._root.open(REJECTED, version), f"SELECT max(event_time) AS at FROM rows WHERE {until}")
+        newest: int | None = _millis(found["at"])[0]
+        return newest
 
     def _published(self, row: SnapshotRow) -> SnapshotRow:
         """Return a row with the time and the run of its epoch, and with the history of the newest snapshot."""
@@ -267,21 +311,30 @@ class _History:
         """Return the moment from a kept snapshot: lines that it has too many are undone, lines that it lacks follow."""
         undone = self._from_first_excluded(base)
         done = self._lines(f"epoch > {base.epoch} AND {self._moment.up_to_here}")
-        changes: dict[str, dict[Key, Mapping[str, Any] | None]] = {}
+        changes = Changes()
         for line in reversed(undone):
-            _apply(changes, line.listed(line.after), line.listed(line.before))
-        for line in [*(line for line in undone if line.is_included), *done]:
-            _apply(changes, line.listed(line.before), line.listed(line.after))
+            changes.undo(line)
+        for line in [*filter(self._moment.includes, undone), *done]:
+            changes.follow(line)
+        if unknown := [address for address, version in changes.data_versions.items() if version is None]:
+            changes.data_versions |= self._data_versions(unknown)
         unlisted: Counter[str] = Counter()
         for line in (*undone, *done):
-            unlisted[line.broker_name or ""] += line.unlisted
-        made: dict[str, RowsByKey] = {
-            name: {key: row_of(TABLES[name], fields) if fields else None for key, fields in rows.items()}
-            for name, rows in changes.items()
-        }
-        return Past(row._replace(versions=base.versions | self._versions), base, made, +unlisted)
+            unlisted[line.broker_name or ""] += _unlisted(line)
+        return Past(row._replace(versions=base.versions | self._versions), base, changes, +unlisted)
 
-    def _from_first_excluded(self, base: SnapshotRow) -> list[_Line]:
+    def _data_versions(self, addresses: Iterable[str]) -> dict[str, DataVersion]:
+        """Return the data version of each address at the moment, from its last line that has one.
+
+        A REFUSED has that of the refused registration.
+        """
+        texts = ", ".join("'{}'".format(address.replace("'", "''")) for address in addresses)
+        of_leases = f"broker_addr IN ({texts}) AND data_version IS NOT NULL AND type <> 'REFUSED'"
+        asked = f"SELECT broker_addr, data_version FROM rows WHERE {of_leases} AND {self._moment.up_to_here}"
+        found = self._read(f"{asked} ORDER BY epoch, seq").to_pylist()
+        return {line["broker_addr"]: DataVersion(**line["data_version"]) for line in found}
+
+    def _from_first_excluded(self, base: SnapshotRow) -> list[BrokerEventRow]:
         """Return the lines of a snapshot from the first one on that is later than the moment."""
         within = f"epoch <= {base.epoch}"
         if self._moment.at_ms is None:
@@ -295,23 +348,24 @@ class _History:
         epoch, seq = first["epoch"][0].as_py(), first["seq"][0].as_py()
         return self._lines(f"{within} AND (epoch > {epoch} OR (epoch = {epoch} AND seq >= {seq})) AND epoch >= {epoch}")
 
-    def _lines(self, condition: str) -> list[_Line]:
-        asked = f"SELECT epoch, seq, ({self._moment.up_to_here}) AS is_included, broker_name, before, after FROM rows"
-        found = self._read(f"{asked} WHERE {condition} ORDER BY epoch, seq")
-        return list(map(_Line, *(found[name].to_pylist() for name in _Line._fields)))
+    def _lines(self, condition: str) -> list[BrokerEventRow]:
+        with naming_damage(self._root, BROKER_EVENT, self._version):
+            found = select(self._table, BROKER_EVENT, condition, "ORDER BY epoch, seq")
+        return rows_from_arrow(BROKER_EVENT, found)
 
 
-def _apply(
-    changes: dict[str, dict[Key, Mapping[str, Any] | None]],
-    gone: Iterable[tuple[TableSpec, Rows]],
-    came: Iterable[tuple[TableSpec, Rows]],
-) -> None:
-    """Record that rows are gone and others came, in this order."""
-    for spec, rows in gone:
-        of_table = changes.setdefault(spec.name, {})
-        of_table.update(dict.fromkeys((_key(spec, row) for row in rows), None))
-    for spec, rows in came:
-        changes.setdefault(spec.name, {}).update((_key(spec, row), row) for row in rows)
+def _listed(side: str | None) -> Iterator[tuple[TableSpec, Rows]]:
+    """Yield the keyed tables whose rows `before` or `after` of a line lists."""
+    for name, rows in (msgspec.json.decode(side) if side else {}).items():
+        if isinstance(rows, list):
+            yield TABLES[name], rows
+
+
+def _unlisted(line: BrokerEventRow) -> int:
+    """Return the number of rows that the line counts without listing them."""
+    sides = (msgspec.json.decode(side) if side and '"count":' in side else {} for side in (line.before, line.after))
+    counted = ([rows.get("count", 0) for rows in side.values() if isinstance(rows, dict)] for side in sides)
+    return max(map(sum, counted))
 
 
 def _key(spec: TableSpec, fields: Mapping[str, Any]) -> Key:

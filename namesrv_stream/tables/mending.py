@@ -11,16 +11,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.fs import DeltaStorageHandler
 
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.as_of import row_of
 from namesrv_stream.tables.damage import (
     LAST_CHECKPOINT,
     UNREADABLE,
@@ -261,17 +259,6 @@ def readable_rows(root: Root, spec: TableSpec, version: int) -> pa.Table:
     """Return the rows of a version in files that can be read; none if the log does not name its files."""
     files = TableFiles(root, spec)
     return pa.concat_tables([spec.schema.empty_table(), *_readable(files, _named(files, [version]))])
-
-
-def apply_line(spec: TableSpec, rows: dict[tuple[Any, ...], Any], line: BrokerEventRow) -> None:
-    """Change the rows of a table, by key, as a line of the history says."""
-    before, after = (msgspec.json.decode(side).get(spec.name, ()) if side else () for side in (line.before, line.after))
-    for fields in before if isinstance(before, list) else ():
-        rows.pop(tuple(fields[name] for name in spec.key), None)
-    for fields in after if isinstance(after, list) else ():
-        rows[tuple(fields[name] for name in spec.key)] = row_of(spec, fields)
-    if spec is LIVE and line.type == "TOPICS_CHANGED" and (lease := rows.get((line.broker_addr,))):
-        rows[line.broker_addr,] = lease._replace(data_version=line.data_version)  # `after` has the topics alone
 
 
 def _named(files: TableFiles, versions: Sequence[int]) -> frozenset[str]:

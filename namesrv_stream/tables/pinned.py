@@ -15,10 +15,9 @@ from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
-from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, is_there, select
 from namesrv_stream.tables.schemas import LIVE, PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT, TableSpec
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import Snapshots, naming_what_is_gone
 
 PUBLICATION = "publication"
 """Name of the two tables `snapshot` and `past_snapshot` as one: one row an epoch."""
@@ -80,7 +79,7 @@ class PinnedTables(Mapping[str, pa.Table]):
         if spec is SNAPSHOT:
             rows = self._stored(spec, f"epoch < {self.snapshot.epoch}")
             return pa.concat_tables([rows, rows_to_arrow(spec, [self.snapshot])])
-        if spec is LIVE or spec.name in self.past.changes:
+        if spec is LIVE or self.past.changes.touch(spec):
             return self.past.applied_to(spec, self._stored(spec, "true"))
         return None
 
@@ -93,11 +92,11 @@ class PinnedTables(Mapping[str, pa.Table]):
         spec = _SPECS[name]
         if self.past.is_made and spec in PINNED_TABLES:
             raise SnapshotGoneError(f"epoch {self.snapshot.epoch}", self.past.base.epoch)
-        return self._open(spec)
+        with naming_what_is_gone(self._root, spec, self.snapshot):
+            return self._open(spec)
 
     def _stored(self, spec: TableSpec, condition: str) -> pa.Table:
-        version = self.snapshot.versions.get(spec.name)
-        with naming_damage(self._root, spec, version):
+        with naming_what_is_gone(self._root, spec, self.snapshot):
             return select(self._open(spec), spec, condition)
 
     def _open(self, spec: TableSpec) -> DeltaTable:
@@ -139,7 +138,8 @@ def open_tables(
     """Return the tables as they are, as of `epoch`, or as of the event time `at`.
 
     `at` is a datetime or epoch milliseconds. `storage_options` are the settings `delta.storage.*` for a root that is
-    given by its URL. Raises NoSuchSnapshotError if the moment is before the first record or has not come.
+    given by its URL. A time that has not come is now. Raises NoSuchSnapshotError for a time before the first record,
+    and for an epoch that there is not. A table's first use raises SnapshotGoneError if maintenance has removed it.
     """
     place = Root.at(root, storage_options)
     return PinnedTables(place, as_of(place, Snapshots(place), AsOf(epoch, event_time_ms(at))))

@@ -5,27 +5,24 @@ A view is one whole snapshot and never changes: two lookups in the same view get
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
 from namesrv_stream.rules.queues import QueueSettings, TopicQueues
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
-from namesrv_stream.tables.damage import all_rows, naming_damage
+from namesrv_stream.tables.damage import all_rows
 from namesrv_stream.tables.root import VERSION_GONE, OpenTables, Root, query, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import Snapshots, naming_what_is_gone
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
 
 _NO_VERSION = -1
@@ -106,7 +103,7 @@ def _as_of(past: Past, table: LoadedTable | LoadedTopics) -> LoadedTable | Loade
     if isinstance(table, LoadedTable):
         rows = past.applied_to(table.spec, table.arrow)
         return table if rows is table.arrow else LoadedTable(table.spec, _NO_VERSION, rows)
-    changed = past.changes.get(TOPIC.name)
+    changed = past.changes.rows(TOPIC)
     if not changed:
         return table
     by_topic: dict[str, dict[str, QueueSettings | None]] = {}
@@ -141,7 +138,8 @@ class RouteReader:
     def open(self, epoch: int | None = None, at_ms: int | None = None) -> RegistryView:
         """Return the tables as they are, as of `epoch`, or as of the event time `at_ms`.
 
-        Raises NoSuchSnapshotError if the moment is before the first record or has not come.
+        A time that has not come is now. Raises NoSuchSnapshotError for a time before the first record, and for an epoch
+        that there is not.
         """
         return self.past_view(self.past(AsOf(epoch, at_ms)), self._latest)
 
@@ -156,7 +154,7 @@ class RouteReader:
     def view(self, snapshot: SnapshotRow, base: RegistryView | None) -> RegistryView:
         """Return the view of a snapshot. Tables that another view, `base`, has at the same version are not read again.
 
-        Raises SnapshotGoneError if the snapshot is past retention.
+        Raises SnapshotGoneError if the snapshot is not kept any more.
         """
         known = base.tables if base is not None else {}
         tables = {name: table for name, table in known.items() if table.version == snapshot.versions[name]}
@@ -181,8 +179,8 @@ class RouteReader:
         return self._latest
 
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
-        """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is past retention."""
-        with self._naming_what_is_gone(snapshot, spec):
+        """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is not kept any more."""
+        with naming_what_is_gone(self._root, spec, snapshot):
             return select(self._opened(spec, snapshot)[1], spec, rows_until(spec, snapshot))
 
     def _opened(self, spec: TableSpec, snapshot: SnapshotRow) -> tuple[Root, DeltaTable]:
@@ -194,7 +192,7 @@ class RouteReader:
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
         version = snapshot.versions[spec.name]
-        with self._naming_what_is_gone(snapshot, spec):
+        with naming_what_is_gone(self._root, spec, snapshot):
             root, table = self._opened(spec, snapshot)
             return LoadedTable(spec, version, all_rows(root, spec, table))
 
@@ -205,7 +203,7 @@ class RouteReader:
         version = snapshot.versions[TOPIC.name]
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
-        with self._naming_what_is_gone(snapshot, TOPIC):
+        with naming_what_is_gone(self._root, TOPIC, snapshot):
             root, table = self._opened(TOPIC, snapshot)
             is_followed = root is self._root and isinstance(known, LoadedTopics)
             feed = change_feed(table, known.version) if known and is_followed else None
@@ -214,21 +212,6 @@ class RouteReader:
         assert isinstance(known, LoadedTopics)
         queues, changed_topics = changed_queues(known.index, feed)
         return LoadedTopics(version, queues), changed_topics
-
-    @contextmanager
-    def _naming_what_is_gone(self, snapshot: SnapshotRow, spec: TableSpec) -> Iterator[None]:
-        """Raise SnapshotGoneError if a table cannot be read and the snapshot is past retention.
-
-        If the snapshot is within retention, a damaged table raises TableDamagedError.
-        """
-        try:
-            with naming_damage(self._root, spec, snapshot.versions[spec.name]):
-                yield
-        except (FileNotFoundError, DeltaError, TableDamagedError) as error:
-            oldest = self.snapshots.oldest_readable().epoch
-            if snapshot.epoch >= oldest:
-                raise
-            raise SnapshotGoneError(f"epoch {snapshot.epoch}", oldest) from error
 
 
 def rejected_count(root: Root, snapshot: SnapshotRow) -> int:

@@ -1,4 +1,4 @@
-"""Lookup of snapshot rows without Spark: the newest, by epoch, or by event time.
+"""Lookup of snapshot rows without Spark: the newest, by epoch, or those around a moment.
 
 A snapshot is readable while its row is in the table `snapshot`. Maintenance moves the rows of those that it does not
 keep to `past_snapshot` (tables/keeping.py).
@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
-from namesrv_stream.reporting.texts import moment_text
+from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import TableFiles, naming_damage
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, is_there, query, select
-from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, SNAPSHOT
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT, TableSpec
 
 _LOOK_THROUGH_EVERY_S = 10.0
 """Time after which the table is opened anew. A process may have slept for longer than the log is kept: only then it
@@ -141,11 +140,10 @@ class Snapshots:
 
     def around(self, epoch: int | None, at_ms: int | None) -> tuple[SnapshotRow | None, SnapshotRow | None]:
         """Return the last readable row up to an epoch or an event time, and the first one after it."""
-        readable = f"epoch >= {self.oldest_readable().epoch}"
         later = f"epoch > {epoch}" if at_ms is None else f"event_time > {_timestamp(at_ms)}"
         earlier = f"epoch <= {epoch}" if at_ms is None else f"(event_time IS NULL OR event_time <= {_timestamp(at_ms)})"
         sides = ((earlier, "DESC"), (later, "ASC"))
-        first, second = (self._rows(f"{readable} AND {side}", f"ORDER BY epoch {way} LIMIT 1") for side, way in sides)
+        first, second = (self._rows(side, f"ORDER BY epoch {way} LIMIT 1") for side, way in sides)
         return next(iter(first), None), next(iter(second), None)
 
     def event_times(self, first: int, last: int) -> dict[int, int]:
@@ -155,51 +153,42 @@ class Snapshots:
         at_ms = rows.column("event_time").cast("timestamp[ms]").cast("int64")
         return dict(zip(rows.column("epoch").to_pylist(), at_ms.to_pylist(), strict=True))
 
-    def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
-        """Return the newest row, the row of `epoch`, or the row in force at the event time `at_ms`.
+    def find(self, epoch: int | None = None) -> SnapshotRow:
+        """Return the newest row, or that of `epoch`.
 
         Raises NoSuchSnapshotError if there never was such a snapshot, SnapshotGoneError if it is not kept.
         """
-        if epoch is not None:
-            return self._by_epoch(epoch)
-        return self.newest() if at_ms is None else self._in_force_at(at_ms)
-
-    def _by_epoch(self, epoch: int) -> SnapshotRow:
         newest = self.newest()
-        if epoch > newest.epoch or epoch < 1:
+        if epoch is None:
+            return newest
+        if not 1 <= epoch <= newest.epoch:
             raise NoSuchSnapshotError(f"epoch {epoch}", newest.epoch)
-        if found := self._rows(f"epoch = {epoch}"):
-            return found[0]
-        raise SnapshotGoneError(f"epoch {epoch}", self.oldest_readable().epoch)
-
-    def _in_force_at(self, at_ms: int) -> SnapshotRow:
-        """Return the row of the highest epoch with an event time up to `at_ms`.
-
-        Event time never falls from epoch to epoch.
-        """
-        asked = _event_time(at_ms)
-        oldest = self.oldest_readable()
-        earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"
-        if found := self._rows(earlier, "ORDER BY epoch DESC LIMIT 1"):
-            return found[0]
-        if oldest.epoch == 1 or oldest.event_time is None or at_ms < self._first_event_ms():
-            timed = self._rows(f"event_time IS NOT NULL AND epoch >= {oldest.epoch}", "ORDER BY epoch LIMIT 1")
-            first = "".join(f"epoch {row.epoch} of {_event_time(row.event_time or 0)}" for row in timed)
-            raise NoSuchSnapshotError(asked, self.newest().epoch, first)
-        raise SnapshotGoneError(asked, oldest.epoch)
-
-    def _first_event_ms(self) -> int:
-        """Return the event time of the oldest history line, 0 if there is none. Reads file statistics only.
-
-        The history goes back further than the readable snapshots.
-        """
-        files = pa.table(self._root.open(BROKER_EVENT).get_add_actions(flatten=True))
-        first_us: int | None = pc.min(files["min.event_time"]).value
-        return 0 if first_us is None else first_us // 1000
+        earlier, later = self.around(epoch, None)
+        if earlier is not None and earlier.epoch == epoch:
+            return earlier
+        raise SnapshotGoneError(f"epoch {epoch}", (earlier or later or newest).epoch)
 
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
         with naming_damage(self._root, SNAPSHOT, self._table.version()):
             return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
+
+
+@contextmanager
+def naming_what_is_gone(root: Root, spec: TableSpec, snapshot: SnapshotRow) -> Iterator[None]:
+    """Raise SnapshotGoneError if a table cannot be read and no kept snapshot has its version.
+
+    If a kept snapshot has the version, a damaged table raises TableDamagedError.
+    """
+    version = snapshot.versions.get(spec.name)
+    try:
+        with naming_damage(root, spec, version):
+            yield
+    except (FileNotFoundError, DeltaError, TableDamagedError, NotARegistryError) as error:
+        kept = Snapshots(root).readable()
+        if version is None or not kept or any(row.versions.get(spec.name) == version for row in kept):
+            raise
+        nearest = min(kept, key=lambda row: abs(row.epoch - snapshot.epoch))
+        raise SnapshotGoneError(f"epoch {snapshot.epoch}", nearest.epoch) from error
 
 
 def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:
@@ -217,10 +206,6 @@ def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:
 
 def _file_name(version: int) -> str:
     return f"{version:020}.json"
-
-
-def _event_time(at_ms: int) -> str:
-    return f"event time {moment_text(at_ms)}"
 
 
 def _timestamp(at_ms: int) -> str:

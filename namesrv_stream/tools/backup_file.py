@@ -17,9 +17,10 @@ from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import NamesrvError, SnapshotGoneError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import parquet_rows, rows_from_arrow, rows_to_arrow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TableSpec
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -31,19 +32,22 @@ _PLACE = "_backup.json"
 
 
 class Content(NamedTuple):
-    """The rows of the tables that lookups read, by table name, as of one snapshot."""
+    """The rows of the tables that lookups read, by table name, as of one moment."""
 
     snapshot: SnapshotRow
     rows: Mapping[str, Rows]
 
 
 def content_of(reader: RouteReader, epoch: int | None = None, at_ms: int | None = None) -> Content:
-    """Read the newest snapshot, that of an epoch, or the one in force at an event time.
+    """Read the tables as they are, as of an epoch, or as of an event time.
 
-    Raises NoSuchSnapshotError or SnapshotGoneError.
+    Raises NoSuchSnapshotError. Raises SnapshotGoneError if the history of a former release does not have all rows.
     """
-    snapshot = reader.snapshots.find(epoch, at_ms)
-    return Content(snapshot, {spec.name: rows_from_arrow(spec, reader.table(spec, snapshot)) for spec in ROUTE_TABLES})
+    past = reader.past(AsOf(epoch, at_ms))
+    if past.unlisted:
+        raise SnapshotGoneError(str(AsOf(epoch, at_ms)), past.base.epoch)
+    view = reader.past_view(past, None)
+    return Content(view.snapshot, {name: view.rows(name) for name in view.tables})
 
 
 class BackupFileError(NamesrvError):

@@ -27,9 +27,9 @@ from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.registry_tables import RowChange
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
+from namesrv_stream.tables.as_of import Changes
 from namesrv_stream.tables.damage import Damage, TableFiles, newest_version, table_damages
 from namesrv_stream.tables.mending import (
-    apply_line,
     forget,
     lay_anew,
     lost_publication,
@@ -324,10 +324,11 @@ class _Rescue:
         if base is newest:
             return rows_from_arrow(spec, rows)
         self.made[spec.name] = epoch = base.epoch if base else 0
-        state = _by_key(spec.key, rows_from_arrow(spec, rows))
+        changes = Changes()
         for line in self.lines:
             if epoch < line.epoch <= newest.epoch:
-                apply_line(spec, state, line)
+                changes.follow(line)
+        state = _by_key(spec.key, rows_from_arrow(spec, changes.applied_to(spec, rows)))
         state |= _by_key(spec.key, rows_from_arrow(spec, readable_rows(self._root, spec, newest.versions[spec.name])))
         self.count(spec, len(state))
         found = list(state.values())

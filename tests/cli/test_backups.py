@@ -1,6 +1,7 @@
 """export, import, backup and restore on real tables: what is put back, what the history says, and who is kept out."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,16 +11,18 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TermLostError
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import ROUTE_TABLES
+from namesrv_stream.tables.schemas import ROUTE_TABLES, SNAPSHOT
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from namesrv_stream.tools.backup_file import content_of
+from tests.upgrade import WITH_COUNTS, extract
 
 
 @pytest.fixture
@@ -123,6 +126,33 @@ def test_import_makes_the_registry_of_an_epoch_elsewhere_with_its_place_in_the_l
     types = [each["type"] for each in json.loads(run(f"history --json --root {other}").stdout)]
     assert types[0] == "IMPORT"
     assert types.count("REGISTERED") == 2
+
+
+@pytest.mark.parametrize("keeps_earlier", [True, False])
+def test_an_epoch_that_is_not_kept_is_exported_and_restored_from_the_history(
+    run, registry, good, tmp_path, keeps_earlier
+):
+    file, other = tmp_path / "registry.zip", str(tmp_path / "other")
+    wanted, good_ms = tables(registry.root), registry.now_ms
+    registry.now_ms += 1000
+    spoil(registry)
+    earlier = RouteReader(registry.root).snapshots.find(1)
+    Root(registry.root).open(SNAPSHOT).delete(f"epoch = {good}" if keeps_earlier else f"epoch <= {good}")
+    for moment in (good, iso_text(good_ms)):
+        assert run(f"export {file} --as-of {moment}").exit_code == 0
+        assert run(f"import {file} --root {other}").exit_code == 0
+        assert (tables(other), newest(other).offsets) == (wanted, earlier.offsets), "no record is left out"
+        shutil.rmtree(other)
+    assert run(f"restore {good} --take-over --yes").exit_code == 0
+    assert tables(registry.root) == wanted
+
+
+def test_an_epoch_of_which_the_history_lacks_topics_is_not_exported(run, registry, tmp_path):
+    extract(WITH_COUNTS, tmp_path)
+    root = Root(str(tmp_path / "registry"))
+    root.open(SNAPSHOT).delete("epoch IN (3, 4, 5)")
+    refused = run(f"export {tmp_path / 'registry.zip'} --as-of 4 --root {root.url}")
+    assert (refused.exit_code, "no whole snapshot of epoch 4 is kept" in refused.stderr) == (1, True)
 
 
 def test_backup_keeps_the_newest_files_and_restore_reads_one_of_them(run, registry, good, tmp_path):

@@ -15,19 +15,21 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
 from namesrv_stream.rules.registry_tables import net_of
+from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.schemas import BROKER, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected, rejected_count
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.backup_file import content_of
 from namesrv_stream.tools.putting_back import Salvaged, of_backup, repair, restore_content
 from tests.cli.registry import PublishedRegistry
 from tests.random_logs import T0, logs
 from tests.tables.test_maintenance import make_older
+from tests.upgrade import WITH_COUNTS, extract
 
 NOW = time.time_ns() // 1_000_000
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # each example makes ten tables
@@ -118,6 +120,43 @@ def check(log, cuts, gap_ms, let_go, moments):
             change()
             assert {epoch: tables_at(lived.root, epoch=epoch) for epoch in lived.of_epoch} == lived.of_epoch
             assert {at: tables_at(lived.root, at_ms=at) for at in asked} == known
+
+
+@pytest.mark.parametrize("gone", ["5, 6", "2, 3, 4"])
+def test_a_lease_has_the_data_version_of_the_moment_though_an_old_line_of_its_topics_has_no_lease(tmp_path, gone):
+    extract(WITH_COUNTS, tmp_path)
+    reader = RouteReader(str(tmp_path / "registry"))
+    epochs = range(1, 8)
+    wanted = {epoch: data_versions(reader, epoch) for epoch in epochs}
+    assert wanted[4].items() - wanted[5].items(), "a version is another one"
+    DeltaTable(f"{tmp_path}/registry/snapshot").delete(f"epoch IN ({gone})")
+    reader = RouteReader(str(tmp_path / "registry"))
+    assert {epoch: data_versions(reader, epoch) for epoch in epochs} == wanted
+
+
+def data_versions(reader, epoch):
+    return {address: str(lease.data_version) for address, lease in reader.open(epoch).routes.live.items()}
+
+
+@pytest.mark.parametrize("gone", ["epoch = 3", "epoch IN (2, 3)"])
+def test_rejected_records_of_a_moment_are_the_same_whichever_snapshots_are_kept(tmp_path, gone):
+    registry = PublishedRegistry(str(tmp_path), T0)
+    registry.register("10.0.0.1:1", "c1", "a")
+    for number in (1, 2):
+        at_ms = registry.now_ms = T0 + 1000 * number
+        registry.publish([RejectedRow(at_ms, 0, number, None, b"x", 1, "bad")])
+    moments = range(T0 - 500, T0 + 3000, 500)
+    known = {at_ms: rejected_at(tmp_path, at_ms) for at_ms in moments[1:]}
+    assert list(known.values()) == [[], [], [1], [1], [2, 1], [2, 1]]
+    DeltaTable(f"{tmp_path}/snapshot").delete(gone)
+    assert {at_ms: rejected_at(tmp_path, at_ms) for at_ms in known} == known
+
+
+def rejected_at(folder, at_ms):
+    root = Root(str(folder))
+    snapshot = RouteReader(root).open(at_ms=at_ms).snapshot
+    assert rejected_count(root, snapshot) == len(newest_rejected(root, snapshot, 10))
+    return [row.offset for row in newest_rejected(root, snapshot, 10)]
 
 
 @pytest.mark.parametrize("examples", [5, pytest.param(100, marks=pytest.mark.full)])

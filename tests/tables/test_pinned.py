@@ -1,14 +1,15 @@
 """One snapshot in Arrow, without Spark."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 
-from namesrv_stream.errors import NoSuchSnapshotError
+from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.tables.pinned import PinnedTables, open_tables
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
-from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT, TABLES
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT, TABLES, TOPIC
 from namesrv_stream.tables.writer import CommitTag, RustWriter
 from tests.tables.rows import NOW, T0
 from tests.tables.test_publication import batch, claim
@@ -46,6 +47,23 @@ def test_a_snapshot_is_asked_for_by_epoch_and_by_time_and_an_unknown_one_is_refu
         assert (tables.snapshot.epoch, topics(tables)) == (2, ["batch-0", "shared"])
     with pytest.raises(NoSuchSnapshotError):
         open_tables(root, epoch=4)
+
+
+@pytest.mark.parametrize("is_gone_whole", [True, False])
+def test_a_snapshot_that_maintenance_removes_before_its_tables_are_read_is_gone(root, publisher, is_gone_whole):
+    tables = open_tables(root)
+    publisher.publish(batch(2), NOW)
+    root.open(SNAPSHOT).delete("epoch = 3")
+    if is_gone_whole:
+        log = Path(root.url, "topic", "_delta_log")
+        root.open(TOPIC).create_checkpoint()
+        for version in range(tables.snapshot.versions["topic"] + 1):
+            (log / f"{version:020}.json").unlink()
+    else:
+        for file in root.open(TOPIC, tables.snapshot.versions["topic"]).file_uris():
+            Path(file.removeprefix("file://")).unlink()
+    with pytest.raises(SnapshotGoneError, match="epoch 3"):
+        tables["topic"]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.rows import ClusterRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -36,7 +37,7 @@ def batch(batch_id, query_id="query"):
 
 def batches_shown(view, root):
     """By table, the batches whose rows a snapshot shows."""
-    events = rows_from_arrow(BROKER_EVENT, RouteReader(root).table(BROKER_EVENT, view.snapshot))
+    events = rows_from_arrow(BROKER_EVENT, open_tables(root, view.snapshot.epoch)[BROKER_EVENT.name])
     return {
         "topic": {row.topic for row in view.rows("topic")} - {"shared"},
         "cluster": {row.cluster_name for row in view.rows("cluster")},

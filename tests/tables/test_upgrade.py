@@ -11,6 +11,7 @@ from namesrv_stream.rules.record_types import Scan, UnregisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import FORMAT_PROPERTY, RELEASE_PROPERTY, RETENTION_PROPERTY, Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TOPIC
@@ -41,12 +42,12 @@ def tables(view):
 
 def test_a_claim_adds_the_new_columns_and_keeps_routes_and_history(root):
     before = RouteReader(root)
-    kept, told = tables(before.open()), before.table(BROKER_EVENT, before.open().snapshot)
+    kept, told = tables(before.open()), open_tables(root)[BROKER_EVENT.name]
     last = claim(root).last
     after = RouteReader(root)
     assert sorted(after.open().routes.live) == sorted(BROKERS)
     assert tables(after.open()) == kept
-    assert in_order(after.table(BROKER_EVENT, last)).equals(in_order(told))
+    assert in_order(open_tables(root)[BROKER_EVENT.name]).equals(in_order(told))
     assert (last.kind, last.kafka_cluster_id, last.kafka_topic_id) == ("CLAIM", "cluster-here", "topic-here")
     assert Root(root).open(LIVE).metadata().configuration[RELEASE_PROPERTY] == __version__, "it added columns"
 
