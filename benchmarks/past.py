@@ -5,7 +5,8 @@
 
 100 brokers have 10,000 topics each. For 29 days one of 20 small brokers, with 20 topics, leaves or returns each minute;
 maintenance thins the snapshots out as it does in the job. Each answer of the command line is a process of its own. The
-console is asked once for each moment, so nothing is remembered; then the same question again.
+console is asked once for each moment, so nothing is remembered; then the same question again. It is asked by epoch: the
+registry's times are ahead of this machine's, and a time that has not come is refused.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from rich.table import Table
 
 from benchmarks.files import FILE, SetClock, Simulation, under_set_clock
 from benchmarks.processes import program, wait_until
+from namesrv_stream.tables.as_of import AsOf, as_of
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.local.ports import free_ports
@@ -75,8 +77,11 @@ def _seconds(url: str) -> float | None:
 
 def _measured(root: Path, folder: Path) -> Iterator[tuple[str, ...]]:
     """Yield lines: the question, and for each moment the seconds, by HTTP also those of the second answer."""
-    newest_ms = Snapshots(Root(str(root))).newest().event_time or 0
+    snapshots = Snapshots(Root(str(root)))
+    newest_ms = snapshots.newest().event_time or 0
     times = [datetime.fromtimestamp((newest_ms - ago_ms) / 1_000, UTC) for ago_ms in _AGO_MS.values()]
+    moments = (AsOf(at_ms=newest_ms - ago_ms) for ago_ms in _AGO_MS.values())
+    epochs = [as_of(Root(str(root)), snapshots, moment).snapshot.epoch for moment in moments]
     for command in _COMMANDS:
         cells = []
         for at in times:
@@ -87,7 +92,7 @@ def _measured(root: Path, folder: Path) -> Iterator[tuple[str, ...]]:
         yield " ".join(command), *cells
     for path in _PATHS:
         with _console(root, folder) as address:
-            asked_at = [f"{address}/v1/{path}{'&' if '?' in path else '?'}at={at:%Y-%m-%dT%H:%M:%SZ}" for at in times]
+            asked_at = [f"{address}/v1/{path}{'&' if '?' in path else '?'}epoch={epoch}" for epoch in epochs]
             yield f"/v1/{path}", *[f"{_seconds(url) or -1:.2f} ({_seconds(url) or -1:.2f})" for url in asked_at]
 
 

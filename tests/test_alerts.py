@@ -25,8 +25,13 @@ SUFFIXES = {"counter": ["_total"], "gauge": [""], "stateset": [""], "histogram":
 RECORDED = CHECKOUT / "tests" / "fixtures" / "incidents"
 INCIDENTS = {
     "stopped_jvm": ["NamesrvJobHangs"],
+    "dead_kafka": ["NamesrvJobWaits", "NamesrvKafkaLost", "NamesrvSnapshotStale"],
+    "full_disk": ["NamesrvDiskLow", "NamesrvJobWaits", "NamesrvQueryRestarts", "NamesrvSnapshotStale"],
+    "damaged_table": ["NamesrvJobWaits", "NamesrvQueryRestarts", "NamesrvSnapshotStale"],
+    "takeover": [],
+    "role_flips": ["NamesrvJobWaits", "NamesrvQueryRestarts"],
 }
-"""Incident -> the alerts that it fires. `tests/fixtures/incidents` has what Prometheus scraped of it, each 5 s."""
+"""Incident -> the alerts that it fires. `of` in its file of tests/fixtures/incidents is where the series come from."""
 
 JVM = CollectorRegistry()
 add_process_metrics(JVM, "namesrv_jvm")
@@ -82,7 +87,6 @@ def test_promtool_accepts_the_rules_and_each_is_raised_when_it_should(arguments)
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
 @pytest.mark.parametrize("incident", INCIDENTS)
 def test_an_incident_fires_these_alerts_and_no_other(incident, tmp_path):
-    """The series are those of a real run of a job, a standby, a gateway and eight brokers, from a minute before."""
     recorded = json.loads((RECORDED / f"{incident}.json").read_text())
     lasted = f"{recorded['seconds']}s"
     ever = f"group by (alertname) (max_over_time(ALERTS{{alertstate='firing'}}[{lasted}]))"

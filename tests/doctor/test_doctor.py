@@ -132,7 +132,7 @@ def test_workers_have_the_packages_of_this_process(monkeypatch):
 def test_writing_is_tried_and_nothing_is_left(tmp_path):
     root = tmp_path / "not" / "made"
     found = states(check_writing, delta_root=str(root))
-    assert found[0][:2] == ("commits", "ok"), found
+    assert ("commits", "ok") in [each[:2] for each in found], found
     assert list(tmp_path.iterdir()) == []
 
 
@@ -204,11 +204,11 @@ def test_a_topic_as_the_job_makes_it_is_right(kafka, topic, monkeypatch):
     assert [(each.check, each.state) for each in found] == expected, found
 
 
-def test_a_job_that_nobody_knows_of_is_named_beside_a_kafka_that_is_away(tmp_path, closed_port):
+def test_a_job_is_not_checked_while_kafka_is_away(tmp_path, nobody):
     registry = PublishedRegistry(str(tmp_path / "registry"), 1_700_000_000_000)
     registry.register("10.0.0.1:10911", "c1", "broker-a")
-    [found] = states(check_job, kafka_bootstrap_servers=f"127.0.0.1:{closed_port}", delta_root=registry.root)
-    assert (found.state, found.found) == ("failed", "unknown")
+    [found] = states(check_job, kafka_bootstrap_servers=nobody, delta_root=registry.root)
+    assert (found.state, found.found) == ("not checked", "Kafka does not say what the job does")
 
 
 def test_names_that_look_alike_and_order_configurations_that_crash_clients_are_found(tmp_path):

@@ -39,6 +39,7 @@ OWN = RegisterBroker(
     channel_id="g1/1",
     token="own",
 )
+SLAVE = replace(OWN, broker_id=1, broker_addr="10.0.0.2:10911", token="slave")
 TOPICS_GO = UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"})
 
 
@@ -115,6 +116,13 @@ def test_a_further_part_of_a_split_registration_adds_its_token():
     assert tokens(registry(OWN, part)) == ("own", "part")
     assert tokens(registry(OWN, part, OWN)) == ("own", "part")
     assert tokens(registry(TOPICS_GO, OWN, part)) == ("part",)
+
+
+def test_a_slave_has_its_token_beside_its_masters_until_the_master_changes():
+    made = registry(OWN, SLAVE, OWN)
+    assert (tokens(made), tokens(made, SLAVE.broker_addr)) == (("own",), ("slave",))
+    made.apply(UnregisterBroker(broker_addr=OWN.broker_addr), LogPosition(T0, 0, 100))
+    assert tokens(made, SLAVE.broker_addr) == ()
 
 
 def test_a_lease_has_so_many_tokens_and_loses_the_oldest_first():

@@ -239,17 +239,22 @@ async function readTimeline() {
   }
 }
 
-let coming = null;
+let refreshing = null, refreshed = null;
 function onSnapshot(snapshot) {
   isConnected = true;
-  if (newest === snapshot.epoch && coming === null && track.marks.length) return;
   newest = snapshot.epoch;
-  coming ??= setTimeout(async () => {  // several snapshots in a moment are one step
-    coming = null;
+  if (refreshed !== newest) refreshing ??= refresh().finally(() => { refreshing = null; });
+}
+
+// One step at a time, to what is the newest then: in an outage snapshots come faster than they can be shown.
+async function refresh() {
+  while (refreshed !== newest) {
+    await new Promise((resolve) => { setTimeout(resolve, 50); });
+    refreshed = newest;
     await readTimeline();
-    if (state.epoch === null || state.view === "compare") draw(false);
-    readStatus();
-  }, 50);
+    if (state.epoch === null || state.view === "compare") await draw(false);
+    await readStatus();
+  }
 }
 
 setUpSearch(() => state.at ?? state.epoch ?? newest, (view, name, filters = {}) => go({ view, name, filters }, true));

@@ -27,6 +27,7 @@ from namesrv_stream.tools.doctor import Finding
 
 _LEAST_ROOM_BYTES = 1024**3
 _MOST_NAMED = 10
+_TRIAL_BYTES = 64 * 1024
 _TRIAL = ".doctor-"
 """Beginning of the names of files and folders that are made only to check whether that is allowed."""
 
@@ -78,8 +79,8 @@ def check_writing(settings: NamesrvSettings) -> Iterator[Finding]:
         yield Finding("commits", "not checked", f"{settings.delta_root} is neither a folder nor an object store")
         return
     folder = _first_existing(Path(settings.delta_root).absolute())
+    yield _room_in(folder)  # first: without room the next check may end with an error
     yield _commits_in(folder)
-    yield _room_in(folder)
 
 
 def check_checkpoint(settings: NamesrvSettings) -> Iterator[Finding]:
@@ -115,7 +116,8 @@ def _folder_problem(folder: Path) -> str:
     if folder.is_file():
         return "it is a file"
     try:
-        Path(tempfile.mkdtemp(prefix=_TRIAL, dir=_first_existing(folder))).rmdir()
+        with tempfile.NamedTemporaryFile(prefix=_TRIAL, dir=_first_existing(folder)) as trial:
+            trial.write(bytes(_TRIAL_BYTES))
     except OSError as error:
         return error.strerror or str(error)
     return ""
