@@ -78,7 +78,10 @@ def test_every_metric_is_on_a_dashboard():
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
-@pytest.mark.parametrize("arguments", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "rules", "alerts.yml"], pytest.param(["test", "rules", "alerts_test.yml"], marks=pytest.mark.full)],
+)  # the second takes a minute of CPU; `make test-alerts` has both
 def test_promtool_accepts_the_rules_and_each_is_raised_when_it_should(arguments):
     done = subprocess.run(["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
