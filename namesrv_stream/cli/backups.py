@@ -107,7 +107,7 @@ def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
 @click.command("restore")
 @click.argument("epoch", type=click.IntRange(min=1))
 @click.option(
-    "--from", "folder", type=_FOLDER, help="Read the file of `backup` in this folder, not a snapshot within retention."
+    "--from", "folder", type=_FOLDER, help="Read the file of `backup` in this folder, not a moment of the registry."
 )
 @click.option("--take-over", is_flag=True, help="Restore even if a job is active, and end it.")
 @_yes_option

@@ -34,6 +34,8 @@ DATA_COLOURS = {
     "route_queries": [],
 }
 """The colours in which data is drawn, of each plot in order."""
+SAID_OF_SAMPLE = {"churn_history": {3}, "route_queries": set()}
+"""Places of the plots with a sentence in place of bars: all leases of the sample expire after exactly 120 s."""
 LEGEND_PIXELS = 400
 """A colour has no more of them where nothing but the legend shows it."""
 LARGEST_BYTES = 500_000
@@ -68,11 +70,12 @@ def texts_of(book):
             yield from (str(data) for kind, data in output.get("data", {}).items() if kind.startswith("text/"))
 
 
-def assert_plots_have_data(book, colours):
+def assert_plots_have_data(book, colours, said=frozenset()):
     plots = [imread(BytesIO(image))[..., :3] for image in images_of(book)]
     pixels = [
         np.count_nonzero(np.abs(plot - to_rgb(colour)).max(axis=-1) < 1 / 512)
-        for plot, colour in zip(plots, colours, strict=True)
+        for number, (plot, colour) in enumerate(zip(plots, colours, strict=True))
+        if number not in said
     ]
     assert min(pixels, default=LEGEND_PIXELS + 1) > LEGEND_PIXELS, pixels
 
@@ -92,7 +95,7 @@ def test_a_notebook_runs_from_nothing_and_shows_what_the_committed_one_does(monk
     book = executed(file, root, monkeypatch)
     committed = nbformat.read(file, as_version=4)
     assert [bool(outputs) for outputs in outputs_of(book)] == [bool(outputs) for outputs in outputs_of(committed)]
-    assert_plots_have_data(book, DATA_COLOURS[file.stem])
+    assert_plots_have_data(book, DATA_COLOURS[file.stem], SAID_OF_SAMPLE[file.stem])
 
 
 @pytest.mark.full
