@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.reporting.texts import iso_text, moment_text
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition, SnapshotRow
+from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition, PastSnapshotRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, is_there, query, select
@@ -290,17 +290,16 @@ class _History:
         return newest
 
     def _published(self, row: SnapshotRow) -> SnapshotRow:
-        """Return a row with the time and the run of its epoch, and with the history of the newest snapshot."""
-        versions = row.versions | self._versions
+        """Return a row with the run and the time of its epoch; a moment by event time keeps its own.
+
+        A kept row of the epoch has records that came after the moment: its offsets are not the moment's.
+        """
+        known = set(PastSnapshotRow._fields) - ({"event_time"} if self._moment.epoch is None else set())
         for spec in (SNAPSHOT, PAST_SNAPSHOT):
             if spec is SNAPSHOT or is_there(self._root, spec):
-                found = rows_from_arrow(spec, select(self._root.open(spec), spec, f"epoch = {row.epoch}"))
-                for each in found:
-                    known = each._asdict() | {
-                        "event_time": row.event_time if self._moment.epoch is None else each.event_time
-                    }
-                    return row._replace(**known)._replace(versions=versions)
-        return row._replace(versions=versions)
+                for each in rows_from_arrow(spec, select(self._root.open(spec), spec, f"epoch = {row.epoch}")):
+                    return row._replace(**{name: getattr(each, name) for name in known})
+        return row
 
     def first_event_ms(self) -> int | None:
         """Return the time of the first line, None if there is no line."""

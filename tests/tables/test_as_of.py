@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from chaos.oracle import Oracle, contents
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError
-from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, RegisterBroker
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.registry_tables import net_of
-from namesrv_stream.rules.rows import RejectedRow
+from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.pinned import open_tables
@@ -136,6 +137,22 @@ def test_a_lease_has_the_data_version_of_the_moment_though_an_old_line_of_its_to
 
 def data_versions(reader, epoch):
     return {address: str(lease.data_version) for address, lease in reader.open(epoch).routes.live.items()}
+
+
+def test_a_moment_within_an_epoch_has_the_offsets_of_the_snapshot_before_though_that_of_the_epoch_is_kept(tmp_path):
+    root, (log, at_ms) = Root(str(tmp_path)), ([(1, 1_000), (2, 2_000), (3, 3_000)], T0 + 2_500)
+    registry, publisher = RouteRegistry(NamesrvSettings()), Publisher.claim(RustWriter(root), "run", NOW)
+    for number, after_ms in log:
+        registry.apply(
+            RegisterBroker(cluster_name="c", broker_name=f"b{number}", broker_id=0, broker_addr=f"10.0.0.{number}:1"),
+            LogPosition(T0 + after_ms, 0, number - 1),
+        )
+        if number != 2:  # the second and the third broker come in one epoch
+            came, end_ms = registry.take_changes(), T0 + after_ms
+            changes = changes_to_write(net_of(came.changes))
+            publisher.publish(Batch("query", number, end_ms, {0: number}, changes, came.events), NOW)
+    snapshot = RouteReader(root).open(at_ms=at_ms).snapshot
+    assert (snapshot.epoch, snapshot.event_time, snapshot.offsets) == (3, T0 + 2_000, {0: 1})
 
 
 @pytest.mark.parametrize("gone", ["epoch = 3", "epoch IN (2, 3)"])
