@@ -80,7 +80,11 @@ class AbandonedError(NamesrvError):
 
 
 class BrokenOffError(NamesrvError):
-    """A Spark job was cancelled because the query stops. Spark recognizes an interruption in Python by this text."""
+    """A batch was interrupted because the query stops. Spark recognizes an interruption in Python by this text.
+
+    It replaces the error of py4j, because Spark's regular expression overflows the stack on the stack trace or the plan
+    in that error's text.
+    """
 
     def __init__(self) -> None:
         as_py4j = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark"
@@ -88,11 +92,7 @@ class BrokenOffError(NamesrvError):
 
 
 def collected(frame: DataFrame, is_stopping: Callable[[], bool]) -> pa.Table:
-    """Return the rows of a query's micro-batch. Raises NamesrvError, and BrokenOffError while the query stops.
-
-    The error of py4j is replaced because Spark searches its text for an interruption, and Spark's regular expression
-    overflows the stack on the plan that py4j adds to the text.
-    """
+    """Return the rows of a query's micro-batch. Raises NamesrvError, and BrokenOffError while the query stops."""
     try:
         return frame.toArrow()
     except (Py4JError, PySparkException) as error:
@@ -170,7 +170,10 @@ class MicroBatches:
         # Too late. If this call returned, Spark would take the batch as done. If it raised an error of ours, Spark
         # would take the query as failed. So it waits in the JVM until StreamingQuery.stop interrupts it.
         assert context._jvm is not None
-        context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
+        try:
+            context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
+        except Py4JError:
+            raise BrokenOffError from None
         raise NamesrvError("the job was stopping and did not: end the process. The next run goes on where it stood.")
 
     def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:

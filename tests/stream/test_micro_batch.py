@@ -1,5 +1,6 @@
-"""One micro-batch on the driver: rows of the query in, published tables out. Real Delta, no Spark job."""
+"""One micro-batch on the driver: rows of the query in, published tables out. Real Delta."""
 
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from namesrv_stream.rules.record_types import (
     UnregisterBroker,
 )
 from namesrv_stream.stream import micro_batch
-from namesrv_stream.stream.micro_batch import AbandonedError, MicroBatches
+from namesrv_stream.stream.micro_batch import AbandonedError, BrokenOffError, MicroBatches
 from namesrv_stream.stream.source import MAX_CARRIED_BYTES
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
@@ -190,6 +191,28 @@ def test_signs_of_life_and_a_stop_row_are_published_before_the_job_stops(registr
     done = registry.heads()
     registry.batches.close()
     assert registry.heads() == done
+
+
+def test_a_batch_that_comes_too_late_is_interrupted_without_the_stack_on_which_spark_overflows(
+    registry, spark, tmp_path
+):
+    came, raised = threading.Event(), []
+
+    def handle(frame, batch_id):
+        came.set()
+        try:
+            registry.batches(frame, batch_id)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    registry.batches.close()
+    rows = spark.readStream.format("rate").load()
+    query = rows.writeStream.foreachBatch(handle).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    assert came.wait(60)
+    query.stop()
+    assert query.exception() is None
+    assert [type(error) for error in raised] == [BrokenOffError]
 
 
 def test_the_first_batch_of_a_run_is_published_although_nothing_changed_and_the_next_is_not(registry, tmp_path):
