@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from namesrv_stream.history.definitions import LostTopics, TopicState, TopicVerdict
+from namesrv_stream.history.definitions import LostTopics, TopicState, TopicVerdict, topic_verdict
 from namesrv_stream.questions.lists import Broker, brokers_of
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged
 from namesrv_stream.questions.verdict import down_of, lost_of, topic_verdicts
@@ -151,8 +151,9 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     lost = lost_of(seen, down_of(seen))
     if found is None and topic not in lost:
         raise seen.not_found("topic", topic, seen.tables.queues)
-    verdict = topic_verdicts(seen, lost)[topic]
-    names = {row.broker_name for row in seen.tables.queues.get(topic, ())}
+    rows = seen.tables.queues.get(topic, ())
+    verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))
+    names = {row.broker_name for row in rows}
     missing = [Missing(name, "no master" if name in seen.tables.brokers else "down") for name in verdict.missing]
     return Route(
         seen.moment,
