@@ -134,15 +134,15 @@ class Answer(NamedTuple):
 def reads(name: str, *, as_of: bool = True, watch: bool = True) -> Callable[[Callable[..., Answer]], click.Command]:
     """Return a decorator that makes a command of a function. The function gets a `Looked` and the command's options.
 
-    The function's docstring is the command's help.
+    The function's docstring is the command's help. With an option `topic` it sees the rows of that topic alone.
     """
 
     def decorate(answer: Callable[..., Answer]) -> click.Command:
         @click.command(name, help=answer.__doc__)
         @view_options(as_of=as_of, watch=watch)
         @click.pass_obj
-        def command(invocation: Invocation, /, view: View, **options: object) -> None:
-            show(invocation, view, lambda looked: answer(looked, **options))
+        def command(invocation: Invocation, /, view: View, **options: Any) -> None:
+            show(invocation, view, lambda looked: answer(looked, **options), options.get("topic"))
 
         command.params = [*getattr(answer, "__click_params__", [])[::-1], *command.params]
         return command
@@ -150,9 +150,9 @@ def reads(name: str, *, as_of: bool = True, watch: bool = True) -> Callable[[Cal
     return decorate
 
 
-def open_reader(settings: NamesrvSettings) -> RouteReader:
-    """Return a reader of the tables at `delta.root`."""
-    return RouteReader(root_of(settings))
+def open_reader(settings: NamesrvSettings, topic: str | None = None) -> RouteReader:
+    """Return a reader of the tables at `delta.root`, which of all topics reads `topic` alone if that is given."""
+    return RouteReader(root_of(settings), topic=topic)
 
 
 def root_of(settings: NamesrvSettings) -> Root:
@@ -161,19 +161,28 @@ def root_of(settings: NamesrvSettings) -> Root:
     return Root(url, settings.storage_options or None)
 
 
-def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer]) -> None:
-    """Print the answer of the moment asked for or, with --watch, of each new snapshot."""
-    reader, settings = open_reader(invocation.settings), invocation.settings
+def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer], topic: str | None = None) -> None:
+    """Print the answer of the moment asked for or, with --watch, of each new snapshot. `topic`: see `open_reader`."""
+    settings = invocation.settings
     if view.watch_s is not None:
-        _watch(reader, settings, view, answer)
+        _watch(open_reader(settings), settings, view, answer)
         return
-    if view.as_of is None:
-        looked = _current(reader, settings)
-    else:
-        looked = Looked(Seen.of(root_of(settings), reader.open(*view.as_of), settings), None)
+    looked = _looked(open_reader(settings, topic), settings, view)
     for warning in filter(None, (_stale_text(looked), _unlisted_text(looked))):
         say(f"warning: {warning}")
-    print_answer(*answer(looked), as_json=view.as_json)
+    try:
+        found = answer(looked)
+    except NotFoundError:
+        if topic is None:
+            raise
+        found = answer(_looked(open_reader(settings), settings, view))  # the error names the topics that there are
+    print_answer(*found, as_json=view.as_json)
+
+
+def _looked(reader: RouteReader, settings: NamesrvSettings, view: View) -> Looked:
+    if view.as_of is None:
+        return _current(reader, settings)
+    return Looked(Seen.of(root_of(settings), reader.open(*view.as_of), settings), None)
 
 
 def _current(reader: RouteReader, settings: NamesrvSettings) -> Looked:

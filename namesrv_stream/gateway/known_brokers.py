@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+import msgspec
 from isal.isal_zlib import crc32
 
 from namesrv_stream.gateway.answers import Answers
@@ -33,6 +34,8 @@ MEANING = "2"
 _CHANGE_BY_THEMSELVES = ("AccessKey", "Signature", "SecurityToken")
 """Fields of a request that identify its sender and change from request to request. A token leaves them out."""
 
+_encoder = msgspec.json.Encoder(order="sorted")
+
 
 def token_of(command: RemotingCommand) -> str:
     """Return the token of a REGISTER_BROKER: a digest of its header fields, and length and CRC32 of its body.
@@ -47,8 +50,8 @@ def token_of(command: RemotingCommand) -> str:
     if after and fields.get("bodyCrc32") == str(body_crc32(command.body)):
         del fields["bodyCrc32"]
     checksum = crc32(after, crc32(before))
-    identity = repr((MEANING, command.version, len(before) + len(after), checksum, sorted(fields.items())))
-    return blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    identity = _encoder.encode((MEANING, command.version, len(before) + len(after), checksum, fields))
+    return blake2b(identity, digest_size=12).hexdigest()
 
 
 @dataclass(slots=True, eq=False)

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from namesrv_stream.history.events import quoted
 from namesrv_stream.history.views import history_queries, past_sessions, sources, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.pinned import PUBLICATION, open_tables
-from namesrv_stream.tables.root import Root, query
+from namesrv_stream.tables.root import Root, query, quoted
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
 

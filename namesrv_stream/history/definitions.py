@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from namesrv_stream.history.events import Span, newest_of_each, quoted, recorded_rows
+from namesrv_stream.history.events import Span, newest_of_each, recorded_rows
 from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import Root, quoted
 from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
 
 PLANNED = ("UNREGISTERED", "MOVED", "ID_LOST")

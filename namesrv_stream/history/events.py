@@ -22,7 +22,7 @@ from namesrv_stream.rules.rows import (
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, month_of, rows_until, timestamp_sql
 from namesrv_stream.tables.damage import naming_damage
-from namesrv_stream.tables.root import Root, query, select
+from namesrv_stream.tables.root import Root, query, quoted, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
 
 _PLACE = f"(epoch * {2**32} + seq)"
@@ -227,8 +227,3 @@ def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
     version = snapshot.versions[BROKER_EVENT.name]
     with naming_damage(root, BROKER_EVENT, version):
         yield root.open_past(BROKER_EVENT, version)[1]
-
-
-def quoted(text: str) -> str:
-    """Return the text as an SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""Return the tables of any moment: those of the nearest kept snapshot, with the lines of history in between applied.
+"""Return the tables of any moment: those of a kept snapshot beside it, with the lines of history in between applied.
 
 A moment is an epoch, with all lines up to it, or an event time, with all lines up to that time, applied in their order.
 `after` of a line leads forward from an earlier snapshot, `before` leads backward from a later one.
@@ -28,7 +28,7 @@ from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition, PastSnapshotRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.damage import naming_damage
-from namesrv_stream.tables.root import Root, is_there, query, select
+from namesrv_stream.tables.root import Root, is_there, query, quoted, select
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     DATA_VERSION,
@@ -223,9 +223,8 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
         raise NoSuchSnapshotError(f"event time {moment}", newest.epoch, "" if first is None else moment_text(first))
     if row == earlier:
         return Past(row, row)
-    bases = sorted(filter(None, (earlier, later)), key=lambda base: _distance(base, moment))
     found: Past | None = None
-    for base in bases:
+    for base in history.by_effort(earlier, later):
         past = history.past(row, base)
         if found is None or sum(past.unlisted.values()) < sum(found.unlisted.values()):
             found = past
@@ -233,12 +232,6 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
             break
     assert found is not None
     return found
-
-
-def _distance(base: SnapshotRow, moment: AsOf) -> int:
-    if moment.at_ms is None:
-        return abs(base.epoch - (moment.epoch or 0))
-    return abs((base.event_time or 0) - moment.at_ms)
 
 
 class _History:
@@ -255,6 +248,17 @@ class _History:
     def _read(self, sql: str) -> pa.Table:
         with naming_damage(self._root, BROKER_EVENT, self._version):
             return query(self._table, sql)
+
+    def by_effort(self, earlier: SnapshotRow | None, later: SnapshotRow | None) -> Iterator[SnapshotRow]:
+        """Yield the snapshots around the moment, first the one from which fewer changed rows lead there."""
+        if earlier is None or later is None:
+            yield from filter(None, (earlier, later))
+            return
+        size = "coalesce(length(before), 0) + coalesce(length(after), 0)"
+        sums = ", ".join(f"sum(CASE WHEN {self._moment.up_to_here} = {side} THEN {size} END)" for side in (True, False))
+        between = f"epoch > {earlier.epoch} AND epoch <= {later.epoch}"
+        since, until = (column[0].as_py() for column in self._read(f"SELECT {sums} FROM rows WHERE {between}").columns)
+        yield from (earlier, later) if (since or 0) <= (until or 0) else (later, earlier)
 
     def row(self, earlier: SnapshotRow | None, later: SnapshotRow | None) -> SnapshotRow | None:
         """Return the row of the moment. It is `earlier` if no line lies between; None before the first record."""
@@ -327,8 +331,8 @@ class _History:
 
         A REFUSED has that of the refused registration.
         """
-        texts = ", ".join("'{}'".format(address.replace("'", "''")) for address in addresses)
-        of_leases = f"broker_addr IN ({texts}) AND data_version IS NOT NULL AND type <> 'REFUSED'"
+        of_addresses = f"broker_addr IN ({', '.join(map(quoted, addresses))})"
+        of_leases = f"{of_addresses} AND data_version IS NOT NULL AND type <> 'REFUSED'"
         asked = f"SELECT broker_addr, data_version FROM rows WHERE {of_leases} AND {self._moment.up_to_here}"
         found = self._read(f"{asked} ORDER BY epoch, seq").to_pylist()
         return {line["broker_addr"]: DataVersion(**line["data_version"]) for line in found}

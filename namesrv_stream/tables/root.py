@@ -202,6 +202,11 @@ def batches(table: DeltaTable, schema: pa.Schema, condition: str = "true") -> pa
     return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
 
 
+def quoted(text: str) -> str:
+    """Return the text as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def query(table: DeltaTable, sql: str) -> pa.Table:
     """Run a SQL statement by delta-rs; the table is called `rows` in it."""
     return _answer(table, sql).read_all()

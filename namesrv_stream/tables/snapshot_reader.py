@@ -20,7 +20,7 @@ from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import all_rows
-from namesrv_stream.tables.root import VERSION_GONE, OpenTables, Root, query, select
+from namesrv_stream.tables.root import VERSION_GONE, OpenTables, Root, query, quoted, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots, naming_what_is_gone
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
@@ -113,10 +113,16 @@ def _as_of(past: Past, table: LoadedTable | LoadedTopics) -> LoadedTable | Loade
 
 
 class RouteReader:
-    """Reader of the snapshots of one registry. Use a reader from one thread at a time; share its views freely."""
+    """Reader of the snapshots of one registry. Use a reader from one thread at a time; share its views freely.
 
-    def __init__(self, root: str | Root, storage_options: Mapping[str, str] | None = None) -> None:
+    `topic`: its views need have the rows of this topic alone, which saves the time for a million others.
+    """
+
+    def __init__(
+        self, root: str | Root, storage_options: Mapping[str, str] | None = None, topic: str | None = None
+    ) -> None:
         self._root = Root.at(root, storage_options)
+        self._topic = topic
         self.snapshots = Snapshots(self._root)
         self._begin()
 
@@ -205,10 +211,11 @@ class RouteReader:
             return known, frozenset()
         with naming_what_is_gone(self._root, TOPIC, snapshot):
             root, table = self._opened(TOPIC, snapshot)
-            is_followed = root is self._root and isinstance(known, LoadedTopics)
+            is_followed = root is self._root and isinstance(known, LoadedTopics) and self._topic is None
             feed = change_feed(table, known.version) if known and is_followed else None
             if feed is None:
-                return LoadedTopics(version, load_queues(table)), None
+                wanted = "true" if self._topic is None else f"topic = {quoted(self._topic)}"
+                return LoadedTopics(version, load_queues(table, wanted)), None
         assert isinstance(known, LoadedTopics)
         queues, changed_topics = changed_queues(known.index, feed)
         return LoadedTopics(version, queues), changed_topics

@@ -40,28 +40,27 @@ MOST_CHANGES = 500_000
 memory."""
 
 
-def load_queues(table: DeltaTable) -> TopicQueues:
-    """Return all queues of the table `topic`, at the version of `table`."""
-    queues = packed_queues(batches(table, TOPIC.schema))
+def load_queues(table: DeltaTable, condition: str = "true") -> TopicQueues:
+    """Return the queues of the table `topic` that meet a SQL condition, at the version of `table`."""
+    queues = packed_queues(batches(table, TOPIC.schema, condition))
     pa.default_memory_pool().release_unused()  # the memory of the columns, which is more than that of the queues
     return queues
 
 
 def packed_queues(rows: Iterable[pa.RecordBatch]) -> TopicQueues:
     """Return the queues of rows with TOPIC's columns. The rows may be in any order."""
-    coded = [_coded(batch) for batch in rows if len(batch)]
-    if not coded:
+    table = pa.Table.from_batches(rows, TOPIC.schema)
+    if not len(table):
         return TopicQueues()
-    topic, name, first, second = (_joined(columns) for columns in zip(*coded, strict=True))
+    order = pc.sort_indices(table, [(name, "ascending") for name in TOPIC.key])
+    name, first, second = _coded(table)
     settings = _both(first, second)
     codes = QueueCodes(name.dictionary.to_pylist(), _settings_of(settings.dictionary, first, second))
-    topics = topic.dictionary.take(pc.sort_indices(topic.dictionary))
-    ranks = _ranks(topic)
-    order = pc.sort_indices(pc.add(pc.multiply(ranks, _number(len(name.dictionary))), _ranks(name)))
-    cells = pc.bit_wise_or(name.indices.cast(pa.int64()), _in_high_bits(settings.indices.cast(pa.int64())))
-    ends = pc.run_end_encode(ranks.take(order)).run_ends
+    cells = pc.bit_wise_or(name.indices.cast(pa.int64()), _in_high_bits(settings.indices.cast(pa.int64()))).take(order)
+    runs = pc.run_end_encode(table["topic"].take(order).combine_chunks())
     counts = {each["values"]: each["counts"] for each in pc.value_counts(name).to_pylist()}
-    return TopicQueues(codes, _pages(codes, topics, ends, cells.take(order)), counts)
+    del table, rows, order, first, second, settings  # the pages take as much memory
+    return TopicQueues(codes, _pages(codes, runs, cells), counts)
 
 
 def changed_queues(queues: TopicQueues, feed: pa.Table) -> tuple[TopicQueues, frozenset[str]]:
@@ -111,22 +110,15 @@ def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
         return None
 
 
-def _coded(batch: pa.RecordBatch) -> tuple[pa.DictionaryArray, ...]:
-    """Return four dictionary-encoded columns: topic, broker name, both queue counts, and both kinds of bits.
+def _coded(table: pa.Table) -> tuple[pa.DictionaryArray, ...]:
+    """Return three dictionary-encoded columns: broker name, both queue counts, and both kinds of bits.
 
     Each pair of numbers is packed into one 64-bit integer.
     """
-    values = [batch.column(name).cast(pa.int64()) for name in QueueSettings._fields]
+    values = [table[name].cast(pa.int64()) for name in QueueSettings._fields]
     low = [pc.bit_wise_and(value, _number(_LOW_BITS)) for value in values]
     pairs = [pc.bit_wise_or(_in_high_bits(values[at]), low[at + 1]) for at in (0, 2)]
-    columns = (*(batch.column(name) for name in TOPIC.key), *pairs)
-    return tuple(pc.dictionary_encode(column) for column in columns)
-
-
-def _joined(parts: Iterable[pa.DictionaryArray]) -> pa.DictionaryArray:
-    joined = pa.chunked_array(parts).unify_dictionaries()
-    indices = pa.chunked_array([chunk.indices for chunk in joined.chunks]).combine_chunks()
-    return pa.DictionaryArray.from_arrays(indices, joined.chunk(0).dictionary)
+    return tuple(pc.dictionary_encode(column.combine_chunks()) for column in (table["broker_name"], *pairs))
 
 
 def _both(first: pa.DictionaryArray, second: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -155,17 +147,17 @@ def _number(value: int) -> pa.Scalar:
     return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(_LONG.pack(value))])[0]
 
 
-def _ranks(column: pa.DictionaryArray) -> pa.Array:
-    """Return the rank of each value among the sorted distinct values."""
-    order = pc.sort_indices(column.dictionary)
-    return pc.sort_indices(order).cast(pa.int64()).take(column.indices)  # sorting a permutation gives its inverse
-
-
-def _pages(codes: QueueCodes, topics: pa.Array, ends: pa.Array, cells: pa.Array) -> Iterable[Page]:
+def _pages(codes: QueueCodes, runs: pa.RunEndEncodedArray, cells: pa.Array) -> Iterable[Page]:
+    """Yield the pages. `runs`: the topics with the ends of their rows; `cells`: the rows in order."""
+    topics, ends, coded = runs.values, runs.run_ends, pc.dictionary_encode(cells)
+    single = [codes.shared(_LONG.pack(cell)) for cell in coded.dictionary.to_pylist()]
     view = memoryview(cells.buffers()[1])[cells.offset * CELL_BYTES :]
     last = 0
     for first in range(0, len(topics), PAGE_TOPICS):
         bounds = [last, *ends.slice(first, PAGE_TOPICS).to_pylist()]
-        last = bounds[-1]
-        pieces = (codes.shared(bytes(view[at * CELL_BYTES : end * CELL_BYTES])) for at, end in pairwise(bounds))
-        yield dict(zip(topics.slice(first, PAGE_TOPICS).to_pylist(), pieces, strict=True))
+        begin, last, count = last, bounds[-1], len(bounds) - 1
+        if last - begin == count:  # each topic has one row
+            pieces: Iterable[bytes] = map(single.__getitem__, coded.indices.slice(begin, count).to_pylist())
+        else:
+            pieces = (codes.shared(bytes(view[at * CELL_BYTES : end * CELL_BYTES])) for at, end in pairwise(bounds))
+        yield dict(zip(topics.slice(first, count).to_pylist(), pieces, strict=True))

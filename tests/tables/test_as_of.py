@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from chaos.oracle import Oracle, contents
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError
-from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, RegisterBroker
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, RegisterBroker, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.registry_tables import net_of
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
@@ -221,3 +222,19 @@ def test_any_epoch_is_as_it_was_across_a_restore_and_a_repair(tmp_path):
         copy = shutil.copytree(root.url, tmp_path / gone)
         DeltaTable(copy / "snapshot").delete(f"{gone} AND epoch < {newest}")
         assert {epoch: tables_at(Root(str(copy)), epoch=epoch) for epoch in wanted} == wanted
+
+
+@pytest.mark.parametrize(("large", "base"), [(3, 7), (6, 2)])
+def test_a_moment_is_made_from_the_side_with_fewer_changed_rows(tmp_path, large, base):
+    registry, root = RouteRegistry(NamesrvSettings()), Root(str(tmp_path))
+    publisher = Publisher.claim(RustWriter(root), "run", NOW)
+    for epoch in range(2, 8):
+        topics = {f"t{number}": TopicConfig(8, 8, 6) for number in range(100 if epoch == large else 1)}
+        names = {"cluster_name": "c", "broker_name": f"b{epoch}", "broker_addr": f"10.0.0.{epoch}:1"}
+        broker = RegisterBroker(**names, broker_id=0, topic_config_table=topics)
+        registry.apply(broker, LogPosition(T0 + epoch, 0, epoch))
+        taken = registry.take_changes()
+        changes = changes_to_write(taken.changes)
+        publisher.publish(Batch("query", epoch, T0 + epoch, {0: epoch + 1}, changes, taken.events), NOW)
+    DeltaTable(f"{tmp_path}/snapshot").delete("epoch > 2 AND epoch < 7")
+    assert RouteReader(root).past(AsOf(4)).base.epoch == base

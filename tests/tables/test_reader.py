@@ -127,3 +127,15 @@ def test_tables_that_cannot_be_read_are_named_with_the_error_of_the_storage(tmp_
     (log / f"{0:020}.json").write_text("junk")
     with pytest.raises(StorageError, match=f"under {tmp_path} cannot be read"):
         RouteReader(str(tmp_path))
+
+
+@pytest.mark.parametrize("moment", [{}, {"epoch": 2}, {"at_ms": T0 + 1}])
+def test_a_reader_of_one_topic_has_its_rows_and_all_other_tables(root, moment):
+    publisher = claim(root)
+    for number in range(3):
+        rows = [topic("a", f"name{number}"), topic("it's", f"name{number}")]
+        publish(publisher, number, topic=rows, live=[live(f"broker{number}")])
+    whole, one = (RouteReader(root, topic=name).open(**moment).routes for name in (None, "it's"))
+    assert one.queues["it's"] == whole.queues["it's"] != []
+    assert one.live == whole.live
+    assert [*RouteReader(root, topic="it's").open().routes.queues] == ["it's"]
