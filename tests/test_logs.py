@@ -32,6 +32,20 @@ def test_debug_shows_the_libraries_and_stays_but_not_each_call_into_the_jvm(set_
     assert "py4j DEBUG" not in found
 
 
+def test_a_call_to_a_jvm_that_dies_logs_no_traceback_beside_the_error_that_is_raised():
+    program = """
+import socket, threading
+from py4j.java_gateway import GatewayClient, GatewayParameters
+from namesrv_stream.reporting.logs import set_up_logging
+set_up_logging()
+jvm = socket.create_server(("127.0.0.1", 0))
+threading.Thread(target=lambda: jvm.accept()[0].close(), daemon=True).start()
+GatewayClient(gateway_parameters=GatewayParameters(port=jvm.getsockname()[1])).send_command("c", retry=False)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_log_goes_to_what_stands_for_standard_error_at_that_moment():
     program = """
 import io, logging, sys

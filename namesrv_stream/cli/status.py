@@ -40,7 +40,7 @@ _STATES: dict[JobState, tuple[str, str, int]] = {
     "taking over": ("a job takes the registry over from one that has ended: wait for some seconds", "yellow", 3),
     "stopped in order": ("stopped in order at {since}", "yellow", 4),
     "standby": ("standby: jobs wait, and none has been active since {since}", "yellow", 4),
-    "waiting": ("waiting, the last publication was at {since}: {problem}", "red", 5),
+    "waiting": ("waiting: {problem}", "red", 5),
     "not answering": ("{problem}. If it stays so for a minute, the job ends and a standby goes on", "bold red", 5),
     "no ticks": (
         "nothing has come from Kafka since {since}, no tick either: run a gateway, or set jobTicker=true",

@@ -110,6 +110,10 @@ class FailedAttempts:
         self.in_a_row += 1
         self.unknown_in_a_row += is_unknown
 
+    def end_outage(self) -> None:
+        """Begin to count anew, because the job works again. Failures of an unknown kind stay counted."""
+        self.in_a_row = 0
+
     @property
     def are_a_defect(self) -> bool:
         """True if several unknown failures came in a row.

@@ -436,6 +436,7 @@ class RouteRegistryJob:
             batches.tick_silence.look()
             if self.metrics.outage and (batches.has_handled or query.status["message"] == _IDLE):
                 self.metrics.take_role("active")
+                self._failed.end_outage()
             if not query.isActive:
                 require_session(self._spark)
                 failure = str(query.exception() or "it was stopped from outside")

@@ -9,7 +9,6 @@ from namesrv_stream.history.events import Span, newest_events
 from namesrv_stream.questions.accounts import Told, told_together
 from namesrv_stream.questions.lists import Cluster, clusters
 from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
-from namesrv_stream.questions.topics import system_topics
 from namesrv_stream.questions.verdict import (
     Member,
     Verdict,
@@ -74,14 +73,13 @@ def verdict_of(seen: Seen) -> Verdict:
     """Return the verdict about a moment."""
     down = down_of(seen)
     lost = lost_of(seen, down)
-    return verdict(members(seen, down), topic_verdicts(seen, lost), system_topics(seen, lost))
+    return verdict(members(seen, down), topic_verdicts(seen, lost))
 
 
 def overview(seen: Seen) -> Overview:
     """Return the overview of a moment, which the page shows first."""
     down, recent = down_of(seen), _recent(seen)
-    lost, brokers = lost_of(seen, down), members(seen, down)
-    verdicts, system = topic_verdicts(seen, lost), system_topics(seen, lost)
+    brokers, topics = members(seen, down), topic_verdicts(seen, lost_of(seen, down))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
     counts = Counts(
         clusters=len({each.cluster for each in brokers}),
@@ -90,13 +88,13 @@ def overview(seen: Seen) -> Overview:
         late=states["late"],
         suspect=states["suspect"],
         down=states["down"],
-        topics=len(verdicts) - len(system),
-        system_topics=len(system),
+        topics=len(topics.of) - len(topics.system),
+        system_topics=len(topics.system),
     )
     return Overview.of(
         seen.snapshot,
         snapshot=seen.moment,
-        verdict=verdict(brokers, verdicts, system),
+        verdict=verdict(brokers, topics),
         counts=counts,
         groups=_groups(brokers),
         clusters=clusters(seen).clusters if len(names) <= MOST_DRAWN else [],

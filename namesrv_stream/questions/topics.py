@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from namesrv_stream.history.definitions import LostTopics, TopicState, TopicVerdict, topic_verdict
+from namesrv_stream.history.definitions import TopicState, TopicVerdict, topic_verdict
 from namesrv_stream.questions.lists import Broker, brokers_of
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged
 from namesrv_stream.questions.verdict import down_of, lost_of, topic_verdicts
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.topic_names import is_system_topic
 from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
 
 _NAMED = 3
@@ -71,13 +70,6 @@ _ORDERS: dict[str, Callable[[Topic], Any]] = {
 ORDERS = ", ".join(_ORDERS)
 
 
-def system_topics(seen: Seen, lost: LostTopics) -> frozenset[str]:
-    """Return the topics that brokers have made by themselves, those that are lost too."""
-    names = {name for of_topic in lost.values() for name in of_topic}
-    of_brokers = seen.tables.brokers.keys() | seen.tables.clusters.keys() | names
-    return frozenset(topic for topic in [*seen.tables.queues, *lost] if is_system_topic(topic, of_brokers))
-
-
 def topics(  # noqa: PLR0913  # what a reader may choose
     seen: Seen,
     cluster: str | None = None,
@@ -93,7 +85,7 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone."""
     down = down_of(seen)
     lost = lost_of(seen, down)
-    system, verdicts, names = system_topics(seen, lost), topic_verdicts(seen, lost), None
+    (verdicts, system), names = topic_verdicts(seen, lost), None
     if cluster is not None or zone is not None:
         names = _names_in(seen, cluster, zone) | {
             each.broker_name

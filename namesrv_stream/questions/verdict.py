@@ -26,6 +26,7 @@ from namesrv_stream.reporting.texts import counted, iso_text, natural_key
 from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.rules.topic_names import is_system_topic
 
 State = Literal["alive", "late", "suspect", "down"]
 Scope = Literal["all", "zone", "cluster", "some", "broker"]
@@ -150,10 +151,17 @@ def members(seen: Seen, down: Iterable[DownBroker]) -> list[Member]:
     return sorted(found, key=lambda each: (natural_key(each.name), each.broker_id, each.cluster))
 
 
-_kept: Recent[dict[str, TopicVerdict]] = Recent(most=2)
+class TopicVerdicts(NamedTuple):
+    """The state of each topic, lost ones too. `system`: those that brokers make by themselves."""
+
+    of: Mapping[str, TopicVerdict]
+    system: frozenset[str]
 
 
-def topic_verdicts(seen: Seen, lost: LostTopics) -> Mapping[str, TopicVerdict]:
+_kept: Recent[TopicVerdicts] = Recent(most=2)
+
+
+def topic_verdicts(seen: Seen, lost: LostTopics) -> TopicVerdicts:
     """Return the state of each topic of the routes and in `lost`.
 
     The last results are kept, because a snapshot that has only signs of life changes nothing here.
@@ -170,18 +178,18 @@ def topic_verdicts(seen: Seen, lost: LostTopics) -> Mapping[str, TopicVerdict]:
     return _kept.get(key, lambda: _topic_verdicts(seen.tables, lost))
 
 
-def _topic_verdicts(tables: RouteTables, lost: LostTopics) -> dict[str, TopicVerdict]:
-    none, found = frozenset[str](), dict[str, TopicVerdict]()
-    for topics, rows in tables.queues.alike():
-        usual = topic_verdict(rows, tables)
-        found.update((topic, topic_verdict(rows, tables, lost[topic]) if topic in lost else usual) for topic in topics)
-    return found | {topic: topic_verdict((), tables, lost.get(topic, none)) for topic in lost if topic not in found}
+def _topic_verdicts(tables: RouteTables, lost: LostTopics) -> TopicVerdicts:
+    found = tables.queues.by_rows(lambda rows: topic_verdict(rows, tables))
+    found |= {topic: topic_verdict(tables.queues.get(topic, ()), tables, names) for topic, names in lost.items()}
+    of_brokers = {*tables.brokers, *tables.clusters, *(name for names in lost.values() for name in names)}
+    return TopicVerdicts(found, frozenset(topic for topic in found if is_system_topic(topic, of_brokers)))
 
 
-def verdict(brokers: Sequence[Member], topics: Mapping[str, TopicVerdict], system: frozenset[str]) -> Verdict:
-    """Return the verdict about brokers and topics; `system` are the topics that brokers make by themselves."""
+def verdict(brokers: Sequence[Member], topics: TopicVerdicts) -> Verdict:
+    """Return the verdict about brokers and topics."""
     states = Counter(each.state for each in brokers)
-    of_topics = Counter[str](each.state for topic, each in topics.items() if topic not in system)
+    of_topics = Counter[str](each.state for each in topics.of.values())
+    of_topics.subtract(topics.of[topic].state for topic in topics.system)
     up = len(brokers) - states["down"]
     counts = BrokerCounts(len(brokers), up, states["down"], states["late"], states["suspect"])
     kinds = ("writable", "read_only", "degraded", "not_writable", "without_route")

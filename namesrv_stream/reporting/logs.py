@@ -52,9 +52,15 @@ def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> 
             if isinstance(handler, _StderrHandler):
                 handler.setFormatter(formatter)
     root.setLevel(min(level, root.level))
+    root.addFilter(_is_no_call_to_a_dead_jvm)
     for name, quiet_level in _QUIET.items():
         debug_level = _QUIET_IN_DEBUG.get(name, logging.NOTSET)
         logging.getLogger(name).setLevel(debug_level if root.level <= logging.DEBUG else quiet_level)
+
+
+def _is_no_call_to_a_dead_jvm(record: logging.LogRecord) -> bool:
+    """Leave out the tracebacks that py4j logs by the root logger; the error is raised to the caller too."""
+    return "py4j" not in record.pathname or logging.getLogger().level <= logging.DEBUG
 
 
 @contextmanager

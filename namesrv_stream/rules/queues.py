@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
@@ -158,12 +158,14 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         has_one = cache(lambda cells: not codes.isdisjoint(name_codes_of(cells)))  # few distinct single rows
         return [topic for topic, cells in self._all_cells() if has_one(cells)]
 
-    def alike(self) -> Iterator[tuple[Sequence[str], Sequence[TopicRow]]]:
-        """Yield the topics that have the same rows, with these rows, which name the first of them."""
-        found: dict[bytes, list[str]] = {}
-        for topic, cells in self._all_cells():
-            found.setdefault(cells, []).append(topic)
-        return ((topics, self._codes.rows(topics[0], cells)) for cells, topics in found.items())
+    def by_rows(self, function: Callable[[Sequence[TopicRow]], T]) -> dict[str, T]:
+        """Return topic -> what `function` returns for its rows, in order of topics.
+
+        It is called once for all topics that have the same rows, with rows that name no topic.
+        """
+        distinct = set(chain.from_iterable(page.values() for page in self.pages))
+        results = {cells: function(self._codes.rows("", cells)) for cells in distinct}
+        return {topic: results[cells] for page in self.pages for topic, cells in page.items()}
 
     def rows(self) -> Iterator[TopicRow]:
         """Yield all rows in order of their key."""

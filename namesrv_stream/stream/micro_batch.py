@@ -54,6 +54,9 @@ PROGRESS_MS = 300_000
 long before."""
 
 _STOP_LIMIT_S = 30.0
+COLLECT_LIMIT_S = 5.0
+"""The time for which a stop waits until Spark has computed the rows of a batch."""
+
 SHOW_PROGRESS_S = 10.0
 """The time after which a snapshot is published during a long catch-up, to show its progress."""
 
@@ -80,7 +83,11 @@ class AbandonedError(NamesrvError):
 
 
 class BrokenOffError(NamesrvError):
-    """A Spark job was cancelled because the query stops. Spark recognizes an interruption in Python by this text."""
+    """A batch was interrupted because the query stops. Spark recognizes an interruption in Python by this text.
+
+    It replaces the error of py4j, because Spark's regular expression overflows the stack on the stack trace or the plan
+    in that error's text.
+    """
 
     def __init__(self) -> None:
         as_py4j = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark"
@@ -88,11 +95,7 @@ class BrokenOffError(NamesrvError):
 
 
 def collected(frame: DataFrame, is_stopping: Callable[[], bool]) -> pa.Table:
-    """Return the rows of a query's micro-batch. Raises NamesrvError, and BrokenOffError while the query stops.
-
-    The error of py4j is replaced because Spark searches its text for an interruption, and Spark's regular expression
-    overflows the stack on the plan that py4j adds to the text.
-    """
+    """Return the rows of a query's micro-batch. Raises NamesrvError, and BrokenOffError while the query stops."""
     try:
         return frame.toArrow()
     except (Py4JError, PySparkException) as error:
@@ -128,8 +131,8 @@ class MicroBatches:
         self.tick_silence = TickSilence()
         self.disagreements = 0
         self.metrics = metrics or JobMetrics()
-        self._lock = threading.Lock()
-        self._is_closed = False
+        self._collecting, self._lock = threading.Lock(), threading.Lock()
+        self._is_closed = self._has_stopped = False
         self._is_abandoned = False
         self._settings = settings
         self._publisher = publisher
@@ -161,16 +164,20 @@ class MicroBatches:
         """Handle one micro-batch of the query that Spark runs in this thread."""
         context = frame.sparkSession.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId") or ""
-        with self._lock:
-            if not self._is_closed:
-                with suppress(AbandonedError), self.tick_silence.during_batch():
-                    rows = collected(frame, lambda: self._is_closed or self._is_abandoned)
+        with suppress(AbandonedError), self.tick_silence.during_batch():
+            with self._collecting:
+                rows = None if self._is_closed else collected(frame, lambda: self._is_closed or self._is_abandoned)
+            with self._lock:
+                if rows is not None and not self._has_stopped:
                     self.handle(rows, query_id, batch_id)
                     return
         # Too late. If this call returned, Spark would take the batch as done. If it raised an error of ours, Spark
         # would take the query as failed. So it waits in the JVM until StreamingQuery.stop interrupts it.
         assert context._jvm is not None
-        context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
+        try:
+            context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
+        except Py4JError:
+            raise BrokenOffError from None
         raise NamesrvError("the job was stopping and did not: end the process. The next run goes on where it stood.")
 
     def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:
@@ -192,16 +199,20 @@ class MicroBatches:
     def close(self) -> None:
         """Wait for the batch that runs, take no further one, and publish that the job stops in order.
 
+        If Spark still computes the rows of a batch after 5 s, the next run gets it: a first one may take half a minute.
         Nothing is published after a failed batch, of which a part may be applied, or beside a batch that hangs, as on a
         cluster without workers.
         """
         if self._is_closed:
             return
         self._is_closed = True
+        if self._collecting.acquire(timeout=COLLECT_LIMIT_S):
+            self._collecting.release()
         if not self._lock.acquire(timeout=_STOP_LIMIT_S):
             log.warning("the micro-batch that runs has not ended for %.0f s: it is broken off", _STOP_LIMIT_S)
             return
         try:
+            self._has_stopped = True
             if self.failure is None:
                 self._publish("STOP")
                 log.info("stopped in order: the tables have all before offset %d", self._progress.next_offset)

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.history.definitions import DownBroker, TopicVerdict
-from namesrv_stream.questions.verdict import Member, causes, verdict
+from namesrv_stream.questions.verdict import Member, TopicVerdicts, causes, verdict
 
 AT = 1_795_683_180_000  # 2026-11-26 08:53 UTC
 MINUTE_MS = 60_000
@@ -24,7 +24,7 @@ def topics(**counts):
 
 
 def told(brokers, **counts):
-    found = verdict(brokers, topics(**counts), frozenset())
+    found = verdict(brokers, TopicVerdicts(topics(**counts), frozenset()))
     return found.level, found.text
 
 

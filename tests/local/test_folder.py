@@ -1,5 +1,7 @@
 """Data folders: one process each, and nothing removed that somebody else put there."""
 
+import os
+
 import pytest
 
 from namesrv_stream.errors import NamesrvError
@@ -17,7 +19,7 @@ def put(file):
 def test_a_folder_has_one_owner_at_a_time(tmp_path):
     with (
         owned_folder(tmp_path / "data"),
-        pytest.raises(NamesrvError, match=rf"{tmp_path}/data is in use .* --data"),
+        pytest.raises(NamesrvError, match=rf"{tmp_path}/data is in use by process {os.getpid()}: .* --data"),
         owned_folder(tmp_path / "data"),
     ):
         pass
@@ -60,7 +62,7 @@ def test_tables_that_another_process_serves_are_refused_and_not_waited_for(tmp_p
     registry = str(tmp_path / "registry")
     with (
         in_service(registry),
-        pytest.raises(NamesrvError, match="served by another `up`"),
+        pytest.raises(NamesrvError, match=f"served by the `up` of process {os.getpid()}: stop .* --standby"),
         in_service(registry),
     ):
         pass

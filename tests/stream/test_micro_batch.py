@@ -1,10 +1,12 @@
-"""One micro-batch on the driver: rows of the query in, published tables out. Real Delta, no Spark job."""
+"""One micro-batch on the driver: rows of the query in, published tables out. Real Delta."""
 
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.functions import udf
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.record_reader import StoredRecord
@@ -20,7 +22,7 @@ from namesrv_stream.rules.record_types import (
     UnregisterBroker,
 )
 from namesrv_stream.stream import micro_batch
-from namesrv_stream.stream.micro_batch import AbandonedError, MicroBatches
+from namesrv_stream.stream.micro_batch import AbandonedError, BrokenOffError, MicroBatches
 from namesrv_stream.stream.source import MAX_CARRIED_BYTES
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
@@ -190,6 +192,53 @@ def test_signs_of_life_and_a_stop_row_are_published_before_the_job_stops(registr
     done = registry.heads()
     registry.batches.close()
     assert registry.heads() == done
+
+
+class Query:
+    """A query of Spark whose micro-batches `batches` handles; `raised` are the kinds of their errors."""
+
+    def __init__(self, rows, batches, checkpoint):
+        self.raised = []
+        self._batches, self._came = batches, threading.Event()
+        writer = rows.writeStream.foreachBatch(self._handle).option("checkpointLocation", str(checkpoint))
+        self._query = writer.start()
+
+    def _handle(self, frame, batch_id):
+        self._came.set()
+        try:
+            self._batches(frame, batch_id)
+        except Exception as error:
+            self.raised.append(type(error))
+            raise
+
+    def await_batch(self):
+        assert self._came.wait(60)
+
+    def stop(self):
+        self._query.stop()
+        assert self._query.exception() is None
+
+
+def test_a_batch_that_comes_too_late_is_interrupted_without_the_stack_on_which_spark_overflows(
+    registry, spark, tmp_path
+):
+    registry.batches.close()
+    query = Query(spark.readStream.format("rate").load(), registry.batches, tmp_path / "checkpoint")
+    query.await_batch()
+    query.stop()
+    assert query.raised == [BrokenOffError]
+
+
+def test_a_stop_does_not_wait_for_rows_that_spark_computes_for_long(registry, spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(micro_batch, "COLLECT_LIMIT_S", 0.2)
+    slow = udf(lambda _value: threading.Event().wait(100), "boolean")
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().select(slow("value"))
+    query = Query(rows, registry.batches, tmp_path / "checkpoint")
+    query.await_batch()
+    registry.batches.close()
+    assert registry.publisher.last.kind == "STOP"
+    query.stop()
+    assert query.raised == [BrokenOffError]
 
 
 def test_the_first_batch_of_a_run_is_published_although_nothing_changed_and_the_next_is_not(registry, tmp_path):

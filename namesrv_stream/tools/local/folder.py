@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import time
 from collections.abc import Collection, Iterator
@@ -31,12 +32,8 @@ def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[P
     if made_anew:
         _check_ours(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            problem = "is in use by another process of ours: stop that one, or give another with --data."
-            raise NamesrvError(f"{folder} {problem}") from error
+    with (folder / _LOCK).open("a+") as lock:
+        _hold(lock, f"{folder} is in use by", "give another with --data")
         if made_anew:
             (folder / MARKER).touch()
         for name in made_anew:
@@ -55,25 +52,31 @@ def in_service(registry: str) -> Iterator[None]:
         yield
         return
     Path(registry).mkdir(parents=True, exist_ok=True)
-    with Path(registry, _SERVED).open("w") as mark:
-        _lock_served(mark, registry)
+    with Path(registry, _SERVED).open("a+") as mark:
+        next_step = "give other tables with --root, or let `namesrv-stream submit --standby` wait for its end"
+        _hold(mark, f"the tables in {registry} are served by the `up` of", next_step)
         yield
 
 
-def _lock_served(mark: IO[str], registry: str) -> None:
-    """Lock the mark. Waits for a process that only looks at it, as `is_in_service` does, and for no other."""
+def _hold(file: IO[str], problem: str, next_step: str) -> None:
+    """Lock the file and write this process's id into it. Raises NamesrvError, which names who holds it, after 1 s.
+
+    It waits that long for a process that only looks, as `is_in_service` does.
+    """
     until_s = time.monotonic() + _LOOKED_AT_S
     while True:
         try:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if time.monotonic() > until_s:
-                raise NamesrvError(
-                    f"the tables in {registry} are served by another `up` of this machine: stop that one, or give "
-                    "other tables with --root and another folder with --data."
-                ) from error
+                file.seek(0)
+                holder = file.read() or "unknown"
+                raise NamesrvError(f"{problem} process {holder}: stop that one, or {next_step}.") from error
             time.sleep(_LOOK_EVERY_S)
         else:
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
             return
 
 

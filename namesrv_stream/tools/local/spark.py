@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -38,7 +39,10 @@ def local_session(
     os.environ.setdefault("SPARK_LOCAL_IP", HOST)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with _submitted_with(start.settings_file), _standard_error_to(log), _interrupted_at_the_end():
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    server: Any = session.sparkContext._accumulatorServer  # noqa: SLF001
+    server.handle_error = lambda *_: None  # it would print a traceback when the JVM dies
+    return session
 
 
 def forget_session(spark: SparkSession) -> None:

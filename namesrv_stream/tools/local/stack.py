@@ -132,7 +132,8 @@ class LocalStack:
         except TermLostError as lost:
             if not self._is_replaced:
                 log.warning("run %s has taken the registry over: Kafka, gateway and brokers run on, the job of this "
-                            "process has ended", lost.newer_run_id)  # fmt: skip
+                            "process has ended. After a repair or a restore start it by `namesrv-stream submit`, or "
+                            "end this and start `up` again", lost.newer_run_id)  # fmt: skip
             self._is_replaced = True
 
     def _check_others(self) -> None:
