@@ -1,5 +1,7 @@
 """Lists of many brokers and topics: what is chosen, in which order, page by page; and what is wrong comes first."""
 
+import gzip
+import json
 import time
 
 import msgspec
@@ -106,6 +108,9 @@ def test_events_and_stories_are_read_page_by_page(crowd):
         return found
 
     whole = crowd.get("/v1/events?limit=1000").json["events"]
+    packed = crowd.get("/v1/events?limit=1000", Accept_Encoding="gzip")
+    assert packed.headers["content-encoding"] == "gzip"
+    assert json.loads(gzip.decompress(packed.body))["events"] == whole
     assert pages("/v1/events?limit=7", "events") == whole
     told = crowd.get("/v1/why/broker-3").json["sentences"]
     assert pages("/v1/why/broker-3?limit=2", "sentences") == told

@@ -1,6 +1,7 @@
 """Requests of simulated brokers and their times: the broker side of RocketMQ, B1 to B7, in the model's own time."""
 
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 
@@ -101,6 +102,17 @@ def test_churn_happens_as_often_as_asked_for(kind):
     model = with_churn(kind, brokers=60, heartbeat_timeout_ms=5_000)
     list(model.due(T0 + 100 * MINUTE))
     assert 140 < model.happened[kind] < 260  # 200 on average; one in 20,000 seeds is outside
+
+
+@pytest.mark.parametrize(("kind", "least", "most", "times"), [(Churn.CRASH, 0.5, 2.5, 1), (Churn.FLAP, 1.2, 1.2, 3)])
+def test_one_that_crashes_or_flaps_is_silent_for_part_of_its_lease_or_longer(kind, least, most, times):
+    beats = {"heartbeat_timeout_ms": 60_000, "heartbeat_interval_ms": 1_000}
+    model = one_broker(**beats, churn={kind: 0.05})
+    heard = [at_s for at_s, _ in sent(model, 300 * MINUTE)]
+    silences = [after - before for before, after in pairwise(heard) if after - before > 1.5]
+    assert len(silences) >= times * (model.happened[kind] - 1) > 5, "the last one may not be over"
+    assert 60 * least <= min(silences) <= max(silences) <= 60 * most + 1, "its last word is up to 1 s old"
+    assert max(silences) > 60, "its lease has ended"
 
 
 def test_promoted_slave_keeps_its_address_and_takes_id_0_under_a_higher_state_version():

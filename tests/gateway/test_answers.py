@@ -61,10 +61,14 @@ def test_clients_before_4_9_4_get_bare_broker_ids_unless_they_take_standard_json
     assert (b'{"1":"10.0.0.1:1"}' in kept.prepared.frame(1)) is not is_bare
 
 
-def test_answers_that_are_kept_have_a_limit_whatever_is_asked_for(answers, monkeypatch):
-    monkeypatch.setattr(answers_module, "MAX_KEPT_BYTES", LIMIT_BYTES)
-    given = [answers.answer(asked(105, topic=f"topic-{number}" * 100)) for number in range(1_000)]
-    again = [answers.answer(asked(105, topic=f"topic-{number}" * 100)) for number in reversed(range(1_000))]
+@pytest.mark.parametrize(
+    ("limit", "code", "field"),
+    [("MAX_KEPT_BYTES", 105, "topic"), ("MAX_KEPT_OF_OTHERS_BYTES", 901, "brokerName")],
+)
+def test_answers_that_are_kept_have_a_limit_whatever_is_asked_for(answers, monkeypatch, limit, code, field):
+    monkeypatch.setattr(answers_module, limit, LIMIT_BYTES)
+    given = [answers.answer(asked(code, **{field: f"name-{number}" * 100})) for number in range(1_000)]
+    again = [answers.answer(asked(code, **{field: f"name-{number}" * 100})) for number in reversed(range(1_000))]
     kept = [one for one, other in zip(given, reversed(again), strict=True) if one is other]
     assert 0 < sum(len(each.prepared.frame(1)) for each in kept) < LIMIT_BYTES
 
@@ -132,6 +136,19 @@ def test_answers_of_a_former_snapshot_do_not_get_into_the_next(settings, with_ro
     answers = answers_after(settings, with_routes, "topic", frozenset({"t"}))
     assert with_routes.answer(asked(105, topic="t")).result == 0
     assert answers.answer(asked(105, topic="t")).result == 17
+
+
+def test_a_change_takes_answers_with_their_room_also_after_all_were_let_go_for_want_of_room(settings, monkeypatch):
+    monkeypatch.setattr(answers_module, "MAX_KEPT_BYTES", LIMIT_BYTES)
+    topics = [f"{number:0500}" for number in range(40)]
+    answers = Answers(RouteTables(), settings())
+    for _ in range(3):
+        first, *_ = [answers.answer(asked(105, topic=topic)) for topic in topics]
+        assert answers.answer(asked(105, topic=topics[0])) is first, "there is room for all"
+        answers = answers_after(settings, answers, "topic", frozenset(topics))
+    answers.answer(asked(105, topic="u"))
+    answers.answer(asked(105, topic="x" * LIMIT_BYTES))
+    assert answers_after(settings, answers, "topic", frozenset({"u"})).answer(asked(105, topic="u")).result == 0
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,13 @@ def test_signs_of_life_come_shortly_before_a_tick(arrivals_ms, lease_ms):
         assert any(at_ms <= in_log_ms <= at_ms + most_ms for in_log_ms in [first_ms, *times])
 
 
+@pytest.mark.parametrize(
+    ("lease_ms", "at_ms"), [(120_000, 60_000), (120_000, 119_999), (7_996, 2_500)], ids=["late", "at its end", "short"]
+)
+def test_a_sign_of_life_waits_for_no_tick_if_its_lease_might_end_before(lease_ms, at_ms):
+    assert times_of_records([0, at_ms], lease_ms, 1_000, 5_000)[:2] == [0, at_ms]
+
+
 async def test_thousands_of_signs_of_life_are_not_sent_at_once():
     sender = Sender(1_000, 5_000)
     for _ in range(2):
@@ -217,6 +224,13 @@ async def test_registrations_heartbeats_and_version_queries_are_signs_of_one_lif
     assert site.log.kinds == [RegisterBroker]
     await site.clock.passes(LEASE_MS / 4_000)
     assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
+
+
+async def test_l2_a_sign_of_life_of_an_address_without_a_lease_is_answered_and_is_no_record(site):
+    query = RemotingCommand(code=RequestCode.QUERY_DATA_VERSION, ext_fields=LEAVE.ext_fields, body=b"{}")
+    for said in (HEARTBEAT, query):
+        assert await answered(site, said, site.connect()) == ResponseCode.SUCCESS
+    assert site.log.sent == []
 
 
 async def test_no_sign_of_life_follows_the_end_of_its_connection_or_lease(site):

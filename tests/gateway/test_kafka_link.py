@@ -10,7 +10,7 @@ from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import BodyProcesses
-from namesrv_stream.gateway.kafka_link import KafkaLink
+from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import Writes
@@ -127,6 +127,18 @@ async def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_fo
     assert order == ["good"], "the second worker is free for others"
     go_on.set()
     await asyncio.gather(*many)
+
+
+async def test_a_large_body_takes_room_of_its_host_while_it_waits_to_be_read(settings):
+    link, go_on, half = Way(settings()).link, asyncio.Event(), kafka_link.MAX_ON_THE_WAY_BYTES // 2
+    waiting = asyncio.ensure_future(decoded(link, half, "a", go_on.wait))
+    await asyncio.sleep(0)
+    link.check_room(half, "b")
+    with pytest.raises(GatewayBusyError):
+        link.check_room(1, "a")
+    go_on.set()
+    await waiting
+    link.check_room(half, "a")
 
 
 async def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, monkeypatch):

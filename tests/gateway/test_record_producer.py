@@ -24,6 +24,7 @@ def arguments(nobody, **options):
         {},
         {"client_id": "gateway-1", "request_timeout_ms": "5000", "connections_max_idle_ms": "60000"},
         {"metadata_max_age_ms": "60000", "reconnect_backoff_ms": "50", "reconnect_backoff_max_ms": "500"},
+        {"reconnect_backoff_ms": "2000"},
         {"retry_backoff_ms": "100", "receive_buffer_bytes": "65536", "send_buffer_bytes": "65536"},
         {"ssl_endpoint_identification_algorithm": "https"},
         {

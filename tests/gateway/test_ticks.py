@@ -42,17 +42,23 @@ def gateway():
     return Gateway(Clock())
 
 
-async def test_e7_while_no_lease_is_late_a_tick_comes_in_each_calm_period(gateway):
-    gateway.lease(last_s=0)
+@pytest.mark.parametrize("has_lease", [True, False])
+async def test_e7_while_no_lease_is_late_a_tick_comes_in_each_calm_period(gateway, has_lease):
+    gateway.ticks.follow(LOG.late_at_ms([]))
+    if has_lease:
+        gateway.lease(last_s=0)
     gateway.start()
     await gateway.clock.passes(21)
     assert gateway.sent_s == [0, 0.9, 5.9, 10.9, 15.9, 20.9]
 
 
 async def test_e7_while_a_lease_is_late_a_tick_comes_each_second(gateway):
+    knows_no_snapshot = Gateway(gateway.clock)
+    knows_no_snapshot.start()
     gateway.lease(last_s=0)
     gateway.start()
     await gateway.clock.passes(94)
+    assert knows_no_snapshot.sent_s == [0, *(second + 0.9 for second in range(94))]
     assert gateway.sent_s[-6:] == [80.9, 85.9, 90.9, 91.9, 92.9, 93.9]
     gateway.lease(last_s=94)
     await gateway.clock.passes(12)

@@ -30,7 +30,11 @@ def test_a_host_may_have_as_much_as_is_left_free():
 
 def test_beside_others_a_host_is_heavy_until_it_has_worked_its_time_off():
     loop_time = LoopTime()
+    for _ in range(9):
+        loop_time.spend("alone", -1.0, 1.0)
+    assert not loop_time.is_heavy("alone", -1.0)
     loop_time.spend("good", 0.0, 0.0001)
+    assert not loop_time.is_heavy("alone", 0.0), "its rush is soon forgotten"
     loop_time.spend("evil", 0.0, MOMENT_S)
     assert not loop_time.is_heavy("evil", 0.0)
     loop_time.spend("evil", 0.0, MOMENT_S)
@@ -76,20 +80,23 @@ def in_heavy_turns(worked, count, enter, round_s=0.001):
 @pytest.mark.parametrize(("hosts", "share"), [("a", 0.2), ("ab", 0.4), ("abc", 0.5), ("abcdef", 0.5)])
 @pytest.mark.parametrize(("turn_s", "turns"), [(0.007, 3), (0.0003, 50)])
 def test_a_heavy_host_has_a_fifth_of_the_time_and_all_together_half(turn_s, turns, hosts, share):
-    worked = []
+    worked, order = [], []
 
     def enter(shares):
         def work(connection):
             worked.append(asyncio.get_running_loop().now_s)
+            order.append(connection.counted_for)
             shares.spend(connection, turn_s)
             shares.rest(connection)
 
         for host in hosts:
             shares.loop_time.spend(host, 0.0, 50 * MOMENT_S)
-            shares.rest(Working(host, work))
+            for _ in range(2):
+                shares.rest(Working(host, work))
 
     in_heavy_turns(worked, turns, enter, round_s=turn_s / 100)
     rested_s = (turns - 1) * turn_s * (1 / share - 1)
+    assert order[: len(hosts)] == [*hosts][:turns], "each in turn, however many connections it has"
     assert rested_s - 0.001 <= worked[-1] - worked[0] <= 1.1 * rested_s
 
 

@@ -26,7 +26,7 @@ from namesrv_stream.stream.micro_batch import AbandonedError, BrokenOffError, Mi
 from namesrv_stream.stream.source import MAX_CARRIED_BYTES
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.tables.publication import KafkaLog, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.writer import RustWriter
@@ -125,11 +125,11 @@ def with_bad_mappings(good):
 class Registry:
     """A run's micro-batches on the tables under `root`; batches are numbered from 0."""
 
-    def __init__(self, root, run_id="run-1", log=None, **settings):
+    def __init__(self, root, run_id="run-1", log=None, *, is_new_log=False, **settings):
         self._root = Root(str(root))
         self._writer = RustWriter(self._root)
         self.log = log or Log()
-        self.publisher = Publisher.claim(self._writer, run_id, T0)
+        self.publisher = Publisher.claim(self._writer, run_id, T0, log_of=lambda _former: KafkaLog(is_new=is_new_log))
         next_offset = self.publisher.last.offsets.get(0, 0)
         self.signs = []
         given = NamesrvSettings.model_validate({"tickGapMillis": 0} | settings)
@@ -376,6 +376,16 @@ def test_records_that_only_the_checkpoint_has_are_read_again(registry, tmp_path)
     assert again.addresses() == []
     [ended] = [line for line in again.rows("broker_event") if line.type == "EXPIRED"]
     assert (ended.last_heard_at, ended.event_time) == (T0 + 60_000, T0 + 180_001)
+
+
+def test_of_another_log_that_is_accepted_nothing_counts_that_is_older_than_the_snapshot(registry, tmp_path):
+    """A copy of the topic may hold what the present has outlived: here a former holder of an id."""
+    registry.handle(registered(A, 0, 0), registered(B, 1_000, 1))
+    again = Registry(tmp_path / "registry", "run-2", is_new_log=True)
+    again.handle(registered(A, 999, 0))
+    assert again.addresses("broker") == [B]
+    again.handle(registered(A, 1_000, 1))
+    assert again.addresses("broker") == [A]
 
 
 def test_an_eviction_of_the_state_while_the_lease_lives_is_counted_and_logged(registry, caplog):
