@@ -139,7 +139,8 @@ def test_the_report_of_a_period_that_begins_in_an_outage_has_the_figures_of_a_hi
     of_brokers = watched.stretches(0, watched.fell_unplanned)
     since_ms = next(b + 1 for of_one in of_brokers.values() for _, b, c in of_one if c - b > DAY_MS)
     period = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (since_ms, watched.end_ms)]
-    found = re.findall(r"<tr>" + 5 * r"<td[^>]*>(.*?)</td>" + "</tr>", churn_report(watched.root, *period).partition("<img")[0])
+    table = churn_report(watched.root, *period).partition("<img")[0]
+    found = re.findall(r"<tr>" + 5 * r"<td[^>]*>(.*?)</td>" + "</tr>", table)
     wanted = shares(of_brokers, since_ms, watched.end_ms)
     assert {cluster: (brokers, share, lowest) for cluster, brokers, share, lowest, _ in found} == {
         cluster: figures([each for (of_cluster, *_), each in wanted.items() if of_cluster == cluster])
