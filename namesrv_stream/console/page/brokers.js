@@ -48,7 +48,7 @@ function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
 const ownId = (each) => (each.holdsId || each.down ? each.brokerId : `(${each.brokerId})`);
 
 // When a broker was heard last, and since when it is alive or out of the routes.
-const heard = (each) => (each.down ? [stamp(each.down.lastHeardAt), h("span", {}, "down since ", stamp(each.down.goneAt), ` (${each.down.endedBy})`)] : [`${duration(each.silentMillis)} before`, stamp(each.leaseBeganAt)]);
+const heard = (each) => (each.down ? [stamp(each.down.lastHeardAt), h("span", {}, "down since ", stamp(each.down.goneAt), ` (${each.down.endedBy})`)] : [Number.isFinite(each.silentMillis) ? `${duration(each.silentMillis)} before` : "", stamp(each.leaseBeganAt)]);
 
 export const broker = {
   title: ({ name }) => name,

@@ -55,7 +55,7 @@ function members(found, moment) {
 }
 
 function groupCard(group, moment) {
-  const silent = (each) => (each.state === "alive" ? "" : [each.state === "suspect" && "suspect", each.silentMillis !== null && `silent ${duration(each.silentMillis)}`].filter(Boolean).join(", "));
+  const silent = (each) => (each.state === "alive" ? "" : [each.state === "suspect" && "suspect", Number.isFinite(each.silentMillis) && `silent ${duration(each.silentMillis)}`].filter(Boolean).join(", "));
   const told = (each) => (each.down ? `down since ${when(each.down.lastHeardAt)}, ${each.down.endedBy.toLowerCase()} ${clock(each.down.goneAt)}` : silent(each));
   const holder = (each) => h("li", { class: each.down ? "ghost" : null }, dot(each.state), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, told(each)));
   const isUp = group.holders.some((each) => !each.down);
