@@ -13,7 +13,7 @@ from namesrv_stream.questions.accounts import Rejected, rejected
 from namesrv_stream.questions.lists import check_known
 from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
-from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
+from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
 
 MOST_MARKS = 2_000
@@ -130,8 +130,8 @@ def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
 
 def _mark(epochs: Sequence[EpochEvents]) -> Mark:
     counts = sum((each.counts for each in epochs), Counter[str]())
-    ends, begins, commands = (sum(counts[kind] for kind in kinds) for kinds in (LEASE_ENDS, BEGINS, BY_OPERATORS))
-    gaps = counts["LOG_GAP"]
+    ends, commands = (sum(counts[kind] for kind in kinds) for kinds in (LEASE_ENDS, BY_OPERATORS))
+    begins, gaps = counts["REGISTERED"], counts["LOG_GAP"]
     others = counts.total() - ends - begins - commands - gaps
     several = (len(epochs), epochs[0].epoch, min(each.alive for each in epochs)) if len(epochs) > 1 else ()
     last = epochs[-1]

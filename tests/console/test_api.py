@@ -74,6 +74,14 @@ def test_each_epoch_with_events_is_a_mark_of_the_timeline(registry, client):
     assert counts == [(2, 1, 0, 0), (3, 1, 0, 0), (4, 0, 1, 0), (5, 0, 0, 1)]
 
 
+def test_a_promotion_is_no_arrival(registry, client):
+    registry.register(C, "c1", "broker-a", 1)
+    registry.register(C, "c1", "broker-a", 0)
+    *_, came, promoted = client.get("/v1/timeline").json["marks"]
+    assert [(each["begins"], each["ends"]) for each in (came, promoted)] == [(1, 0), (0, 0)]
+    assert promoted["others"] > 0
+
+
 def _changes(client, marks):
     """The epochs of all marks, with those of a mark that stands for several, and how many requests that took."""
     found = []

@@ -83,11 +83,12 @@ export function perm(bits) {
 
 export function eventsText(mark) {
   const told = [];
-  if (mark.begins) told.push(`${counted(mark.begins, "broker")} came`);
-  if (mark.ends) told.push(`${counted(mark.ends, "broker")} left`);
+  const isOne = !(mark.epochs > 1);  // of several epochs a broker may have come and left more than once
+  if (mark.begins) told.push(isOne ? `${counted(mark.begins, "broker")} came` : counted(mark.begins, "arrival"));
+  if (mark.ends) told.push(isOne ? `${counted(mark.ends, "broker")} left` : counted(mark.ends, "departure"));
   if (mark.commands) told.push(counted(mark.commands, "command"));
   if (mark.gaps) told.push(`${counted(mark.gaps, "time")} without a tick`);
   if (mark.others) told.push(counted(mark.others, "other change"));
-  if (mark.epochs > 1) told.push(`in ${counted(mark.epochs, "moment")} up to then`);
+  if (!isOne) told.push(`in ${counted(mark.epochs, "moment")} up to then`);
   return told.join(", ");
 }
