@@ -110,8 +110,9 @@ def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
     every = events_by_epoch(seen.root, seen.snapshot, since_ms, len(seen.tables.live))[::-1]
     at_ms = times(every[0].epoch, every[-1].epoch) if every else {}
     every = [each._replace(event_time=at_ms.get(each.epoch, each.event_time)) for each in every]
-    found = [each for each in every if each.epoch > above and (until_ms is None or each.event_time <= until_ms)]
-    before = found[0].alive - came(found[0].counts) if found else len(seen.tables.live)
+    every = [each for each in every if each.epoch > above]
+    before = every[0].alive - came(every[0].counts) if every else len(seen.tables.live)
+    found = [each for each in every if until_ms is None or each.event_time <= until_ms]
     return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), before, _marks(found))
 
 

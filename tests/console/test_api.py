@@ -82,6 +82,14 @@ def test_a_promotion_is_no_arrival(registry, client):
     assert promoted["others"] > 0
 
 
+def test_a_stretch_without_a_change_begins_with_those_who_were_alive_then(registry, client):
+    registry.now_ms += 50_000
+    registry.expire(A)
+    registry.expire(B)
+    found = client.get("/v1/timeline?since=30s&until=10s").json
+    assert (found["marks"], found["aliveBefore"]) == ([], 2)
+
+
 def _changes(client, marks):
     """The epochs of all marks, with those of a mark that stands for several, and how many requests that took."""
     found = []
