@@ -92,10 +92,11 @@ _SESSIONS = f"""
     )
     SELECT * FROM shown JOIN most USING (broker)"""
 _FALLEN = f"""
-    SELECT {_BROKER} AS broker, count(*) AS ends, count_if(away_millis <= 600000) AS flaps
+    SELECT {_BROKER} AS broker, count(*) AS ends, count_if(away_millis <= 600000) AS flaps,
+           count(*) OVER () AS brokers
     FROM outage
     WHERE gone_at BETWEEN :since AND :until
-    GROUP BY broker ORDER BY ends DESC, broker LIMIT 10"""
+    GROUP BY broker ORDER BY flaps DESC, ends DESC, broker LIMIT 10"""
 _EXPIRED = """
     SELECT expiry_millis / 1000 AS seconds FROM time_to_expiry
     WHERE event_time BETWEEN :since AND :until AND event_month BETWEEN :first_month AND :last_month"""
@@ -287,13 +288,14 @@ def _together(rows: Any, within: timedelta) -> Iterator[tuple[Any, int, int]]:
 
 
 def _flapping(axes: Axes, rows: Any, _since: datetime, _until: datetime) -> str | None:
-    """Draw a bar for each broker, most ends first."""
+    """Draw a bar for each broker, most flaps first."""
     if len(rows) == 1:
         [only] = rows.itertuples()
         return (
             f"One broker fell out unplanned: {only.broker}, {only.ends} times, {only.flaps} times for less "
             "than ten minutes."
         )
+    _note_number(axes, "that flapped most", len(rows), rows["brokers"].max())
     rows = rows[::-1]
     axes.barh(rows["broker"], rows["flaps"], color=palette.VERMILION, label="back within 10 minutes")
     others = rows["ends"] - rows["flaps"]
@@ -382,7 +384,7 @@ up_down_timeline = Plot("Sessions and how they ended", _SESSIONS, _timeline)
 """Plot of each broker's sessions and of how they ended."""
 
 flapping_rank = Plot("Flapping", _FALLEN, _flapping)
-"""Plot of the ten brokers with most unplanned ends of leases, and how many of these ends were flaps.
+"""Plot of the unplanned ends of leases of the ten brokers that flapped most, and how many of these ends were flaps.
 
 An unplanned end is a flap if the broker was back within ten minutes.
 """

@@ -95,12 +95,13 @@ _SUMMARY = (
                   IF(brokers > 6, ' and others', ''), '.')
     FROM ({_GREATEST_OUTAGE} LIMIT 1)""",
     """
-    SELECT concat(cluster_name, ' ', broker_name, ' ', broker_id, ' fell out unplanned most often: ', count(*),
+    SELECT concat(cluster_name, ' ', broker_name, ' ', broker_id,
+                  IF(count_if(away_millis <= 600000) = 0, '', ' flapped most: it'), ' fell out unplanned ', count(*),
                   IF(count(*) = 1, ' time, ', ' times, '), count_if(away_millis <= 600000),
                   ' of them for less than ten minutes.')
     FROM outage WHERE gone_at BETWEEN :since AND :until
     GROUP BY cluster_name, broker_name, broker_id
-    ORDER BY count(*) DESC, cluster_name, broker_name, broker_id LIMIT 1""",
+    ORDER BY count_if(away_millis <= 600000) DESC, count(*) DESC, cluster_name, broker_name, broker_id LIMIT 1""",
 )
 """Queries of the three sentences at the top. A query without a row gives no sentence."""
 _LONELY_TOPICS = "SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY 1 ORDER BY topics DESC, 1"

@@ -136,7 +136,7 @@ def test_a_heat_map_has_room_for_the_brokers_that_matter_most_and_names_their_to
 
 
 def test_one_bar_is_a_sentence():
-    fallen = pd.DataFrame({"broker": ["c1 broker-a 0"], "ends": [3], "flaps": [2]})
+    fallen = pd.DataFrame({"broker": ["c1 broker-a 0"], "ends": [3], "flaps": [2], "brokers": [1]})
     assert plots.sentence_of(plots.flapping_rank.figure(fallen, *WEEK)) == (
         "One broker fell out unplanned: c1 broker-a 0, 3 times, 2 times for less than ten minutes."
     )
@@ -152,9 +152,11 @@ def test_one_bar_is_a_sentence():
 
 
 def test_two_bars_are_a_plot():
-    fallen = pd.DataFrame({"broker": ["c1 broker-a 0", "c1 broker-b 0"], "ends": [3, 1], "flaps": [2, 1]})
+    names = ["c1 broker-a 0", "c1 broker-b 0"]
+    fallen = pd.DataFrame({"broker": names, "ends": [3, 1], "flaps": [2, 1], "brokers": [11, 11]})
     figure = plots.flapping_rank.figure(fallen, *WEEK)
     assert plots.sentence_of(figure) is None
+    assert "(the 2 that flapped most of 11)" in figure.axes[0].get_title()
     flaps, others = ([(bar.get_x(), bar.get_width()) for bar in bars] for bars in figure.axes[0].containers)
     assert (flaps, others) == ([(0, 1), (0, 2)], [(1, 0), (2, 1)])
     assert plots.sentence_of(plots.time_to_expiry.figure(pd.DataFrame({"seconds": [120.5, 121.0]}), *WEEK)) is None

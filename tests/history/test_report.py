@@ -172,7 +172,7 @@ def test_a_page_begins_with_the_three_things_worth_knowing(page_of_an_outage):
         "Brokers were in the routes 89.37 % of the time they were expected. The lowest was c1 broker-b 0, with "
         "80.11 %.",
         "The greatest outage took 2 brokers together, from 2026-11-14 02:00:00 UTC on: c1 broker-a 0, c1 broker-b 0.",
-        "c1 broker-a 0 fell out unplanned most often: 2 times, 1 of them for less than ten minutes.",
+        "c1 broker-a 0 flapped most: it fell out unplanned 2 times, 1 of them for less than ten minutes.",
     ]
 
 
@@ -211,6 +211,28 @@ def test_the_figures_of_a_page_are_those_of_its_period_and_begin_with_what_was_d
     with opened(place) as views:
         rows = plots.answer(views, plots.availability_heat_map.statement, hours(10), hours(11)).to_pylist()
     assert {row["broker"]: row["availability"] for row in rows} == {"c1 broker-a 0": 0.75, "c1 broker-b 0": 1.0}
+
+
+def test_who_is_back_at_once_flaps_more_than_who_falls_more_often_and_stays_away(tmp_path):
+    place = Root(str(tmp_path / "registry"))
+    registry = SeededRegistry(place, NOW)
+    registry.register(ms(1), A, "broker-a")
+    registry.register(ms(1), "10.0.0.2:10911", "broker-b")
+    for hour in (2, 3):
+        registry.close_channel(ms(hour), A)
+        registry.register(ms(hour + 0.5), A, "broker-a")
+    registry.close_channel(ms(4), "10.0.0.2:10911")
+    registry.register(ms(4.1), "10.0.0.2:10911", "broker-b")
+    registry.publish(at_ms=ms(6))
+    assert "c1 broker-b 0 flapped most: it fell out unplanned 1 time, 1 of them for" in churn_report(
+        place, hours(0), hours(9)
+    )
+    with opened(place) as views:
+        rows = plots.answer(views, plots.flapping_rank.statement, hours(0), hours(9)).to_pylist()
+    assert [(row["broker"], row["ends"], row["flaps"]) for row in rows] == [
+        ("c1 broker-b 0", 1, 1),
+        ("c1 broker-a 0", 2, 0),
+    ]
 
 
 @pytest.mark.full
