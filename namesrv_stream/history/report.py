@@ -55,7 +55,7 @@ _MOST_LINES = 100
 _TABLES = {
     "Several brokers gone at once": f"""
         SELECT first_gone_at, last_gone_at, brokers, concat_ws(', ', which) AS which
-        FROM ({_GREATEST_OUTAGE}) LIMIT {_MOST_LINES}""",
+        FROM ({_GREATEST_OUTAGE})""",
     "Brokers by zone at the greatest of these": f"""
         WITH outage AS ({_GREATEST_OUTAGE} LIMIT 1), placed AS (
           SELECT broker_key, max_by(after.zone_name, (epoch, seq)) AS zone_name
@@ -69,16 +69,16 @@ _TABLES = {
         JOIN broker_session ON from_time <= first_gone_at AND coalesce(to_time, last_gone_at) >= first_gone_at
         LEFT JOIN placed USING (broker_key)
         GROUP BY zone ORDER BY brokers_gone DESC, zone""",
-    "Times without a tick": f"""
+    "Times without a tick": """
         SELECT event_time AS next_tick, CAST(get_json_object(after, '$.log_gap.millis') AS BIGINT) DIV 1000 AS seconds
         FROM broker_event
         WHERE type = 'LOG_GAP' AND event_time BETWEEN :since AND :until
           AND event_month BETWEEN :first_month AND :last_month
-        ORDER BY event_time DESC LIMIT {_MOST_LINES}""",
-    "Operator commands": f"""
+        ORDER BY event_time DESC""",
+    "Operator commands": """
         SELECT event_time, requested_by, command, broker_name, reason FROM operator_command
         WHERE event_time BETWEEN :since AND :until AND event_month BETWEEN :first_month AND :last_month
-        ORDER BY event_time DESC LIMIT {_MOST_LINES}""",
+        ORDER BY event_time DESC""",
     "Rejected records": """
         SELECT reason, count(*) AS records, max(event_time) AS last_time FROM rejected_record
         WHERE event_time BETWEEN :since AND :until GROUP BY reason ORDER BY records DESC""",
@@ -204,7 +204,7 @@ def topics_at(root: Root, end: datetime) -> str:
 
 
 def _table(views: Views, heading: str, statement: str, since: datetime, until: datetime) -> str:
-    """Return the statement's result as an HTML table, with the statement to unfold below it."""
+    """Return the first rows of the statement's result as an HTML table, with the statement to unfold below it."""
     found = plots.answer(views, statement, since, until)
     query = _query(plots.bounded(statement, since, until))
     if not len(found):
@@ -212,9 +212,10 @@ def _table(views: Views, heading: str, statement: str, since: datetime, until: d
     classes = [_class(field.type) for field in found.schema]
     words = [name.replace("_", " ") for name in found.column_names]
     head = "".join(f'<th class="{of}">{name}</th>' for of, name in zip(classes, words, strict=True))
-    rows = zip(*(map(_text, column.to_pylist()) for column in found.columns), strict=True)
+    rows = zip(*(map(_text, column.to_pylist()) for column in found[:_MOST_LINES].columns), strict=True)
     body = "".join(f"<tr>{_cells(classes, row)}</tr>" for row in rows)
-    return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>{query}"
+    part = f"<p>{_MOST_LINES} of {len(found):,} are shown.</p>" if len(found) > _MOST_LINES else ""
+    return f"<h2>{heading}</h2>{part}<table><tr>{head}</tr>{body}</table>{query}"
 
 
 def _class(kind: pa.DataType) -> str:

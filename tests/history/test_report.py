@@ -176,6 +176,19 @@ def test_a_page_begins_with_the_three_things_worth_knowing(page_of_an_outage):
     ]
 
 
+def test_a_table_that_is_cut_says_how_many_rows_there_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("namesrv_stream.history.report._MOST_LINES", 2)
+    place = Root(str(tmp_path / "registry"))
+    registry = SeededRegistry(place, NOW)
+    registry.register(ms(1), A, "broker-a")
+    for hour in (2, 3, 4):
+        registry.command(ms(hour), WipeWritePerm(broker_name="broker-a", requested_by=f"ann-{hour}"))
+    registry.publish(at_ms=ms(6))
+    part = parts_of(churn_report(place, hours(0), hours(9)))["Operator commands"]
+    assert "<p>2 of 3 are shown.</p>" in part
+    assert re.findall("ann-.", part) == ["ann-4", "ann-3"]
+
+
 def test_the_zones_at_an_outage_are_those_in_which_the_brokers_were_then(page_of_an_outage):
     page, _ = page_of_an_outage
     rows = re.findall(
