@@ -340,6 +340,7 @@ def test_the_search_finds_as_one_types(page, registry):
     [
         ("#/?epoch=abc", "epoch=abc is no epoch"),
         ("#/nonsense", "There is no view nonsense"),
+        ("#/constructor", "There is no view constructor"),
         ("#/brokers?window=2y", "window=2y is none of"),
     ],
 )

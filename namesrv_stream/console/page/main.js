@@ -111,7 +111,7 @@ function asked() {
 
 // What is wrong with the address of the page, as one text; empty if nothing is.
 function mistakes() {
-  const isKnown = state.view === "compare" || state.view in views;
+  const isKnown = state.view === "compare" || Object.hasOwn(views, state.view);
   return [...state.wrong, ...(isKnown ? [] : [`There is no view ${state.view}. There are ${[...Object.keys(views), "compare"].join(", ")}.`])].join(" ");
 }
 
