@@ -461,6 +461,9 @@ def test_a_topic_of_many_brokers_is_a_row_with_a_number_and_system_topics_are_hi
     assert all(each.isdigit() for each in crowd.column(4))
     crowd.find("input[name=system]")[0].click()
     crowd.shows("405 topics")
+    crowd.driver.back()
+    crowd.shows("300 topics")
+    assert not crowd.find("input[name=system]")[0].is_selected()
 
 
 def test_a_comparison_of_an_outage_has_numbers_and_only_what_changed(crowd):

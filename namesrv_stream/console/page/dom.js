@@ -63,6 +63,7 @@ function become(element, fresh) {
     if (name === "value" && element.nodeName === "INPUT") element.value = value;
     if (name === "selected") element.selected = true;
   }
+  if (fresh.type === "checkbox") element.checked = fresh.checked;
   patch(element, [...fresh.childNodes]);
   if (element.nodeName === "DETAILS" && element.open) fresh.listeners?.toggle?.({ currentTarget: element });
 }
