@@ -475,17 +475,29 @@ def test_a_comparison_of_an_outage_has_numbers_and_only_what_changed(crowd):
     crowd.shows("66 differences")
 
 
+def saved(page):
+    """Return the lines of the page's first table as CSV."""
+    page.driver.execute_script(
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#'; }"
+    )
+    page.find("button.csv")[0].click()
+    page.until(lambda: page.driver.execute_script("return window.saved") is not None)
+    return page.driver.execute_script("return window.saved").split("\r\n")
+
+
 def test_a_table_is_saved_with_all_its_rows(crowd):
     crowd.open("#/brokers?epoch=2")
     crowd.shows("200 addresses")
-    crowd.driver.execute_script(
-        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#'; }"
-    )
-    crowd.find("button.csv")[0].click()
-    crowd.until(lambda: crowd.driver.execute_script("return window.saved") is not None)
-    lines = crowd.driver.execute_script("return window.saved").split("\r\n")
+    lines = saved(crowd)
     assert lines[0].startswith("broker,id,address,cluster")
     assert len(lines) == 1 + CROWD + 1
+
+
+def test_no_cell_of_a_saved_table_is_a_formula(page, registry):
+    registry.register(C, "c1", "-1+cmd")
+    page.open("#/brokers?q=cmd")
+    page.until(lambda: page.column(1) == ["-1+cmd"])
+    assert saved(page)[1].startswith("'-1+cmd,0,")
 
 
 def test_a_page_that_is_left_gives_its_connection_back(crowd):

@@ -91,7 +91,7 @@ function plain(value) {
 
 function download(name, rows) {
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const harmless = (text) => (/^[=+\-@\t]/.test(text) && !/^-?\d/.test(text) ? `'${text}` : text);  // no formula for a spreadsheet
+  const harmless = (text) => (/^[=+\-@\t]/.test(text) && !/^-?[\d.]+$/.test(text) ? `'${text}` : text);  // no formula for a spreadsheet
   const text = rows.map((row) => row.map((each) => quoted(harmless(each))).join(",")).join("\r\n");
   const url = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv" }));
   h("a", { href: url, download: name }).click();
