@@ -1,7 +1,7 @@
 // What differs between two moments: numbers by table first, then the rows. What is the same is not shown.
 
 import { card, h, link, quiet } from "./dom.js";
-import { pages, table } from "./lists.js";
+import { pages, table, wantedOf } from "./lists.js";
 import { counted, duration, perm, snapshotText, when } from "./words.js";
 
 const TABLES = { live: "leases", broker: "broker ids", cluster: "cluster members", topic: "topic rows", topic_mapping: "static mappings", filter: "filter servers", kv_config: "KV values", namesrv_config: "settings" };
@@ -9,7 +9,7 @@ const TABLES = { live: "leases", broker: "broker ids", cluster: "cluster members
 const diffPath = ({ filters }, before, after) => `v1/diff?from=${before}&to=${after}${filters.table ? `&table=${encodeURIComponent(filters.table)}` : ""}`;
 
 export function askComparison(state, before, after) {
-  return [[`${diffPath(state, before, after)}&limit=100`, state.newest], ["v1/overview", before], ["v1/overview", after]];
+  return [[`${diffPath(state, before, after)}&limit=${wantedOf("differences")}`, state.newest], ["v1/overview", before], ["v1/overview", after]];
 }
 
 export function comparison([found, before, after], moment, state) {

@@ -49,8 +49,9 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
 
   function foot(count) {
     const rest = state.more !== null || count < state.rows.length;
-    return [quiet(rest ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown.` : `All ${total.toLocaleString()} are shown.`),
-      h("span", { class: "buttons" }, h("button", { type: "button", onclick: show, hidden: !rest }, `Show ${step} more`), h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"))];
+    const isFull = state.more !== null && count >= MOST_A_PAGE;  // one answer, which the page asks for when a snapshot comes
+    return [quiet(rest ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown${isFull ? "; CSV saves all" : ""}.` : `All ${total.toLocaleString()} are shown.`),
+      h("span", { class: "buttons" }, h("button", { type: "button", onclick: show, hidden: !rest || isFull }, `Show ${step} more`), h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"))];
   }
 
   const shown = rows.slice(0, Math.max(step, wanted.get(name) ?? 0));
