@@ -315,6 +315,22 @@ def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(pa
     page.until(lambda: '"perm": 4' in page.find("main pre")[0].text)
 
 
+def test_a_story_says_how_many_lines_it_has_and_shows_the_older_ones(page, registry):
+    for _ in range(20):
+        registry.now_ms += 1000
+        registry.expire(A, publish=False)
+        registry.register(A, "c1", "broker-a", publish=False)
+    registry.publish()
+    page.open("#/broker/broker-a")
+    page.shows("30 of 4")
+    assert len(page.find(".story li")) == 30
+    page.find(".columns .foot button")[0].click()
+    page.until(lambda: len(page.find(".story li")) > 40)
+    assert page.find(".columns .foot")[0].text == f"All {len(page.find('.story li'))} are shown."
+    page.open()
+    page.shows("The newest 20 are shown")
+
+
 def test_the_search_finds_as_one_types(page, registry):
     page.open()
     page.shows("broker-a")

@@ -2,7 +2,7 @@
 
 import { sessionsChart } from "./chart.js";
 import { card, choice, dot, h, link, verdictLine } from "./dom.js";
-import { pages, sortHeads, stamp, story, wantedOf } from "./lists.js";
+import { pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -52,14 +52,14 @@ const heard = (each) => (each.down ? [stamp(each.down.lastHeardAt), h("span", {}
 
 export const broker = {
   title: ({ name }) => name,
-  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=${wantedOf(`topics-of-${name}`)}`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=100`],
-  show: ([found, churned, why], moment, { state, actions }) => [
+  ask: ({ name }) => [`v1/brokers/${path(name)}?limit=${wantedOf(`topics-of-${name}`)}`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=${wantedOfStory()}`],
+  show: ([found, churned, why], moment, { state, go, actions }) => [
     found && verdictLine(found.text, found.brokers.some((each) => each.state === "down") ? "down" : ""),
     card("Addresses", addresses(found?.brokers ?? [])),
     card("The week before this moment", churned ? sessionsChart(churned, (text) => text) : null,
       Object.entries(churned?.availability ?? {}).map(([each, share]) => h("p", { class: "share" }, `${each}: in the routes ${percent(share)} of the time in which it was expected`))),
     h("div", { class: "columns" },
-      card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this broker up to this moment.")),
+      card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this broker up to this moment.", why?.total, () => go({}))),
       card(found ? counted(found.total, "topic") : "Topics", found && topicsOf(found, moment, state))),
     moment.epoch === null && found && card("Change", actions(changes(found.brokerName))),
   ],

@@ -12,8 +12,10 @@ export const stamp = (time, text = when) => (time ? h("time", { datetime: time }
 
 // How many rows of a list the reader has asked for, by its name, until another page is shown.
 const wanted = new Map();
-export const wantedOf = (name) => Math.min(MOST_A_PAGE, wanted.get(name) ?? STEP);
+export const wantedOf = (name, step = STEP) => Math.min(MOST_A_PAGE, wanted.get(name) ?? step);
+export const wantedOfStory = () => wantedOf("story", STORY_STEP);
 export const forgetWanted = () => wanted.clear();
+const shownOf = (count, total) => (count < total ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown` : `All ${total.toLocaleString()} are shown`);
 
 // `columns`: names, `#` before those of numbers. `more`: the rest of a list of which `rows` is the first page.
 // `heads`: what to show in place of the names, each with its value of aria-sort.
@@ -50,7 +52,7 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
   function foot(count) {
     const rest = state.more !== null || count < state.rows.length;
     const isFull = state.more !== null && count >= MOST_A_PAGE;  // one answer, which the page asks for when a snapshot comes
-    return [quiet(rest ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown${isFull ? "; CSV saves all" : ""}.` : `All ${total.toLocaleString()} are shown.`),
+    return [quiet(`${shownOf(count, total)}${isFull ? "; CSV saves all" : ""}.`),
       h("span", { class: "buttons" }, h("button", { type: "button", onclick: show, hidden: !rest || isFull }, `Show ${step} more`), h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"))];
   }
 
@@ -99,18 +101,15 @@ function download(name, rows) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-// The newest lines of a story; `name` is that of its list.
-export function story(lines, empty, name = "story") {
+// The newest lines of a story of `total` lines; `ask` draws the page anew, with as many as are wanted then.
+export function story(lines, empty, total = null, ask = null) {
   if (!lines.length) return quiet(empty);
   const keys = new Map();
   const item = (line) => h("li", { class: kindOf(line), "data-key": unique(keys, `${line.eventTime} ${line.text}`) }, h("time", { datetime: line.eventTime }, when(line.eventTime)), h("span", {}, line.text));
-  const parts = (count) => [h("ol", { class: "story" }, lines.slice(0, count).map(item)), h("button", { type: "button", onclick: show, hidden: count >= lines.length }, `Show ${Math.min(STORY_STEP, lines.length - count)} older`)];
-  function show(event) {
-    wanted.set(name, (wanted.get(name) ?? STORY_STEP) + STORY_STEP);
-    keys.clear();
-    patch(event.currentTarget.parentElement, parts(wanted.get(name)));
-  }
-  return h("div", {}, parts(wanted.get(name) ?? STORY_STEP));
+  const show = () => { wanted.set("story", lines.length + STORY_STEP); ask(); };
+  const isWhole = lines.length >= Math.min(total, MOST_A_PAGE);
+  return h("div", {}, h("ol", { class: "story" }, lines.map(item)), total !== null && h("div", { class: "foot" }, quiet(`${shownOf(lines.length, total)}.`),
+    h("button", { type: "button", onclick: show, hidden: isWhole }, `Show ${Math.min(STORY_STEP, total - lines.length)} older`)));
 }
 
 function kindOf(line) {

@@ -17,7 +17,7 @@ export function overview(found, moment, actions) {
     verdict.causes.length > 0 && causes(verdict.causes, moment),
     h("div", { class: "columns", "data-key": "columns" },
       h("div", {}, members(found, moment)),
-      card("What happened last", lastHour(found.lastHour), story(found.events, "Nothing has happened up to this moment."))),
+      card("What happened last", lastHour(found.lastHour), story(found.events, "Nothing has happened up to this moment."), found.events.length > 0 && quiet(`The newest ${found.events.length.toLocaleString()} are shown: the track leads to older ones.`))),
   ];
 }
 

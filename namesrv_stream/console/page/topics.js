@@ -1,7 +1,7 @@
 // The list of topics, and the route of one.
 
 import { card, choice, dot, h, link, verdictLine } from "./dom.js";
-import { pages, sortHeads, story, table, wantedOf } from "./lists.js";
+import { pages, sortHeads, story, table, wantedOf, wantedOfStory } from "./lists.js";
 import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -43,11 +43,11 @@ function filterForm(found, all, state, go, choose) {
 
 export const topic = {
   title: ({ name }) => name,
-  ask: ({ name }) => [`v1/topics/${path(name)}`, `v1/why/${path(name)}?topic=true&limit=100`],
-  show: ([found, why], moment, { actions }) => [
+  ask: ({ name }) => [`v1/topics/${path(name)}`, `v1/why/${path(name)}?topic=true&limit=${wantedOfStory()}`],
+  show: ([found, why], moment, { go, actions }) => [
     found && verdictLine(found.text, kindOf(found.state)),
     card("Route, as clients get it", routeTable(found, moment), found?.missing.length > 0 && missing(found.missing, moment), found?.route && routeText(found.route)),
-    card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this topic up to this moment.")),
+    card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this topic up to this moment.", why?.total, () => go({}))),
     moment.epoch === null && found && card("Change", actions([["Delete from the routes …", { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic }, `Remove ${found.topic} from the routes. A broker that still has it adds it again with its next registration.`]])),
   ],
 };
