@@ -162,6 +162,8 @@ def test_every_moment_is_reached_where_marks_stand_for_several(page, client, reg
     page.until(lambda: page.driver.current_url.endswith("epoch=12"))
     marks = client.get("/v1/timeline?since=24h").json["marks"]
     inside = next(mark["firstEpoch"] for mark in marks if mark.get("epochs", 1) > 2) + 1
+    page.open(f"#/overview?epoch={marks[0]['epoch']}")
+    page.until(lambda: "2 arrivals, " in page.moment)
     page.open(f"#/overview?epoch={inside}")
     page.driver.refresh()  # all marks stand for several again
     page.until(lambda: "close together" in page.moment)
@@ -289,6 +291,9 @@ def test_a_time_between_two_snapshots_is_shown_to_the_second(tmp_path, settings,
         page.shows("broker-b")
         assert "broker-c" not in page.text
         page.until(lambda: "later events of it are not shown" in page.moment)
+        page.open(f"#/brokers?at={asked:%Y-%m-%dT%H:%M:%SZ}")
+        page.shows("broker-b")
+        assert "NaN" not in page.text
         assert "at=" in page.driver.current_url
         assert page.find(".rail path.came[d^=M]")  # all was published after it had happened
         driver.get("about:blank")
@@ -313,6 +318,19 @@ def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(pa
     page.until(lambda: "queueDatas" in page.find("main pre")[0].text)
     registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="full"))
     page.until(lambda: '"perm": 4' in page.find("main pre")[0].text)
+
+
+def test_a_list_that_is_paged_to_is_as_long_when_a_snapshot_comes_and_ends_at_a_thousand_rows(page, registry):
+    registry.register(C, "c1", "broker-c", topics=tuple(f"topic-{number:04}" for number in range(1_100)))
+    page.open("#/compare?with=3")
+    differences = "[data-key=differences] tbody tr"
+    for count in range(100, 1_000, 100):
+        page.until(lambda count=count: len(page.find(differences)) == count)
+        page.find("[data-key=differences] .foot button")[0].click()
+    page.until(lambda: "1,000 of" in page.text and "CSV saves all" in page.text)
+    registry.command(PutKvConfig(namespace="NS", key="k", value="v"))
+    page.shows("KV values")
+    assert len(page.find(differences)) == 1_000
 
 
 def test_a_story_says_how_many_lines_it_has_and_shows_the_older_ones(page, registry):
