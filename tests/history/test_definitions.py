@@ -120,9 +120,14 @@ def root(tmp_path):
     return Root(str(tmp_path / "registry"))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_views_and_rows_in_memory_agree_with_a_history_watched_step_by_step(root, seed):
-    watched = Watched(root, seed)
+@pytest.fixture(scope="module")
+def watched(request, tmp_path_factory):
+    """The history of a seed; pytest runs the tests of one seed together."""
+    return Watched(Root(str(tmp_path_factory.mktemp("watched") / "registry")), request.param)
+
+
+@pytest.mark.parametrize("watched", SEEDS, indirect=True)
+def test_views_and_rows_in_memory_agree_with_a_history_watched_step_by_step(watched):
     of_brokers = watched.stretches(0, watched.fell_unplanned)
     check_stretches(watched, of_brokers)
     check_outages(watched, of_brokers)
@@ -132,13 +137,14 @@ def test_views_and_rows_in_memory_agree_with_a_history_watched_step_by_step(root
     check_page(watched)
 
 
-@pytest.mark.parametrize("seed", SEEDS[3:])
-def test_the_report_of_a_period_that_begins_in_an_outage_has_the_figures_of_a_history_watched_step_by_step(root, seed):
-    watched = Watched(root, seed)
+@pytest.mark.full
+@pytest.mark.parametrize("watched", SEEDS, indirect=True)
+def test_the_report_of_a_period_that_begins_in_an_outage_has_the_figures_of_a_history_watched_step_by_step(watched):
     of_brokers = watched.stretches(0, watched.fell_unplanned)
     since_ms = next(b + 1 for of_one in of_brokers.values() for _, b, c in of_one if c - b > DAY_MS)
     period = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (since_ms, watched.end_ms)]
-    found = re.findall(r"<tr>" + 5 * r"<td[^>]*>(.*?)</td>" + "</tr>", churn_report(root, *period).partition("<img")[0])
+    table = churn_report(watched.root, *period).partition("<img")[0]
+    found = re.findall(r"<tr>" + 5 * r"<td[^>]*>(.*?)</td>" + "</tr>", table)
     wanted = shares(of_brokers, since_ms, watched.end_ms)
     assert {cluster: (brokers, share, lowest) for cluster, brokers, share, lowest, _ in found} == {
         cluster: figures([each for (of_cluster, *_), each in wanted.items() if of_cluster == cluster])

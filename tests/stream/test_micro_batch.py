@@ -30,6 +30,7 @@ from namesrv_stream.tables.publication import KafkaLog, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.writer import RustWriter
+from tests.waiting import until
 
 T0 = 1_700_000_000_000
 QUERY = "query-1"
@@ -231,10 +232,11 @@ def test_a_batch_that_comes_too_late_is_interrupted_without_the_stack_on_which_s
 
 def test_a_stop_does_not_wait_for_rows_that_spark_computes_for_long(registry, spark, tmp_path, monkeypatch):
     monkeypatch.setattr(micro_batch, "COLLECT_LIMIT_S", 0.2)
-    slow = udf(lambda _value: threading.Event().wait(100), "boolean")
+    runs = tmp_path / "runs"
+    slow = udf(lambda _value: runs.touch() or threading.Event().wait(100), "boolean")
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().select(slow("value"))
     query = Query(rows, registry.batches, tmp_path / "checkpoint")
-    query.await_batch()
+    until(runs.exists, limit_s=60)
     registry.batches.close()
     assert registry.publisher.last.kind == "STOP"
     query.stop()

@@ -4,6 +4,7 @@ A topic is used at once after its creation (E12), and the broker creates none by
 answers from before the creation is an error of the client.
 """
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -11,7 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
+from namesrv_stream.gateway.own_writes import WAIT_LIMIT_S
+from namesrv_stream.history.events import newest_events
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens
 from namesrv_stream.tools.local.process import OwnedServer
 from namesrv_stream.tools.local.rocketmq_servers import START_LIMIT_S, Release, broker, mqadmin
@@ -88,23 +94,53 @@ def test_a_proxy_starts_the_first_time_and_a_grpc_client_sends_and_receives_thro
         assert printed(*client, *BODIES, cwd=tmp_path) == sorted(BODIES)
 
 
+def used_at_once(stack, name, use):
+    """Check that `use`, of a topic that it creates, returns all messages.
+
+    No lookup waits longer than 2.5 s, and a busy machine may need more for a snapshot: then another topic is used.
+    """
+    for number in itertools.count():
+        topic = f"{name}{number}"
+        try:
+            assert use(topic) == sorted(BODIES)
+        except (AssertionError, Py4JJavaError):
+            routed(stack, topic)
+            if publication_s(stack, topic) < WAIT_LIMIT_S / 2:
+                raise
+        else:
+            return
+
+
+def publication_s(stack, topic):
+    """Return the time from the record that brings a topic to the snapshot that has it."""
+    root = Root(stack.settings.delta_root)
+    lines = newest_events(root, Snapshots(root).newest(), limit=None)
+    first = next(line for line in lines if f'"{topic}"' in (line.after or ""))
+    return (Snapshots(root).find(first.epoch).published_at - first.event_time) / 1000
+
+
 def test_e12_a_go_client_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
     shutil.copy(PROGRAMS / "client.go", tmp_path)
     fetched("the Go client", "go", "mod", "init", "client", cwd=tmp_path)
     fetched("the Go client", "go", "get", GO_CLIENT, cwd=tmp_path)
     printed("go", "build", "-o", "client", ".", cwd=tmp_path)
-    assert printed("./client", stack.namesrv_addr, master.address, "ByGo", *BODIES, cwd=tmp_path) == sorted(BODIES)
+    client = ("./client", stack.namesrv_addr, master.address)
+    used_at_once(stack, "ByGo", lambda topic: printed(*client, topic, *BODIES, cwd=tmp_path))
 
 
 def test_e12_a_node_client_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
     shutil.copy(PROGRAMS / "client.js", tmp_path)
     fetched("the Node client", "npm", "install", "--no-audit", "--no-fund", NODE_CLIENT, cwd=tmp_path)
-    client = ("node", "client.js", stack.namesrv_addr, master.address, "ByNode")
-    assert printed(*client, *BODIES, cwd=tmp_path) == sorted(BODIES)
+    client = ("node", "client.js", stack.namesrv_addr, master.address)
+    used_at_once(stack, "ByNode", lambda topic: printed(*client, topic, *BODIES, cwd=tmp_path))
 
 
 def test_e12_the_newest_java_client_of_4_9_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
     with java_client(tmp_path, stack.namesrv_addr, Release.CLIENT_V4) as client:
-        client.create_topic("ByJava", "RealCluster")
-        client.send("ByJava", BODIES)
-        assert sorted(client.receive("ByJava", len(BODIES))) == sorted(BODIES)
+
+        def use(topic):
+            client.create_topic(topic, "RealCluster")
+            client.send(topic, BODIES)
+            return sorted(client.receive(topic, len(BODIES)))
+
+        used_at_once(stack, "ByJava", use)

@@ -19,6 +19,8 @@ from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.failures import SessionLostError
 from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.questions.job_status import newest_row
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.folder import in_service, owned_folder
@@ -58,6 +60,7 @@ class LocalStack:
         self._starts_left = dict.fromkeys(("Kafka", "Spark"), STARTS_AGAIN)
         self._job_things = ExitStack()
         self._kafka: LocalKafka | None = None
+        self._root = Root(settings.delta_root, settings.storage_options or None)
 
     spark: SparkSession
     job: BackgroundJob
@@ -115,8 +118,9 @@ class LocalStack:
     def check(self) -> None:
         """Raise the error that ended the job, the gateway or a fleet, if any.
 
-        If another job has replaced this one, that is no error: the rest serves the new job. Kafka and the job's JVM are
-        started again if they have died, each `STARTS_AGAIN` times.
+        If another job has replaced this one, that is no error: the rest serves the new job, and this one starts again
+        when that one, a repair or a restore has stopped in order. Kafka and the job's JVM are started again if they
+        have died, each `STARTS_AGAIN` times.
         """
         if self._kafka is not None and self._kafka.exit_code is not None:
             self._start_again("Kafka", f"exit code {self._kafka.exit_code}", partial(_started_again, self._kafka))
@@ -124,6 +128,11 @@ class LocalStack:
             self._check_job()
         except _JVM_LOST as error:
             self._start_again("Spark", str(error), self._restart_job)
+        newest = newest_row(self._root) if self._is_replaced else None
+        if newest is not None and newest.kind == "STOP":
+            log.info("run %s has stopped, the job of this process goes on", newest.run_id)
+            self._is_replaced = False
+            self._restart_job()
         self._check_others()
 
     def _check_job(self) -> None:
@@ -132,8 +141,7 @@ class LocalStack:
         except TermLostError as lost:
             if not self._is_replaced:
                 log.warning("run %s has taken the registry over: Kafka, gateway and brokers run on, the job of this "
-                            "process has ended. After a repair or a restore start it by `namesrv-stream submit`, or "
-                            "end this and start `up` again", lost.newer_run_id)  # fmt: skip
+                            "process starts again when that run stops in order", lost.newer_run_id)  # fmt: skip
             self._is_replaced = True
 
     def _check_others(self) -> None:
@@ -169,7 +177,7 @@ class LocalStack:
 
     def _restart_job(self) -> None:
         forget_session(self.spark)
-        with suppress(*_JVM_LOST):
+        with suppress(*_JVM_LOST, TermLostError):
             self._job_things.close()
         self._start_job()
 
