@@ -155,14 +155,22 @@ def _last_lost(past: Past, span: Span, of_names: str) -> list[tuple[int, str, li
 
 
 class TopicVerdict(NamedTuple):
-    """The state of a topic: of its `broker_names`, `up` have a master; `missing` are down or have no master."""
+    """The state of a topic: of its `broker_names`, `up` have a master; `missing` are down or have no master.
+
+    Producers reach `writable_on` of them.
+    """
 
     state: TopicState
     up: int
     broker_names: int
     is_readable: bool
-    is_writable: bool
+    writable_on: int
     missing: tuple[str, ...]
+
+    @property
+    def is_writable(self) -> bool:
+        """True if producers reach the topic."""
+        return self.writable_on > 0
 
 
 def topic_verdict(rows: Sequence[TopicRow], tables: RouteTables, lost: frozenset[str] = frozenset()) -> TopicVerdict:
@@ -171,13 +179,13 @@ def topic_verdict(rows: Sequence[TopicRow], tables: RouteTables, lost: frozenset
     with_master = {row.broker_name for row in routed if MASTER_ID in tables.brokers[row.broker_name]}
     writers = {row.broker_name for row in routed if row.perm & PERM_WRITE}
     names = {row.broker_name for row in rows} | lost
-    is_writable = bool(writers & with_master)
+    writable_on = len(writers & with_master)
     return TopicVerdict(
-        _topic_state(bool(routed), bool(writers), is_writable, with_master == names),
+        _topic_state(bool(routed), bool(writers), writable_on > 0, with_master == names),
         len(with_master),
         len(names),
         any(row.perm & PERM_READ for row in routed),
-        is_writable,
+        writable_on,
         tuple(sorted(names - with_master)),
     )
 
@@ -185,8 +193,6 @@ def topic_verdict(rows: Sequence[TopicRow], tables: RouteTables, lost: frozenset
 def _topic_state(has_route: bool, may_write: bool, is_writable: bool, is_whole: bool) -> TopicState:
     if not has_route:
         return "without_route"
-    if may_write and not is_writable:
-        return "not_writable"
-    if not is_whole:
-        return "degraded"
-    return "writable" if may_write else "read_only"
+    if not is_writable:  # an acting master's topics have lost the permission (U4)
+        return "not_writable" if may_write or not is_whole else "read_only"
+    return "writable" if is_whole else "degraded"

@@ -452,9 +452,10 @@ WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_t
 -- One row for each topic that has a route or is expected to have one, with its state:
 --
 -- - without_route: no broker name has it.
--- - not_writable: some broker name has it with the permission to write, but none of these has a master.
+-- - not_writable: no broker name has it with the permission to write and a master, although some has it with the permission
+--   or is without a master. (An acting master's topics have lost the permission.)
 -- - degraded: producers reach it, but of its `broker_names` fewer than all are up with a master (broker_names_up).
--- - read_only: no broker name has it with the permission to write.
+-- - read_only: no broker name has it with the permission to write, and all are up with a master.
 -- - writable: all of its broker names are up with a master. is_readable: some broker name has it with the permission.
 --
 -- An acting master takes no messages: lookups show it in place of the master only where a topic cannot be written.
@@ -472,7 +473,7 @@ WITH of_name AS (
   GROUP BY topic
 )
 SELECT topic, CASE WHEN routes = 0 THEN 'without_route'
-                   WHEN may_write > 0 AND NOT is_writable THEN 'not_writable'
+                   WHEN NOT is_writable AND (may_write > 0 OR broker_names_up < broker_names) THEN 'not_writable'
                    WHEN broker_names_up < broker_names THEN 'degraded'
                    WHEN may_write = 0 THEN 'read_only'
                    ELSE 'writable' END AS state,
@@ -506,7 +507,7 @@ WITH routed AS (
   WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
 ), master AS (
   SELECT broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, at)) AS to_ms,
-         coalesce(ended_by, 'EXPIRED') NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST') AS is_unplanned
+         coalesce(ended_by, 'EXPIRED') NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST', 'REFUSED') AS is_unplanned
   FROM broker_session CROSS JOIN known_until
   WHERE broker_id = 0
 ), written AS (

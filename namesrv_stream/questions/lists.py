@@ -163,7 +163,7 @@ _ORDERS: dict[str, Callable[[Broker], Any]] = {
     "cluster": lambda each: natural_key(each.cluster_name),
     "zone": lambda each: natural_key(each.zone_name or ""),
     "state": lambda each: ("down", "suspect", "late", "alive").index(str(each.state)),
-    "silent": lambda each: -1 if each.silent_millis is None else each.silent_millis,
+    "silent": lambda each: each.silent_millis if isinstance(each.silent_millis, int) else -1,
     "since": lambda each: each.lease_began_at or "",
     "topics": lambda each: each.topics,
 }
@@ -219,25 +219,26 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
     lease, queues = seen.tables.live.get(name), seen.tables.queues
     fallen = next((each.broker_name for each in down_of(seen) if each.broker_addr == name), name)
     broker_name = lease.broker_name if lease else fallen
-    shown = [each for each in brokers_of(seen, [broker_name]) if name in (broker_name, each.broker_addr)]
+    of_name = brokers_of(seen, [broker_name])
+    shown = [each for each in of_name if name in (broker_name, each.broker_addr)]
     if not shown and broker_name not in seen.tables.brokers:
         check_known(seen, name)
     topics = queues.topics_on({broker_name})
     page, following = names_behind(topics, after, limit)
     of_broker = [TopicOfBroker.of(row) for topic in page for row in queues[topic] if row.broker_name == broker_name]
     return BrokerPage(
-        seen.moment, len(topics), following, broker_name, _broker_text(broker_name, shown), shown, of_broker
+        seen.moment, len(topics), following, broker_name, _broker_text(broker_name, of_name), shown, of_broker
     )
 
 
-def _broker_text(name: str, shown: Sequence[Broker]) -> str:
-    """Return the verdict about a broker name."""
-    holders = [each for each in shown if each.holds_id]
+def _broker_text(name: str, brokers: Sequence[Broker]) -> str:
+    """Return the verdict about a broker name with these brokers."""
+    holders = [each for each in brokers if each.holds_id]
     if not holders:
-        return f"{name} is down." if any(each.down for each in shown) else f"{name} is in no route, and not expected."
+        return f"{name} is down." if any(each.down for each in brokers) else f"{name} is in no route, and not expected."
     if all(each.broker_id != MASTER_ID for each in holders):
         return f"{name} has no master: no writes."
-    down = [str(each.broker_id) for each in shown if each.down]
+    down = [str(each.broker_id) for each in brokers if each.down]
     return f"{name} is up, without {', '.join(down)}, which is down." if down else f"{name} is up."
 
 

@@ -175,6 +175,8 @@ def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) ->
             return f"{topic} is degraded, {verdict.up} of {verdict.broker_names} broker names are up{because}."
         case "read_only":
             return f"{topic} is read-only: no broker name has it with the permission to write."
+    if verdict.writable_on < verdict.broker_names:
+        return f"{topic} is writable on {verdict.writable_on} of {verdict.broker_names} broker names."
     return f"{topic} is writable on {'its broker name' if verdict.up == 1 else f'all {verdict.up} broker names'}."
 
 

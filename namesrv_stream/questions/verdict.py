@@ -172,7 +172,7 @@ def topic_verdicts(seen: Seen, lost: LostTopics) -> TopicVerdicts:
         row.run_id,
         row.versions["topic"],
         row.versions["broker"],
-        seen.is_made and seen.as_of,
+        seen.is_made and (row.epoch, row.event_time),
         of_lost,
     )
     return _kept.get(key, lambda: _topic_verdicts(seen.tables, lost))
@@ -251,18 +251,17 @@ def _together(fallen: Iterable[Member]) -> Iterator[list[Member]]:
 
 
 def _causes(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[Cause]:
-    """Yield the zones and clusters of a group of which no broker is well, and then the rest of the group."""
-    state, rest = group[0].state, list(group)
-    if len(rest) > 1 and all(each.state == state for each in brokers):
+    """Yield the zones and clusters of which all brokers are in the group, and then the rest of the group."""
+    rest = list(group)
+    if len(rest) > 1 and len(rest) == len(brokers):
         yield _cause("all", rest, brokers, brokers)
         return
     axes: tuple[tuple[Scope, int], ...] = (("zone", 1), ("cluster", 0))
     for scope, column in axes:
-        well = {each[column] for each in brokers if each.state != state} | {None}
-        for place in sorted({str(each[column]) for each in rest if each[column] not in well}, key=natural_key):
-            of_place = [each for each in rest if each[column] == place]
-            if len(of_place) > 1:
-                yield _cause(scope, of_place, [each for each in brokers if each[column] == place], brokers)
+        for place in sorted({str(each[column]) for each in rest if each[column] is not None}, key=natural_key):
+            of_place, around = ([each for each in some if each[column] == place] for some in (rest, brokers))
+            if 1 < len(of_place) == len(around):
+                yield _cause(scope, of_place, around, brokers)
                 rest = [each for each in rest if each[column] != place]
     if rest:
         yield _cause("broker" if len(rest) == 1 else "some", rest, _around(rest, brokers), brokers)
@@ -337,6 +336,8 @@ def _number(count: int) -> str:
 
 def _percent(count: int, total: int) -> str:
     percent = round(100 * count / total)
+    if percent == 100 and count < total:
+        return "over 99 %"
     return f"{percent} %" if percent else "under 1 %"
 
 

@@ -20,7 +20,7 @@ def down(number, cluster="c1", zone="z1", at_ms=AT):
 
 def topics(**counts):
     states = [state for state, count in counts.items() for _ in range(count)]
-    return {f"T{index}": TopicVerdict(state, 1, 1, True, True, ()) for index, state in enumerate(states)}
+    return {f"T{index}": TopicVerdict(state, 1, 1, True, 1, ()) for index, state in enumerate(states)}
 
 
 def told(brokers, **counts):
@@ -69,6 +69,19 @@ def test_a_part_of_a_zone_and_a_part_of_several_zones_are_counted_by_what_they_h
     assert causes([*brokers, down(5, zone="z2")])[0].text == (
         "3 of 5 brokers in c1 and two zones are down (60 %) since 08:53 UTC"
     )
+
+
+def test_brokers_that_fell_out_at_two_times_are_told_as_parts_of_all_and_of_their_zone():
+    early, late = [down(1, at_ms=AT - 60 * MINUTE_MS), down(2, at_ms=AT - 60 * MINUTE_MS)], [down(3), down(4)]
+    parts = ("2 of 4 brokers of zone z1 in c1 are down", "since 07:53 UTC"), ("2 of 4 brokers of zone z1", "08:53 UTC")
+    for more in ([], [alive(9, zone="z2")]):
+        for (begin, end), cause in zip(parts, causes([*early, *late, *more]), strict=True):
+            assert cause.text.startswith(begin)
+            assert cause.text.endswith(end)
+
+
+def test_all_but_one_are_not_100_percent():
+    assert "(over 99 %)" in causes([alive(0), *(down(number) for number in range(1, 400))])[0].text
 
 
 def test_a_cluster_without_zones_that_is_down_is_one_cause():

@@ -34,6 +34,7 @@ class SeededRegistry:
         topics: tuple[str, ...] = (),
         state_version: int = 0,
         zone: str | None = None,
+        is_acting: bool | None = None,  # as the flag of the request
     ) -> None:
         request = RegisterBroker(
             cluster_name=cluster,
@@ -41,6 +42,7 @@ class SeededRegistry:
             broker_id=broker_id,
             broker_addr=address,
             zone_name=zone,
+            enable_acting_master=is_acting,
             data_version=DataVersion(state_version, at_ms, 1),
             topic_config_table=dict.fromkeys(topics, TopicConfig(4, 8, 6)),
         )

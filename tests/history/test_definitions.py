@@ -13,13 +13,13 @@ from namesrv_stream.history.analysis import ask
 from namesrv_stream.history.definitions import EXPECTED_MS, UNPLANNED, Past, down_brokers, lost_topics, topic_verdict
 from namesrv_stream.history.events import newest_events
 from namesrv_stream.history.report import churn_report
-from namesrv_stream.questions.lists import brokers, clusters
+from namesrv_stream.questions.lists import broker_page, brokers, clusters
 from namesrv_stream.questions.overview import overview
 from namesrv_stream.questions.periods import churn, timeline
 from namesrv_stream.questions.subject import Seen
 from namesrv_stream.questions.topics import route, topics
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
@@ -66,20 +66,24 @@ class Watched:
             found.setdefault(subject, []).append([from_ms, self.end_ms, self.end_ms])
         return {each: [[a, b, min(c, self.end_ms)] for a, b, c in of_one] for each, of_one in found.items()}
 
-    def fell_unplanned(self, broker, at_ms):
+    def fell_unplanned(self, broker, at_ms, unplanned=UNPLANNED):
         types = [
             line.type
             for line in self.lines
             if line.event_time == at_ms and (line.cluster_name, line.broker_name, line.broker_id) == broker
         ]
-        return "ID_LOST" not in types and not {*UNPLANNED}.isdisjoint(types)
+        return "ID_LOST" not in types and not {*unplanned}.isdisjoint(types)
 
     def lost_unplanned(self, subject, at_ms):
-        """Return whether producers lost a topic, or one broker name of it, with an unplanned end of a master."""
+        """Return whether producers lost a topic, or one broker name of it, with an unplanned end of a master.
+
+        A REFUSED master has registered elsewhere, by which its topics left.
+        """
         topic, of_name = subject
         before = max((moment for moment in self.moments if moment[0] < at_ms), key=itemgetter(0))[2]
         names = {name for each, name in before if each == topic and name and of_name in (None, name)}
-        return any(self.fell_unplanned((cluster, name, MASTER_ID), at_ms) for cluster in ("c1", "c2") for name in names)
+        masters = [(cluster, name, MASTER_ID) for cluster in ("c1", "c2") for name in names]
+        return any(self.fell_unplanned(master, at_ms, {*UNPLANNED} - {"REFUSED"}) for master in masters)
 
 
 def brokers_of(view):
@@ -250,6 +254,7 @@ def check_down(watched, of_brokers):
         for each in [topic_verdict(view.queues.get(topic, ()), tables, lost.get(topic, frozenset()))]
     }
     states = ("state", "broker_names_up", "broker_names", "is_readable", "is_writable")
+    assert {topic for topic, each in found.items() if each[-1]} == {topic for topic, _ in written(view)}
     rows = ask(watched.root, "FROM topic_state").to_pylist()
     assert {row["topic"]: tuple(row[name] for name in states) for row in rows} == found
 
@@ -323,3 +328,39 @@ def test_a_topic_without_a_master_is_not_writable_and_one_that_lost_a_name_is_de
     assert asked(root, "SELECT sum(availability) FROM topic_availability WHERE topic = 'T'") == [(2.0,)]
     written = "SELECT availability FROM topic_write_availability WHERE topic = 'T' AND broker_name IS NULL ORDER BY day"
     assert asked(root, written) == [(1.0,), (0.0,)]
+
+
+def test_a_topic_whose_masters_have_gone_is_not_writable_though_an_acting_master_lost_the_permission(root, registry):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, "broker-a", number, topics=("T",), is_acting=True)
+    registry.unregister(at(1), A)
+    registry.publish(at_ms=at(2))
+    assert asked(root, "SELECT topic, state FROM topic_state") == [("T", "not_writable")]
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    assert [each.state for each in topics(seen).topics] == ["not_writable"]
+    assert overview(seen).verdict.text.endswith("1 topic not writable")
+
+
+def test_a_topic_without_the_permission_on_one_of_its_names_is_writable_on_the_others(root, registry):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, f"broker-{number}", topics=("T",))
+    registry.command(at(1), WipeWritePerm(broker_name="broker-1"))
+    registry.publish(at_ms=at(2))
+    found = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T")
+    assert (found.state, found.text) == ("writable", "T is writable on 1 of 2 broker names.")
+
+
+def test_a_broker_asked_for_by_its_address_has_the_verdict_of_its_name(root, registry):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, "broker-a", number)
+    registry.publish(at_ms=at(1))
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    assert broker_page(seen, B).text == broker_page(seen, "broker-a").text == "broker-a is up."
+    assert [each.broker_addr for each in broker_page(seen, B).brokers] == [B]
+
+
+def test_brokers_of_a_moment_without_signs_of_life_can_be_sorted_by_silence(root, registry):
+    registry.register(at(0), A, "broker-a")
+    registry.publish(at_ms=at(1))
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())._replace(is_made=True)
+    assert [each.broker_addr for each in brokers(seen, order="-silent").brokers] == [A]
