@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.definitions import DownBroker
 from namesrv_stream.history.events import recorded_names
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged, rank_of
 from namesrv_stream.questions.verdict import State, down_of, state_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
@@ -167,7 +167,7 @@ _ORDERS: dict[str, Callable[[Broker], Any]] = {
     "since": lambda each: each.lease_began_at or "",
     "topics": lambda each: each.topics,
 }
-ORDERS = ", ".join(_ORDERS)
+ORDERS = ", ".join([*_ORDERS, "match"])
 
 
 def brokers(  # noqa: PLR0913  # what a reader may choose
@@ -188,7 +188,10 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
         and state in (None, each.state)
     ]
     found.sort(key=lambda each: natural_key(each.broker_addr))
-    found.sort(key=_order(order), reverse=order.startswith("-"))
+    if order == "match":
+        found.sort(key=lambda each: rank_of(chosen.containing, each.broker_name, each.broker_addr))
+    else:
+        found.sort(key=_order(order), reverse=order.startswith("-"))
     page, following = paged(found, _place, limit, after)
     return Brokers(seen.moment, len(found), following, page)
 

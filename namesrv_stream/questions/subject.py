@@ -164,6 +164,12 @@ def paged(items: Sequence[T], name: Callable[[T], str], limit: int | None, after
     return page, name(page[-1]) if page and last < len(items) else None
 
 
+def rank_of(text: str, *names: str) -> int:
+    """Return 0 if one of the names is the text, 1 if one begins with it, 2 otherwise; case does not matter."""
+    wanted, compared = text.lower(), [name.lower() for name in names]
+    return 0 if wanted in compared else 1 if any(name.startswith(wanted) for name in compared) else 2
+
+
 def names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
     """Return the names after `after`, which may be gone, and the last one if more follow. `names` are in order."""
     page = [name for name in names if name > after][:limit]

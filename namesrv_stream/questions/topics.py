@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from namesrv_stream.history.definitions import TopicState, TopicVerdict, topic_verdict
 from namesrv_stream.questions.lists import Broker, brokers_of
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged, rank_of
 from namesrv_stream.questions.verdict import down_of, lost_of, topic_verdicts
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
@@ -67,7 +67,7 @@ _ORDERS: dict[str, Callable[[Topic], Any]] = {
     "brokerNames": lambda each: each.broker_names,
     "brokerNamesUp": lambda each: each.broker_names_up,
 }
-ORDERS = ", ".join(_ORDERS)
+ORDERS = ", ".join([*_ORDERS, "match"])
 
 
 def topics(  # noqa: PLR0913  # what a reader may choose
@@ -100,8 +100,12 @@ def topics(  # noqa: PLR0913  # what a reader may choose
         named = [topic for topic in named if topic in chosen]
     wanted = named if with_system else [topic for topic in named if topic not in system]
     wanted.sort()
-    if order == "name":
-        page, following = names_behind(wanted, after, limit)
+    if order in ("name", "match"):
+        if order == "match":
+            wanted.sort(key=lambda topic: rank_of(containing, topic))
+            page, following = paged(wanted, str, limit, after)
+        else:
+            page, following = names_behind(wanted, after, limit)
         shown = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in page]
     else:
         every = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in wanted]

@@ -80,6 +80,18 @@ def test_topics_are_chosen_by_state_cluster_and_zone_and_sorted(crowd):
     assert " is degraded, " in one["text"]
 
 
+def test_what_has_the_name_that_is_looked_for_comes_first_then_what_begins_with_it(crowd):
+    def found(kind, key, text):
+        page = crowd.get(f"/v1/{kind}?epoch=2&q={text}&sort=match&limit=3").json
+        rest = crowd.get(f"/v1/{kind}?epoch=2&q={text}&sort=match&after={page['next']}").json
+        assert len(page[kind]) + len(rest[kind]) == page["total"]
+        return [each[key] for each in page[kind]]
+
+    assert found("topics", "topic", "ORDERS-3") == ["orders-3", "orders-30", "orders-31"]
+    assert found("brokers", "brokerName", "roker-1") == ["broker-1", "broker-1", "broker-10"]
+    assert found("brokers", "brokerName", "broker-7")[:2] == ["broker-7", "broker-7"]
+
+
 def test_topics_are_numbers_and_those_of_brokers_can_be_left_out(crowd):
     every, own = (crowd.get(f"/v1/topics?epoch=2&limit=1000{more}").json for more in ("", "&system=false"))
     assert own["hidden"] == every["total"] - own["total"] == 18 + 3 + 2

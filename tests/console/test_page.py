@@ -369,6 +369,16 @@ def test_the_search_finds_as_one_types(page, registry):
     page.shows("Route, as clients get it")
 
 
+def test_the_search_leads_to_an_exact_name_and_says_how_much_more_there_is(page, registry):
+    registry.register(C, "c1", "broker-c", topics=("pay", *(f"{letter}_pay" for letter in "abcdef")))
+    page.open()
+    page.shows("broker-c")
+    page.find("#search input")[0].send_keys("pay")
+    page.until(lambda: page.find("#found li")[-1].text == "6 of 7 topics")
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    page.until(lambda: page.driver.current_url.endswith("#/topic/pay"))
+
+
 @pytest.mark.parametrize(
     ("address", "problem"),
     [

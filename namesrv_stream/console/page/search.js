@@ -2,7 +2,7 @@
 
 import { at } from "./data.js";
 import { h, patch } from "./dom.js";
-import { visible } from "./words.js";
+import { counted, visible } from "./words.js";
 
 const MOST = 6;
 const PAUSE_MS = 120;
@@ -13,7 +13,7 @@ const list = document.getElementById("found");
 
 // `epoch()` is the moment shown; `go(view, name, filters)` leads to what was chosen.
 export function setUpSearch(epoch, go) {
-  let found = [], chosen = 0, timer = null, turn = 0;
+  let found = [], part = "", chosen = 0, timer = null, turn = 0;
 
   const draw = () => {
     const isOpen = input.value.trim() !== "" && document.activeElement === input;
@@ -21,7 +21,7 @@ export function setUpSearch(epoch, go) {
     input.setAttribute("aria-expanded", isOpen);
     input.setAttribute("aria-activedescendant", isOpen && found.length ? `found-${chosen}` : "");
     const option = (each, index) => h("li", { id: `found-${index}`, role: "option", "aria-selected": index === chosen, onpointerdown: (event) => { event.preventDefault(); choose(index); } }, h("span", {}, visible(each.text)), h("small", {}, each.kind));
-    patch(list, found.length ? found.map(option) : [h("li", { class: "quiet" }, "Nothing at this moment has that in its name.")]);
+    patch(list, found.length ? [...found.map(option), ...(part ? [h("li", { class: "quiet" }, part)] : [])] : [h("li", { class: "quiet" }, "Nothing at this moment has that in its name.")]);
   };
 
   const choose = (index) => {
@@ -34,9 +34,9 @@ export function setUpSearch(epoch, go) {
 
   const look = async () => {
     const asked = ++turn, text = input.value.trim();
-    const results = text && epoch() !== null ? await candidates(text, epoch()) : [];
+    const results = text && epoch() !== null ? await candidates(text, epoch()) : [[], ""];
     if (asked !== turn) return false;
-    [found, chosen] = [results, 0];
+    [[found, part], chosen] = [results, 0];
     draw();
     return true;
   };
@@ -68,12 +68,12 @@ export function setUpSearch(epoch, go) {
   });
 }
 
-// What has the text in its name: exact names first, then those that begin with it.
+// What has the text in its name: exact names first, then those that begin with it; and of how much that is a part.
 async function candidates(text, epoch) {
   const asked = encodeURIComponent(text), nothing = () => null;
   const [brokers, topics, all] = await Promise.all([
-    at(`v1/brokers?q=${asked}&limit=${MOST}`, epoch).catch(nothing),
-    at(`v1/topics?q=${asked}&limit=${MOST}`, epoch).catch(nothing),
+    at(`v1/brokers?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
+    at(`v1/topics?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
     at("v1/overview", epoch).catch(nothing),
   ]);
   const found = [];
@@ -87,5 +87,6 @@ async function candidates(text, epoch) {
   }
   const once = [...new Map(found.map((each) => [`${each.kind} ${each.text}`, each])).values()];
   const rank = ({ text: name }) => (name === text ? 0 : name.toLowerCase().startsWith(text.toLowerCase()) ? 1 : 2);
-  return once.sort((one, other) => rank(one) - rank(other)).slice(0, 2 * MOST);
+  const part = [["broker", brokers], ["topic", topics]].filter(([, page]) => page?.next).map(([noun, page]) => `${MOST} of ${counted(page.total, noun)}`);
+  return [once.sort((one, other) => rank(one) - rank(other)).slice(0, 4 * MOST), part.join(", ")];
 }
