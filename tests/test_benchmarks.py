@@ -26,7 +26,7 @@ def test_a_made_history_has_the_columns_of_the_table(tmp_path):
     "program",
     [
         pytest.param("bulk --brokers 2 --topics 10", marks=pytest.mark.full),
-        "driver --brokers 2 --topics 10",
+        pytest.param("driver --brokers 2 --topics 10", marks=pytest.mark.full),
         pytest.param("large_bodies", marks=pytest.mark.full),
         pytest.param("long_log --entries 20", marks=pytest.mark.full),
         pytest.param("requests --repeats 1", marks=pytest.mark.full),

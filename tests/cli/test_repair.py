@@ -284,7 +284,7 @@ def next_job(registry):
     return PublishedRegistry(registry.root, registry.now_ms, Published(publisher, 0, DAY_MS), rules)
 
 
-@pytest.mark.parametrize("source", ["--from-log", "--from {}"])
+@pytest.mark.parametrize("source", [pytest.param("--from-log", marks=pytest.mark.full), "--from {}"])
 def test_the_past_stays_as_it_was_although_the_log_is_read_again(run, registry, tmp_path, source):
     run(f"backup {tmp_path / 'backups'}")
     begin_ms = registry.now_ms + 1_000

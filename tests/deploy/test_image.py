@@ -59,6 +59,7 @@ def test_the_entry_point_of_the_image_runs_any_command_as_it_is():
     assert (done.returncode, done.stdout) == (3, "['a b', '$c']\n")
 
 
+@pytest.mark.full
 def test_the_driver_of_a_spark_application_has_its_own_settings_over_those_of_the_image(tmp_path):
     """The arguments are those that Spark gives the container of a driver."""
     file = tmp_path / "spark.properties"
@@ -123,6 +124,7 @@ def test_compose_meets_its_schema():
     jsonschema.validate(yaml.safe_load(COMPOSE.read_text()), json.loads(SCHEMA.read_text()))
 
 
+@pytest.mark.full
 def test_every_command_line_of_compose_is_accepted_by_the_program(services):
     lines = [service["command"] for service in ours(services).values()]
     assert [problem for line in lines if (problem := options_problem(line))] == []

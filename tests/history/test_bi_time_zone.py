@@ -7,6 +7,8 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
+import pytest
+
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.history.seeded import HOUR_MS, SeededRegistry
@@ -27,6 +29,7 @@ print(json.dumps({"days": [[str(day), n] for day, n in events_by_day.fetchall()]
 """
 
 
+@pytest.mark.full
 def test_days_and_months_are_those_of_utc_in_every_zone(tmp_path):
     root = Root(str(tmp_path / "registry"))
     registry = SeededRegistry(root, NOW)

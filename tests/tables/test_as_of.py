@@ -177,7 +177,7 @@ def rejected_at(folder, at_ms):
     return [row.offset for row in newest_rejected(root, snapshot, 10)]
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.parametrize("examples", [3, pytest.param(50, marks=pytest.mark.full)])
 def test_as_of_any_moment_and_epoch_the_tables_are_those_of_the_rules(examples):
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING)
     @given(
@@ -193,6 +193,7 @@ def test_as_of_any_moment_and_epoch_the_tables_are_those_of_the_rules(examples):
     of_random_logs()
 
 
+@pytest.mark.full
 def test_any_epoch_is_as_it_was_across_a_restore_and_a_repair(tmp_path):
     registry = PublishedRegistry(str(tmp_path / "registry"), T0)
     mapping = {"TopicA": {"bname": "broker-2", "totalQueues": 8}}

@@ -177,6 +177,7 @@ def test_of_two_claims_on_the_same_row_one_wins(root):
     assert newest.term == 2
 
 
+@pytest.mark.full
 def test_two_runs_raced_on_one_root_leave_no_snapshot_with_rows_of_both(root):
     """Both publish as fast as they can and claim again when they lose; each names its rows after its own claim."""
     claim(root)
