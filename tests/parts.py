@@ -1,7 +1,7 @@
 """Runs pytest three times at once for `make test`, each line with its run's name.
 
-All tests with Spark are in one process, as a second session would cost minutes of CPU; those with Kafka alone, which
-wait half of the time, are in two, each with a Kafka; the others, of lower priority, take what CPU is left.
+Tests with Spark are in two processes, each with a session and a Kafka, and so are those with Kafka alone, which wait
+half of the time; the others, of lower priority, take what CPU is left.
 """
 
 import math
