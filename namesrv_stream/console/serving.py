@@ -19,7 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
@@ -51,17 +51,17 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
         title="namesrv-stream",
         version=__version__,
         description="Routes of RocketMQ topics at any moment, their history, and pushed changes.",
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,  # FastAPI's own lists a server for a path below which it is called beside the one given here
         docs_url=None,  # its page loads scripts from the internet
         redoc_url=None,
         lifespan=lambda _app: running.serving(),
         dependencies=[Depends(api.check_parameters)],
-        servers=[{"url": f"{settings.console_base_path}/"}],
         openapi_tags=[{"name": name, "description": text} for name, text in api.TAGS.items()],
     )
     app.state.running = running
     app.include_router(api.router)
     app.include_router(_probes)
+    app.add_route("/v1/openapi.json", _description)
     app.add_api_route("/docs", _docs, include_in_schema=False)
     app.openapi()["components"] = {"schemas": SHAPES, "securitySchemes": {"keys": {"type": "http", "scheme": "basic"}}}
     app.mount("/", StaticFiles(directory=PAGE, html=True))
@@ -73,6 +73,12 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
     app.add_middleware(Guard, names=[*names, settings.console_bind_address.lower()])
     app.add_middleware(Forwarded, proxies=settings.console_trusted_proxies, base=settings.console_base_path)
     return app
+
+
+async def _description(request: Request) -> Response:
+    """Return the description, whose server is the path below which the console is asked."""
+    server = {"url": request.scope.get("root_path") or "/"}
+    return JSONResponse(request.app.openapi() | {"servers": [server]})
 
 
 async def _docs() -> Response:
