@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peers import registration
+from benchmarks.processes import machine_text
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.wire.registration_request import RegisterBrokerBody, decode_registration
@@ -95,7 +96,7 @@ def main() -> None:
         table.add_row(what, *cells)
     console = Console(width=100)
     console.print(table)
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":

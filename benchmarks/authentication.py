@@ -23,7 +23,7 @@ from rich.table import Table
 from benchmarks.gateway import BROKERS_BY_TOPICS, TOPICS, publish_cluster
 from benchmarks.load import Load, Request
 from benchmarks.peers import registration
-from benchmarks.processes import gateway_process
+from benchmarks.processes import gateway_process, machine_text
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
@@ -119,7 +119,7 @@ def main(seconds: float, rounds: int) -> None:
     console.print(table)
     for topics in BROKERS_BY_TOPICS:
         console.print(f"the signature of a registration of {topics:,} topics takes {signature_us(topics):,.0f} µs")
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":

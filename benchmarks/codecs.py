@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peers import registration
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import cpu_seconds, machine_text
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES, encode_record
 from namesrv_stream.tools.local.kafka_server import LocalKafka
@@ -80,7 +80,7 @@ def main() -> None:
             table.add_row(f"{topics:,} topics", *cells)
     console = Console(width=160)
     console.print(table)
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.processes import cpu_seconds_of, program, wait_until
+from benchmarks.processes import cpu_seconds_of, machine_text, program, wait_until
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
@@ -208,7 +208,7 @@ def main(brokers: int, topics: int, changes: int) -> None:
         grid.add_row(*row)
     shown = Console(width=120)
     shown.print(grid)
-    shown.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    shown.print(machine_text(before))
 
 
 if __name__ == "__main__":

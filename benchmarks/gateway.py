@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks.load import Figures, Load, Request
 from benchmarks.peers import NOW_MS, registration
-from benchmarks.processes import cpu_seconds, gateway_process
+from benchmarks.processes import cpu_seconds, gateway_process, machine_text
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
@@ -147,7 +147,7 @@ def main(seconds: float) -> None:
         table.add_row(what + failed, *cells, f"x {our.per_second / their.per_second:.2f}")
     console = Console(width=150)
     console.print(table)
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks.brokers import Brokers
 from benchmarks.load import percentile
-from benchmarks.processes import cpu_seconds, gateway_process, job_process, wait_until
+from benchmarks.processes import cpu_seconds, gateway_process, job_process, machine_text, wait_until
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -159,7 +159,7 @@ def main(brokers: int, minutes: float) -> None:
     table.add_row("leases that ended", str(dict(found.ended) or "none"))
     console = Console(width=120)
     console.print(table)
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
     sys.exit(bool(found.ended) or found.live != brokers + 1 or max(found.lags_s) > LAG_LIMIT_S)
 
 

@@ -37,6 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.drawing import draw
+from benchmarks.processes import machine_text
 from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.history import as_json_row
@@ -235,7 +236,7 @@ def main(sizes: tuple[int, ...], clustering: bool, cold: bool, plot: Path | None
     """
     console, before = Console(width=140), os.getloadavg()[0]
     found = [of_year(console, events, clustering, cold) for events in sizes]
-    where = f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    where = machine_text(before)
     console.print(where)
     if plot is not None:
         drawn = {f"{name}, s": [taken_s[name] for taken_s in found] for name in found[0]}

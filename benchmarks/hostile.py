@@ -32,7 +32,7 @@ from benchmarks.attacks import chosen, host_of
 from benchmarks.gateway import MASTERS, TOPICS
 from benchmarks.good_peers import BROKER_TOPICS, BROKERS, CLIENTS, CLUSTER
 from benchmarks.peers import registration
-from benchmarks.processes import gateway_process
+from benchmarks.processes import gateway_process, machine_text
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.records import DEFAULT_TOPIC
@@ -260,7 +260,7 @@ def main(minutes: float, only: str) -> None:
     console.print(
         f"{CLIENTS} clients, {BROKERS} brokers, {len(chosen(only))} kinds of hostile peers for {minutes:g} minutes"
     )
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
     sys.exit(not all(verdict.is_fine for verdict in verdicts))
 
 

@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.brokers import Brokers, heartbeat_frame
 from benchmarks.load import percentile
-from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
+from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, machine_text, resident_mb, wait_until
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -232,7 +232,7 @@ def main(triggers: tuple[int, ...], changes: int, idle_s: float, spark: tuple[st
     console = Console(width=120)
     console.print(table)
     console.print(f"{'with' if archive and ARCHIVE.exists() else 'without'} an archive of classes")
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":

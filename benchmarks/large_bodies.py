@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peers import registration
+from benchmarks.processes import machine_text
 from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.records import encode_record
 from namesrv_stream.wire.frame import FrameDecoder
@@ -93,7 +94,7 @@ def main() -> None:
     before = os.getloadavg()[0]
     console = Console(width=120)
     console.print(asyncio.run(measure()))
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":

@@ -80,6 +80,11 @@ def job_process(
         process.stop(60)
 
 
+def machine_text(before: float) -> str:
+    """Return the number of cores, and the load average before and after a measurement."""
+    return f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time that a process and its present children have taken so far."""
     process = psutil.Process(pid)

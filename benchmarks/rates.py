@@ -23,7 +23,7 @@ from rich.table import Table
 from benchmarks.drawing import draw
 from benchmarks.job import BROKERS, Site, Tables, heartbeats, parts, running_site
 from benchmarks.load import percentile
-from benchmarks.processes import cores, cpu_by_part, job_process
+from benchmarks.processes import cores, cpu_by_part, job_process, machine_text
 from namesrv_stream.rules.rows import LogPosition
 
 _WARM_UP_S = 15.0
@@ -94,7 +94,7 @@ def main(rates: Sequence[int], seconds: float, plot: Path | None) -> None:
         table.add_row(figure, *(f"{value:,.2f}" if value < 10 else f"{value:,.0f}" for value in values))
     console = Console(width=140)
     console.print(table)
-    where = f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    where = machine_text(before)
     console.print(where)
     if plot is not None:
         draw(plot, "changes a minute", rates, drawn, where)

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peers import registration
+from benchmarks.processes import machine_text
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
@@ -188,7 +189,7 @@ def main(repeats: int) -> None:
     before = os.getloadavg()[0]
     console = Console(width=100)
     console.print(measure(repeats))
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.large_registry import Plan, Registry, address_of
-from benchmarks.processes import cpu_seconds, gateway_process
+from benchmarks.processes import cpu_seconds, gateway_process, machine_text
 from benchmarks.registration_body import encode_registration
 from namesrv_stream.gateway.known_brokers import token_of
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
@@ -161,7 +161,7 @@ def main(brokers: int, topics: int, seconds: float) -> None:
         table = measure(Path(folder), Plan(brokers, topics, has_own_topics=False), seconds)
     console = Console(width=100)
     console.print(table)
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.history import questions
+from benchmarks.processes import machine_text
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.local.jars import CHECKOUT, jars_of_sessions
@@ -118,7 +119,7 @@ def main(root: str, runs: int) -> None:
         found = [measure(command) for _ in range(runs)]
         grid.add_row(name, *(f"{min(column):.1f}" for column in zip(*found, strict=True)))
     console.print(grid)
-    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    console.print(machine_text(before))
 
 
 if __name__ == "__main__":
