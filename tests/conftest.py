@@ -1,5 +1,6 @@
 """Fixtures that tests share: one Kafka, one Spark session, and a topic name for each test."""
 
+import logging
 import os
 import socket
 import uuid
@@ -9,9 +10,10 @@ from hypothesis import HealthCheck, settings
 
 from namesrv_stream import errors
 
-# Most JVMs of the tests live for seconds, which the second compiler would take for itself. The session lives long.
+# The JVMs of the tests live for seconds or minutes, which the second compiler would take for itself.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 OF_LONG_LIFE = "-XX:TieredStopAtLevel=4 -XX:+UseSerialGC"
+"""Options of a JVM for `make test-full`, in which it lives for a quarter of an hour."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Options of Spark for `make test`, whose plans run once: to compile them takes longer. `make test-full` compiles."""
 
@@ -49,9 +51,13 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def _no_secret_of_another_test(monkeypatch):
-    """A password that is hidden in all that the process prints would be hidden in the next test's messages too."""
+def _as_in_a_new_process(monkeypatch):
+    """Undo what a test sets for its whole process: secrets to hide, and the log's level."""
     monkeypatch.setattr(errors, "_noted", set())
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")
@@ -89,10 +95,11 @@ def spark(request, tmp_path_factory):
     options = {
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": OF_LONG_LIFE,
     }
     if "not full" in request.config.option.markexpr:
         options |= INTERPRETED
+    else:
+        options["spark.driver.extraJavaOptions"] = OF_LONG_LIFE
     session = local_session("tests", options, cores="2")
     yield session
     session.stop()

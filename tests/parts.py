@@ -23,7 +23,7 @@ ALWAYS = "not full and not deploy"
 RUNS = {
     "plain": (12, ["-n", "3", "--dist", "loadfile", "-m", f"{ALWAYS} and not spark and not system"]),
     "kafka": (3, ["-n", "2", "--dist", "loadfile", "-m", f"{ALWAYS} and system and not spark"]),
-    "spark": (0, ["-n", "2", "--dist", "loadfile", "-m", f"{ALWAYS} and spark"]),
+    "spark": (0, ["-m", f"{ALWAYS} and spark"]),
 }
 """Name of a run -> how much it is niced, and the options of pytest."""
 

@@ -6,11 +6,7 @@ from click.testing import CliRunner
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
 from tests.cli.registry import PublishedRegistry
-
-
-@pytest.fixture
-def now_ms():
-    return time.time_ns() // 1_000_000
+from tests.clock import now_ms
 
 
 @pytest.fixture
@@ -30,7 +26,7 @@ def machine_in(monkeypatch):
 def claimed(tmp_path_factory):
     """Empty, its run claimed a minute ago. It stays as it is: tests have copies of it."""
     root = tmp_path_factory.mktemp("claimed") / "registry"
-    return PublishedRegistry(str(root), time.time_ns() // 1_000_000 - 60_000)
+    return PublishedRegistry(str(root), now_ms() - 60_000)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """`diff`, `why`, and lists of brokers at moments of which no snapshot is left."""
 
 import json
-import time
 from datetime import UTC, datetime
 
 import pytest
@@ -12,6 +11,7 @@ from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.counted import count_topics
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -182,14 +182,14 @@ def test_tables_of_a_newer_release_are_left_to_it(run, registry):
 @pytest.fixture(scope="module")
 def old(tmp_path_factory):
     """Epochs 2 to 4 are 40 days old, past the retention of 30; epoch 5 is new."""
-    now_ms = time.time_ns() // 1_000_000
-    old = PublishedRegistry(str(tmp_path_factory.mktemp("old") / "registry"), now_ms - 40 * DAY_MS)
+    at_ms = now_ms()
+    old = PublishedRegistry(str(tmp_path_factory.mktemp("old") / "registry"), at_ms - 40 * DAY_MS)
     old.register(MASTER, "c1", "broker-a")
     old.now_ms += 60_000
     old.register(SLAVE, "c1", "broker-a", 1)
     old.now_ms += 60_000
     old.expire(MASTER, late_ms=90_000)
-    old.now_ms = now_ms
+    old.now_ms = at_ms
     old.register(OTHER, "c2", "broker-b")
     return old
 

@@ -10,14 +10,15 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.interruption import running
 from tests.waiting import LIMIT_S
 
 
 @pytest.fixture
-def theirs(request, tmp_path, now_ms):
+def theirs(request, tmp_path):
     """The NameServer's registry, with the address of a gateway that serves it. Its parameter: more settings."""
-    other = PublishedRegistry(str(tmp_path / "theirs"), now_ms - 60_000)
+    other = PublishedRegistry(str(tmp_path / "theirs"), now_ms() - 60_000)
     fill(other)
     settings = {"delta.root": other.root, "listenPort": 0, "kafka.bootstrap.servers": "127.0.0.1:1"}
     with BackgroundGateway(NamesrvSettings.model_validate(settings | getattr(request, "param", {}))) as running:

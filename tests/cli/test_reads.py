@@ -14,6 +14,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
+from tests.clock import now_ms
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
@@ -330,17 +331,17 @@ def test_a_schema_that_is_no_name_and_one_without_sql_are_refused(look):
         assert (refused.exit_code, "Error" in refused.stderr) == (2, True)
 
 
-def test_old_snapshot_with_live_brokers_is_warned_of_unless_the_jobs_sign_says_that_it_holds(run, registry, now_ms):
+def test_old_snapshot_with_live_brokers_is_warned_of_unless_the_jobs_sign_says_that_it_holds(run, registry):
     def assert_is(state, *, is_stale):
         facts = json.loads(run("status --no-kafka --json").stdout)
         assert ("warning" in run("topicList").stderr, facts["stale"], facts["state"]) == (is_stale, is_stale, state)
 
-    registry.now_ms = now_ms - 100_000
+    registry.now_ms = now_ms() - 100_000
     registry.register(MASTER, "c1", "broker-a")
     assert_is("silent", is_stale=True)
-    registry.give_sign(now_ms - 10_000)
+    registry.give_sign(now_ms())
     assert_is("running", is_stale=False)
-    registry.now_ms = now_ms - 80_000
+    registry.now_ms = now_ms()
     registry.publish()
     assert_is("running", is_stale=False)
 
@@ -356,9 +357,9 @@ def test_folder_without_tables_is_one_message_and_json_where_it_was_asked_for(ru
     assert (result.exit_code, found["state"], "holds no registry" in found["error"]) == (1, "unknown", True)
 
 
-def test_status_ends_with_the_status_of_its_state(run, registry, now_ms):
+def test_status_ends_with_the_status_of_its_state(run, registry):
     for age_ms, shown, exit_code in ((100_000, "nothing was published since", 1), (1_000, "running", 0)):
-        registry.now_ms = now_ms - age_ms
+        registry.now_ms = now_ms() - age_ms
         registry.register(MASTER, "c1", "broker-a")
         result = run("status --no-kafka")
         assert (result.exit_code, shown in result.stdout) == (exit_code, True)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges, RustWriter
 from namesrv_stream.tools.backup_file import content_of
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.published import Published
 
 
@@ -29,7 +29,7 @@ from tests.published import Published
 def made(tmp_path_factory):
     """Epochs before and after a checkpoint of each table. Each changes the one file of `topic` that has all rows."""
     root = tmp_path_factory.mktemp("made") / "registry"
-    registry = PublishedRegistry(str(root), time.time_ns() // 1_000_000 - 60_000)
+    registry = PublishedRegistry(str(root), now_ms() - 60_000)
     registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("T0",))
     registry.now_ms += 1_000
     registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("T0", "T1"))

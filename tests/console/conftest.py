@@ -2,13 +2,13 @@
 
 import http.client
 import json
-import time
 from urllib.parse import urlsplit
 
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -50,7 +50,7 @@ class Client:
 
 def make_registry(root):
     """Epoch 1 is the run's claim; 2 and 3 bring broker-a and broker-b."""
-    registry = PublishedRegistry(root, time.time_ns() // 1_000_000 - 60_000)
+    registry = PublishedRegistry(root, now_ms() - 60_000)
     registry.register(A, "c1", "broker-a", topics=("TopicA", "Shared"))
     registry.register(B, "c2", "broker-b", zone_name="z1", topics=("TopicB", "Shared"))
     return registry

@@ -3,12 +3,12 @@
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, make_settings
 
@@ -21,7 +21,7 @@ COMMANDS = [line for block in BLOCKS for line in block.splitlines()]
 def url(tmp_path_factory, nobody):
     """A console on a registry with the demo's names."""
     root = str(tmp_path_factory.mktemp("docs") / "registry")
-    registry = PublishedRegistry(root, time.time_ns() // 1_000_000 - 60_000)
+    registry = PublishedRegistry(root, now_ms() - 60_000)
     registry.register(A, "cluster-a", "broker-a-0", zone_name="zone-1", topics=("cart_changed",))
     registry.register(B, "cluster-a", "broker-a-1", zone_name="zone-2", topics=("cart_changed",))
     with BackgroundConsole(make_settings(root, nobody)) as console:

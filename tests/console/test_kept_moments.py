@@ -1,13 +1,12 @@
 """A moment whose snapshot is kept is answered in full after Delta has let the versions of its tables go."""
 
-import time
-
 import pytest
 
 from namesrv_stream.history.analysis import ask
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import HOUR_MS, Root
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, Client
 
@@ -18,7 +17,7 @@ PATHS += ["why/T?topic=true", "churn", "timeline?since=7d", "events?topic=T", "d
 @pytest.fixture
 def registry(tmp_path):
     """Epoch 2 has broker-a, in 3 broker-a is down; hours later broker-b comes, and is down too."""
-    registry = PublishedRegistry(str(tmp_path / "registry"), time.time_ns() // 1_000_000 - 4 * HOUR_MS)
+    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms() - 4 * HOUR_MS)
     registry.register(A, "c1", "broker-a", topics=("T",))
     registry.now_ms += HOUR_MS
     registry.expire(A)

@@ -9,6 +9,7 @@ import pytest
 
 from namesrv_stream.console.api import ANSWERS
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, Client, make_settings
 from tests.console.crowd import lose_zone, publish_crowd
@@ -20,9 +21,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory, nobody):
     """36 addresses of 18 names; epoch 2 brings them, epoch 3 is the outage of zone-1."""
-    registry = PublishedRegistry(
-        str(tmp_path_factory.mktemp("crowd") / "registry"), time.time_ns() // 1_000_000 - 60_000
-    )
+    registry = PublishedRegistry(str(tmp_path_factory.mktemp("crowd") / "registry"), now_ms() - 60_000)
     publish_crowd(registry, BROKERS, topics=40, topics_a_broker=5)
     registry.now_ms += 1_000
     lose_zone(registry, BROKERS, "zone-1")
@@ -168,9 +167,9 @@ def test_the_documentation_loads_nothing_from_elsewhere(crowd):
 
 
 def test_a_past_that_was_published_later_has_its_marks_and_one_time_an_epoch(tmp_path, nobody):
-    now_ms = time.time_ns() // 1_000_000
-    registry = PublishedRegistry(str(tmp_path / "late"), now_ms)
-    registry.now_ms = now_ms - 5 * HOUR_MS
+    at_ms = now_ms()
+    registry = PublishedRegistry(str(tmp_path / "late"), at_ms)
+    registry.now_ms = at_ms - 5 * HOUR_MS
     registry.register(A, "c", "broker-a", publish=False)
     registry.now_ms += HOUR_MS
     registry.publish()

@@ -1,7 +1,6 @@
 """The page in a real Chromium. Debian: apt-get install chromium chromium-driver."""
 
 import shutil
-import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -16,6 +15,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from namesrv_stream.questions import periods
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, make_registry
 from tests.console.crowd import address_of, lose_zone, publish_crowd
@@ -236,7 +236,7 @@ def test_a_command_cannot_be_sent_after_the_page_has_moved_on(page):
 
 
 def test_a_job_that_publishes_nothing_is_said_and_no_broker_looks_alive(tmp_path, settings, driver):
-    registry = PublishedRegistry(str(tmp_path / "stale"), time.time_ns() // 1_000_000 - 3_600_000)
+    registry = PublishedRegistry(str(tmp_path / "stale"), now_ms() - 3_600_000)
     registry.register(A, "c1", "broker-a")
     with BackgroundConsole(settings(delta__root=registry.root)) as console:
         page = Page(driver, console.url)
@@ -246,7 +246,7 @@ def test_a_job_that_publishes_nothing_is_said_and_no_broker_looks_alive(tmp_path
         assert "1h" in page.find("#banner")[0].text
         assert "follows every change" not in page.moment
         assert page.colour(".group .dot.alive") == page.colour(".group .quiet", "color")
-        registry.now_ms = time.time_ns() // 1_000_000
+        registry.now_ms = now_ms()
         registry.register(B, "c1", "broker-b")
         page.until(lambda: not page.find("#banner")[0].is_displayed())
         page.until(lambda: "follows every change" in page.moment)
@@ -277,7 +277,7 @@ def test_a_time_is_typed_in_the_zone_that_is_chosen(page, registry, zone):
 
 def test_a_time_between_two_snapshots_is_shown_to_the_second(tmp_path, settings, driver):
     hour_ms = 3_600_000
-    registry = PublishedRegistry(str(tmp_path / "hours"), time.time_ns() // 1_000_000)
+    registry = PublishedRegistry(str(tmp_path / "hours"), now_ms())
     registry.now_ms -= 3 * hour_ms
     registry.register(A, "c1", "broker-a")
     registry.now_ms += hour_ms // 2
@@ -423,9 +423,7 @@ CROWD = 200
 @pytest.fixture(scope="module")
 def crowd_root(tmp_path_factory):
     """Epoch 2 has 200 brokers of 100 names; epoch 3 is the outage of zone-1."""
-    registry = PublishedRegistry(
-        str(tmp_path_factory.mktemp("crowd") / "registry"), time.time_ns() // 1_000_000 - 60_000
-    )
+    registry = PublishedRegistry(str(tmp_path_factory.mktemp("crowd") / "registry"), now_ms() - 60_000)
     publish_crowd(registry, CROWD, topics=300, topics_a_broker=12)
     registry.now_ms += 1_000
     lose_zone(registry, CROWD, "zone-1")
@@ -457,7 +455,7 @@ def test_in_an_outage_of_a_zone_what_is_wrong_comes_first_and_in_a_few_lines(cro
 def test_at_a_thousand_brokers_an_outage_and_sixty_snapshots_leave_what_is_typed_focused_and_opened(
     tmp_path, settings, driver
 ):
-    registry = PublishedRegistry(str(tmp_path / "thousand"), time.time_ns() // 1_000_000 - 120_000)
+    registry = PublishedRegistry(str(tmp_path / "thousand"), now_ms() - 120_000)
     publish_crowd(registry, 1_000, topics=2_000, topics_a_broker=32)
     with BackgroundConsole(settings(delta__root=registry.root)) as console:
         page = Page(driver, console.url)

@@ -184,7 +184,6 @@ def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tm
     assert found == dict.fromkeys(("job", "certificate", "users file"), "not checked")
 
 
-@pytest.mark.usefixtures("quickly_away")
 def test_a_host_whose_name_does_not_resolve_is_named():
     servers = "no-such-host.invalid:9092,neither-this.invalid:9093"
     [found] = states(partial(check_kafka, rights=JOB_RIGHTS), kafka_bootstrap_servers=servers)

@@ -1,7 +1,6 @@
 """Snapshots without brokers: which of them a gateway serves in place of one with brokers."""
 
 import shutil
-import time
 from queue import Queue
 
 import pytest
@@ -13,13 +12,14 @@ from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RowChanges, RustWriter
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 
 LIMIT_S = 30
 
 
 @pytest.fixture
 def registry(tmp_path):
-    registry = PublishedRegistry(str(tmp_path / "registry"), time.time_ns() // 1_000_000 - 60_000)
+    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms() - 60_000)
     registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("T",), publish=False)
     registry.register("10.0.0.2:10911", "c1", "broker-b", topics=("T",))
     return registry

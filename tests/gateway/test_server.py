@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
@@ -18,6 +17,7 @@ from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from tests.clock import now_ms
 from tests.gateway.peer import Peer
 from tests.waiting import eventually, until
 from tests.wire.golden import REQUESTS
@@ -162,7 +162,7 @@ def test_stop_closes_connections_and_frees_the_port(registry, settings):
 
 
 def test_an_old_snapshot_is_not_stale_while_the_job_gives_signs_of_progress(registry, settings):
-    registry.give_sign(time.time_ns() // 1_000_000)
+    registry.give_sign(now_ms())
     with BackgroundGateway(settings()) as running:
         value = running.gateway.metrics.registry.get_sample_value
         until(

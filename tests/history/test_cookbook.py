@@ -10,9 +10,10 @@ from pyspark.sql import Row
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.analysis import ask
-from namesrv_stream.history.views import register_views
+from namesrv_stream.history.views import history_queries, register_views
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import PINNED_TABLES
 from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import publish_by_rules
 from tests.history.seeded import SeededRegistry
@@ -44,8 +45,13 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def in_spark(spark, root):
-    register_views(spark, root)
-    return lambda statement: spark.sql(statement).collect()
+    known = {*history_queries(None), *(spec.name for spec in PINNED_TABLES)}
+
+    def collect(statement):
+        register_views(spark, root, only=known.intersection(re.findall(r"\w+", statement)))
+        return spark.sql(statement).collect()
+
+    return collect
 
 
 @pytest.fixture(scope="module")

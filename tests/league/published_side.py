@@ -19,6 +19,7 @@ from namesrv_stream.tools.replay.rules_engine import OneByOne
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import operator_command
+from tests.clock import now_ms
 from tests.published import Published
 from tests.wire.golden import broker_request
 
@@ -45,7 +46,7 @@ class PublishedSide(Side):
                 "notifyMinBrokerIdChanged": "true",
             }
         )
-        self._started_ms = time.time_ns() // 1_000_000
+        self._started_ms = now_ms()
         self._rules = OneByOne(RouteRegistry(self._settings))
         self._published = Published.claim(Root(self._settings.delta_root), self._started_ms)
         self._is_published = True
@@ -70,8 +71,8 @@ class PublishedSide(Side):
         """Publish what has come, and return once the gateway serves it."""
         if self._is_published:
             return
-        now_ms = time.time_ns() // 1_000_000
-        epoch = self._published.publish(self._rules.routes, now_ms, self._rules.next_offset, now_ms).epoch
+        at_ms = now_ms()
+        epoch = self._published.publish(self._rules.routes, at_ms, self._rules.next_offset, at_ms).epoch
         self._is_published = True
         assert becomes(lambda: self._gateway.epoch >= epoch, SERVED_WITHIN_S)
 

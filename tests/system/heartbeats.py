@@ -1,7 +1,6 @@
 """Helpers of system tests: a heartbeat topic to write to, the tables that must result, and a reader that watches."""
 
 import threading
-import time
 from functools import partial
 
 from kafka import KafkaConsumer, TopicPartition
@@ -19,6 +18,7 @@ from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.replay.case_checks import Check, check_output
 from tests import waiting
+from tests.clock import now_ms
 from tests.replay_comparison import canonical
 
 LIMIT_S = 180
@@ -54,7 +54,7 @@ class Heartbeats:
         self.kafka = {"bootstrap.servers": node.bootstrap_servers}
         self.topic = topic
         self.root = str(folder / "registry")
-        self.base_ms = time.time_ns() // 1_000_000 - 3_600_000
+        self.base_ms = now_ms() - 3_600_000
         self.options = {
             "kafka.bootstrap.servers": node.bootstrap_servers,
             "kafka.topic": topic,

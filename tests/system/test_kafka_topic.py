@@ -19,6 +19,7 @@ from namesrv_stream.rules.record_types import (
     TopicConfig,
     UnregisterBroker,
 )
+from tests.clock import now_ms
 from tests.interruption import interruptible
 from tests.waiting import eventually
 
@@ -99,7 +100,7 @@ def test_topic_of_others_is_left_as_it_is_and_each_fault_named(kafka):
 
 
 def test_record_takes_the_time_of_its_append_and_not_the_producers(kafka, topic):
-    before_ms = time.time_ns() // 1_000_000
+    before_ms = now_ms()
     with HeartbeatProducer(kafka, topic) as producer:
         place = producer.send(heartbeat(1), event_time_ms=1).result(LIMIT_S)
     assert (place.partition, place.offset) == (0, 0)

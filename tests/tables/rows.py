@@ -1,14 +1,13 @@
 """Rows that tests write, with short constructors."""
 
-import time
-
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition, TopicRow
+from tests.clock import now_ms
 
 T0 = 1_700_000_000_000
 """Event time of the tests."""
 
-NOW = time.time_ns() // 1_000_000
+NOW = now_ms()
 """The time at which tests publish: retention counts from the clock."""
 
 

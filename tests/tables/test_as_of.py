@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,12 @@ from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.backup_file import content_of
 from namesrv_stream.tools.putting_back import Salvaged, of_backup, repair, restore_content
 from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
 from tests.random_logs import T0, logs
 from tests.tables.test_maintenance import make_older
 from tests.upgrade import WITH_COUNTS, extract
 
-NOW = time.time_ns() // 1_000_000
+NOW = now_ms()
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # each example makes ten tables
 NOT_EXACT = {"last_update_timestamp": 0, "clock_millis": None, "grace_until": None, "channels": {}, "tokens": ()}
 
