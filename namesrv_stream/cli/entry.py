@@ -138,7 +138,10 @@ def _note_zone(context: click.Context, _parameter: click.Parameter, name: str | 
     if name is not None:
         from namesrv_stream.questions.subject import zone_named  # noqa: PLC0415 -- it loads the tables' libraries
 
-        zone = zone_named(name)
+        try:
+            zone = zone_named(name)
+        except NamesrvError as error:
+            raise click.BadParameter(str(error), context) from error
     token = SHOWN_ZONE.set(zone)
     context.call_on_close(lambda: SHOWN_ZONE.reset(token))
 

@@ -164,31 +164,31 @@ def _run(  # noqa: PLR0913 - one argument an option
     )
     limit_ms = _REGISTER_BROKER_TIMEOUT_MS if rate is None else _LOAD_TIMEOUT_MS
     with (
-        _producer(settings, limit_ms) as producer,
+        _producer(settings, limit_ms, math.inf if duration is None else duration) as producer,
         nullcontext() if no_ticks else Ticker(producer, settings.tick_millis),
     ):
         _play(Fleet(plan, producer), duration, rate, unregister=not crash_at_end)
 
 
 @contextmanager
-def _producer(settings: NamesrvSettings, delivery_timeout_ms: int) -> Iterator[HeartbeatProducer]:
+def _producer(settings: NamesrvSettings, delivery_timeout_ms: int, kafka_limit_s: float) -> Iterator[HeartbeatProducer]:
     kafka = kafka_client_arguments(settings)
-    _wait_until_interrupted(kafka)
+    _wait_until_interrupted(kafka, kafka_limit_s)
     for warning in ensure_topic(kafka, settings.kafka_topic).warnings:
         click.echo(f"warning: {warning}", err=True)
     with HeartbeatProducer(kafka, settings.kafka_topic, delivery_timeout_ms=delivery_timeout_ms) as producer:
         yield producer
 
 
-def _wait_until_interrupted(kafka: dict[str, Any]) -> None:
-    """Wait until Kafka answers.
+def _wait_until_interrupted(kafka: dict[str, Any], limit_s: float) -> None:
+    """Wait until Kafka answers. Raises KafkaUnreachableError after `limit_s`.
 
     Ctrl-C ends the wait between two attempts: an interrupt within an attempt would leave the client in a broken state.
     """
     interrupted = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
-        wait_for_kafka(kafka, given_up=interrupted)
+        wait_for_kafka(kafka, limit_s, given_up=interrupted)
     finally:
         signal.signal(signal.SIGINT, before)
     if interrupted.is_set():

@@ -20,7 +20,7 @@ from namesrv_stream.cli.output import console, heading, print_answer, say, time_
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.history.events import Span
 from namesrv_stream.questions.job_status import Health, health
-from namesrv_stream.questions.subject import ACCEPTED, NotFoundError, Seen, epoch_in, parsed_time
+from namesrv_stream.questions.subject import ACCEPTED, NotFoundError, Seen, epoch_in, parsed_time, span_between
 from namesrv_stream.reporting.texts import SHOWN_ZONE, duration_text
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
@@ -59,7 +59,7 @@ class View(NamedTuple):
 
 def span_of(since: AsOf | None, *until: AsOf | None) -> Span:
     """Return the span from --since to --until, and to any other moment."""
-    return Span(since.at_ms if since else None, tuple(filter(None, until)))
+    return span_between(since.at_ms if since else None, *filter(None, until))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")

@@ -10,9 +10,17 @@ from namesrv_stream.questions.lists import Broker, brokers_of
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged, rank_of
 from namesrv_stream.questions.verdict import down_of, lost_of, topic_verdicts
 from namesrv_stream.rules import lookup
+from namesrv_stream.rules.record_types import PERM_WRITE
 from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
 
 _NAMED = 3
+_WHY = {
+    "down": ("is down", "are down"),
+    "no master": ("has no master: no writes there", "have no master: no writes there"),
+    "no write permission": ("has no permission to write", "have no permission to write"),
+}
+"""Reason for which broker names take no messages -> what is said of one of them and of several."""
+
 _STATES: tuple[TopicState, ...] = ("without_route", "not_writable", "degraded", "read_only", "writable")
 
 
@@ -41,13 +49,14 @@ class Missing(Fields):
     """A broker name of a topic that takes no messages for it."""
 
     broker_name: str
-    why: Literal["down", "no master"]
+    why: Literal["down", "no master", "no write permission"]
 
 
 class Route(Fields):
     """The route of a topic: RocketMQ's TopicRouteData, null if clients get none, and the brokers of its broker names.
 
-    `text`: the verdict about the topic. `missing`: its broker names that have no master or are down.
+    `text`: the verdict about the topic. `missing`: its broker names that are down, have no master, or may not be
+    written although others of the topic may.
     """
 
     snapshot: Moment
@@ -151,6 +160,9 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))
     names = {row.broker_name for row in rows}
     missing = [Missing(name, "no master" if name in seen.tables.brokers else "down") for name in verdict.missing]
+    if verdict.state != "read_only":
+        reached = (row for row in rows if row.broker_name not in verdict.missing)
+        missing += [Missing(row.broker_name, "no write permission") for row in reached if not row.perm & PERM_WRITE]
     return Route(
         seen.moment,
         topic,
@@ -164,11 +176,11 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
 
 def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
     """Return the verdict about a topic, a sentence."""
-    down, headless = ([each.broker_name for each in missing if each.why == why] for why in ("down", "no master"))
-    told = [f"{_some(down)} {_are(down)} down"] if down else []
-    told += (
-        [f"{_some(headless)} {'has' if len(headless) == 1 else 'have'} no master: no writes there"] if headless else []
-    )
+    told = [
+        f"{_some(names)} {words[len(names) > 1]}"
+        for why, words in _WHY.items()
+        if (names := [each.broker_name for each in missing if each.why == why])
+    ]
     because = f": {' and '.join(told)}" if told else ""
     match verdict.state:
         case "without_route":
@@ -180,13 +192,9 @@ def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) ->
         case "read_only":
             return f"{topic} is read-only: no broker name has it with the permission to write."
     if verdict.writable_on < verdict.broker_names:
-        return f"{topic} is writable on {verdict.writable_on} of {verdict.broker_names} broker names."
+        return f"{topic} is writable on {verdict.writable_on} of {verdict.broker_names} broker names{because}."
     return f"{topic} is writable on {'its broker name' if verdict.up == 1 else f'all {verdict.up} broker names'}."
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
-
-
-def _are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"

@@ -156,6 +156,8 @@ def test_epoch_that_is_none_is_one_message(look):
         ("topicList --as-of 2 --watch", "--watch"),
         ("history --limit 0", "--limit"),
         ("topicLits", "topicList"),
+        ("--tz Mars/X topicList", "there is no such zone"),
+        ("topicList --tz Mars/X", "there is no such zone"),
         ("", "topicRoute"),
     ],
 )
@@ -226,6 +228,7 @@ def test_history_gives_the_newest_since_a_time(look, made):
     assert json.loads(look(f"history --json --since {at(made.now_ms)}").stdout) == all_events[-2:]
     assert json.loads(look(f"history --json --since {at(made.now_ms + 1)}").stdout) == []
     assert json.loads(look("history --json --as-of 2").stdout) == all_events[:2]
+    assert "is later than" in look("history --since 10m --until 2h").stderr
 
 
 def test_history_shows_what_changed_and_its_sender(run, cluster):

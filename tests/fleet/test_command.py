@@ -55,3 +55,9 @@ def test_help_names_the_default_fleet_of_a_history():
     text = " ".join(CliRunner().invoke(main, ["fleet", "--help"]).stdout.split())
     plan = chronicle_plan(0)
     assert f"Default: --brokers {plan.brokers}, --clusters {plan.clusters}, --zones {plan.zones}." in text
+
+
+@pytest.mark.usefixtures("quickly_away")
+def test_a_fleet_waits_for_kafka_no_longer_than_it_is_to_run(nobody):
+    result = CliRunner().invoke(main, ["fleet", "--duration", "0.1", "--bootstrap-server", nobody])
+    assert (result.exit_code, "does not answer" in result.stderr) == (1, True)

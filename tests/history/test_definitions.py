@@ -347,7 +347,16 @@ def test_a_topic_without_the_permission_on_one_of_its_names_is_writable_on_the_o
     registry.command(at(1), WipeWritePerm(broker_name="broker-1"))
     registry.publish(at_ms=at(2))
     found = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T")
-    assert (found.state, found.text) == ("writable", "T is writable on 1 of 2 broker names.")
+    wiped = "broker-1 has no permission to write"
+    assert (found.state, found.text) == ("writable", f"T is writable on 1 of 2 broker names: {wiped}.")
+    registry.expire(at(3), A)
+    registry.publish(at_ms=at(4))
+    found = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T")
+    assert found.text == f"T is not writable: broker-0 is down and {wiped}."
+    assert [(each.broker_name, each.why) for each in found.missing] == [
+        ("broker-0", "down"),
+        ("broker-1", "no write permission"),
+    ]
 
 
 def test_a_broker_asked_for_by_its_address_has_the_verdict_of_its_name(root, registry):
