@@ -30,6 +30,7 @@ from namesrv_stream.questions.job_status import (
     storage_problem,
 )
 from namesrv_stream.questions.job_status import status as job_status
+from namesrv_stream.questions.verdict import down_of
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.tables.job_progress import job_progress
 
@@ -171,7 +172,10 @@ def _table_lines(looked: Looked, found: Status) -> Iterator[tuple[str, str | Tex
     if found.problem:
         yield "tables", Text(f"{found.problem}: make room, and the job goes on by itself", "bold red")
     yield "clusters", Text(", ".join(sorted(looked.seen.tables.clusters)) or "none")
-    yield "brokers", f"{counted(found.broker_names, 'name')}, {counted(found.live_addresses, 'live address')}"
+    brokers = Text(f"{counted(found.broker_names, 'name')}, {counted(found.live_addresses, 'live address')}")
+    if down := len(down_of(looked.seen)):
+        brokers.append(f", {down:,} down: `namesrv-stream clusterList` says since when", "bold red")
+    yield "brokers", brokers
     yield "topics", f"{found.topics:,}"
     if found.rejected_records:
         yield "rejected", Text(f"{found.rejected_records} records: `namesrv-stream rejected` lists them", "yellow")

@@ -366,3 +366,5 @@ def test_status_ends_with_the_status_of_its_state(run, registry):
         registry.register(MASTER, "c1", "broker-a")
         result = run("status --no-kafka")
         assert (result.exit_code, shown in result.stdout) == (exit_code, True)
+    registry.expire(MASTER)
+    assert "0 live addresses, 1 down" in run("status --no-kafka").stdout
