@@ -25,6 +25,9 @@ PARTS = {
 }
 """Name of a part -> its files and folders. `system`, the last one, has all that no other part has."""
 
+IN_TWO_PROCESSES = {"clients", "tables", "system"}
+"""Parts whose tests wait or run on one core; those of the others measure, or fill the machine by themselves."""
+
 NEEDS = {
     "chromedriver": ("Debian's packages chromium and chromium-driver", ["tests/console/test_page.py"]),
     "nginx": ("Debian's package nginx-light", ["tests/console/test_proxy.py"]),
@@ -47,7 +50,8 @@ def is_there(program):
 def options(part):
     """Return the arguments with which pytest runs a part."""
     others = [path for name, paths in PARTS.items() if name != part for path in paths]
-    return [*PARTS[part], *(f"--ignore={path}" for path in others if part == "system")]
+    processes = ["-n", "2", "--dist", "loadfile"] if part in IN_TWO_PROCESSES else []
+    return [*processes, *PARTS[part], *(f"--ignore={path}" for path in others if part == "system")]
 
 
 def missing(part):

@@ -11,9 +11,11 @@ from kafka import KafkaProducer
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
+from namesrv_stream.questions.job_status import newest_row
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.jars import CHECKOUT
@@ -74,10 +76,12 @@ def peak_mib(process):
     return int(line.split()[1]) // 1024
 
 
-def is_published(job, reader, end, log):
+def has_published(job, log, registry, end):
+    """Return whether all records before `end` are in the tables, which the job makes when it first runs."""
     if job.exit_code is not None:
         pytest.fail(f"the job ended with {job.exit_code}: {log.read_text()[-3000:]}")
-    return reader.follow().snapshot.offsets.get(LOG_PARTITION, 0) >= end
+    row = newest_row(registry)
+    return row is not None and row.offsets.get(LOG_PARTITION, 0) >= end
 
 
 @pytest.mark.full
@@ -95,15 +99,16 @@ def test_a_backlog_of_large_records_passes_with_the_default_memory(kafka, topic,
     send(settings, records())
     assert end_offsets(kafka_options, topic) == {LOG_PARTITION: count}
     environ = environment(sys.executable) | {"JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", "")}
-    job, reader = OwnedProcess(spark_submit("--master", "local[2]", settings=options), log, environ), RouteReader(root)
+    job = OwnedProcess(spark_submit("--master", "local[2]", settings=options), log, environ)
     try:
-        until(lambda: is_published(job, reader, count, log), LIMIT_S)
+        until(lambda: has_published(job, log, Root(root), count), LIMIT_S)
         jvm = psutil.Process(job.pid)
         running = [child for child in jvm.children() if child.status() != psutil.STATUS_ZOMBIE]
         peaks = peak_mib(jvm), max(map(peak_mib, running))  # the driver's Python is larger than the workers' daemon
     finally:
         job.stop()
     print(f"peak of resident memory: JVM {peaks[0]} MiB, Python {peaks[1]} MiB")  # noqa: T201  # for who measures
+    reader = RouteReader(root)
     view = reader.open()
     if records is registrations:
         assert len(view.routes.queues) == TOPICS
