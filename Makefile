@@ -95,7 +95,7 @@ $(VERSITYGW):
 	@echo 'Building versitygw, an S3 server (once, some minutes) ...'
 	@GOBIN=$(CURDIR)/$(dir $@) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
-# In parts (tests/full.py); PART=s3 runs that one alone. Only s3 needs Go.
+# In parts (tests/full.py); PART=s3 runs that one alone. s3 alone needs more jars and a server that Go builds.
 test-full: java install jars/.rocketmq $(if $(filter-out s3,$(or $(PART),s3)),,install-s3 test-full-s3-server)
 	@$(BIN)/python -m tests.full $(PART)
 

@@ -3,10 +3,11 @@
     make soak                                             # a quarter of an hour
     make soak ARGS='--minutes 30'
 
-Kafka, job, gateway and console are processes of their own, as users run them. Brokers register through the gateway,
-change topics, die and return; clients look topics up, and watchers of the console come and go. Descriptors, threads
-and resident memory of each process and the files of each folder are looked at once a minute. The exit status is 1 if
-one of them rises over the second half by more than its bound, by the line of best fit less its error.
+Kafka, job, gateway and console are processes of their own, as users run them, but each snapshot is kept for three
+minutes only. Brokers register through the gateway, change topics, die and return; clients look topics up, and watchers
+of the console come and go. Descriptors, threads and resident memory of each process and the files of each folder are
+looked at once a minute. The exit status is 1 if one of them rises over the second half by more than its bound, by the
+line of best fit less its error, or if at the end there are more files than theirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures that tests share: one Kafka, one Spark session, and a topic name for each test."""
+"""Fixtures that tests share: one Kafka and one Spark session a process, and a topic name for each test."""
 
 import logging
 import os
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from namesrv_stream import errors
+from namesrv_stream.reporting import logs
 
 # The JVMs of the tests live for seconds or minutes, which the second compiler would take for itself.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -52,12 +53,25 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _as_in_a_new_process(monkeypatch):
-    """Undo what a test sets for its whole process: secrets to hide, and the log's level."""
+    """Undo what a test sets for its whole process: secrets to hide, and what is logged."""
     monkeypatch.setattr(errors, "_noted", set())
-    root = logging.getLogger()
-    level = root.level
+    loggers = [logging.getLogger(name) for name in (None, *logs.QUIET)]
+    before = [(logger, logger.level, logger.filters[:]) for logger in loggers]
     yield
-    root.setLevel(level)
+    for logger, level, filters in before:
+        logger.filters[:] = filters
+        if logger.level != level:
+            logger.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def patient_start():
+    """A start waits for the tables: on a busy machine their first read can take longer than a start usually waits."""
+    from namesrv_stream.gateway import gateway  # noqa: PLC0415 -- most tests need none
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gateway, "FIRST_SNAPSHOT_LIMIT_S", 60.0)
+        yield
 
 
 @pytest.fixture(scope="session")

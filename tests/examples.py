@@ -7,5 +7,5 @@ USUAL = 100
 
 
 def examples(count, **more):
-    """Return settings for `count` examples in `make test`, and for a quarter of them in `make test-quick`."""
+    """Return settings for `count` examples in `make test`, and for a tenth of them in `make test-quick`."""
     return settings(max_examples=max(1, count * settings().max_examples // USUAL), **more)

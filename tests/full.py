@@ -26,10 +26,13 @@ PARTS = {
 """Name of a part -> its files and folders. `system`, the last one, has all that no other part has."""
 
 IN_TWO_PROCESSES = {"clients", "tables", "system"}
-"""Parts whose tests wait or run on one core; those of the others measure, or fill the machine by themselves."""
+"""Parts that pytest runs in two processes. The tests of the others fill the machine by themselves, or measure it."""
 
 NEEDS = {
-    "chromedriver": ("Debian's packages chromium and chromium-driver", ["tests/console/test_page.py"]),
+    "chromedriver": (
+        "Debian's packages chromium and chromium-driver",
+        ["tests/console/test_page.py", "tests/console/test_proxy.py"],
+    ),
     "nginx": ("Debian's package nginx-light", ["tests/console/test_proxy.py"]),
     "promtool": ("Debian's package prometheus", ["tests/test_alerts.py"]),
     "go": ("Go", [f"{SYSTEM}/test_client_programs.py"]),

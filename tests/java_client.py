@@ -34,7 +34,7 @@ class JavaClient:
         self._namesrv_addr = namesrv_addr
         self._producer = self._client.producer.DefaultMQProducer("namesrv-stream-producer", *self._signs)
         self._producer.setNamesrvAddr(namesrv_addr)
-        self._producer.setSendMsgTimeout(10_000)
+        self._producer.setSendMsgTimeout(60_000)
         self._producer.start()
 
     def create_topic(self, topic: str, cluster: str) -> None:

@@ -1,7 +1,7 @@
 """Runs pytest three times at once for `make test`, each line with its run's name.
 
-Tests with Spark are in two processes, each with a session and a Kafka, and so are those with Kafka alone, which wait
-half of the time; the others, of lower priority, take what CPU is left.
+Tests with Spark are in one process, with one session and one Kafka: a second session costs 100 s of CPU more. Those
+with Kafka alone, which wait half of the time, are in two, and the others, of lower priority, take what CPU is left.
 """
 
 import math

@@ -88,7 +88,7 @@ _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
     help=f"Failures. KIND: {', '.join(Churn)}; RATE: a minute.",
 )
 @click.option("--seed", type=int, default=0, help="Equal seeds give equal records.")
-@click.option("--duration", type=_SECONDS, help="Seconds to run. Default: until Ctrl-C.")
+@click.option("--duration", type=_SECONDS, help="Seconds to run, and to wait for Kafka before. Default: until Ctrl-C.")
 @click.option("--rate", type=_SECONDS, help="Send this many records/s instead of following the clock; 0: no limit.")
 @click.option("--no-ticks", is_flag=True, help="Send no ticks: another process does.")
 @click.option("--crash-at-end", is_flag=True, help="End without unregistering the brokers.")
@@ -181,7 +181,7 @@ def _producer(settings: NamesrvSettings, delivery_timeout_ms: int, kafka_limit_s
 
 
 def _wait_until_interrupted(kafka: dict[str, Any], limit_s: float) -> None:
-    """Wait until Kafka answers. Raises KafkaUnreachableError after `limit_s`.
+    """Wait until Kafka answers. Raises KafkaUnreachableError as `wait_for_kafka` does.
 
     Ctrl-C ends the wait between two attempts: an interrupt within an attempt would leave the client in a broken state.
     """

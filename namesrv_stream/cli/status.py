@@ -166,6 +166,15 @@ def _kafka_lines(settings: NamesrvSettings, kafka: FromKafka, now_ms: int) -> It
         yield "gateways", f"the newest record reached Kafka {duration_text(silent_ms)} ago"
 
 
+def _down(looked: Looked) -> str:
+    """Return how many brokers are down, by the history. Whatever ails the history, the other lines are shown."""
+    try:
+        down = len(down_of(looked.seen))
+    except (NamesrvError, DeltaError, OSError) as error:
+        return f"; who is down is not known: {error}"
+    return f", {down:,} down: `namesrv-stream clusterList` says since when" if down else ""
+
+
 def _table_lines(looked: Looked, found: Status) -> Iterator[tuple[str, str | Text]]:
     times = f"published {time_text(found.published_at)}, event time {time_text(found.event_time)}"
     yield "serves", f"epoch {found.epoch}, {times}"
@@ -173,9 +182,7 @@ def _table_lines(looked: Looked, found: Status) -> Iterator[tuple[str, str | Tex
         yield "tables", Text(f"{found.problem}: make room, and the job goes on by itself", "bold red")
     yield "clusters", Text(", ".join(sorted(looked.seen.tables.clusters)) or "none")
     brokers = Text(f"{counted(found.broker_names, 'name')}, {counted(found.live_addresses, 'live address')}")
-    if down := len(down_of(looked.seen)):
-        brokers.append(f", {down:,} down: `namesrv-stream clusterList` says since when", "bold red")
-    yield "brokers", brokers
+    yield "brokers", brokers.append(_down(looked), "bold red")
     yield "topics", f"{found.topics:,}"
     if found.rejected_records:
         yield "rejected", Text(f"{found.rejected_records} records: `namesrv-stream rejected` lists them", "yellow")

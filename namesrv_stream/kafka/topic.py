@@ -39,6 +39,7 @@ from tenacity import (
     retry_if_result,
     sleep_using_event,
     stop_after_delay,
+    stop_before_delay,
     stop_when_event_set,
     wait_exponential,
     wait_fixed,
@@ -72,14 +73,14 @@ _NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATI
 def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: threading.Event | None = None) -> None:
     """Wait until Kafka answers. Tries with growing pauses and logs each failed attempt with the address.
 
-    Raises KafkaUnreachableError after `limit_s` or when `given_up` is set. Raises KafkaRefusedError at once if trying
-    again cannot help.
+    Raises KafkaUnreachableError if the next attempt would begin after `limit_s`, or when `given_up` is set. Raises
+    KafkaRefusedError at once if trying again cannot help.
     """
     given_up = given_up or threading.Event()
     attempts = Retrying(
         retry=retry_if_exception_type(KafkaUnreachableError),
         wait=wait_exponential(multiplier=0.5, max=30),
-        stop=stop_after_delay(limit_s) | stop_when_event_set(given_up),
+        stop=stop_before_delay(limit_s) | stop_when_event_set(given_up),
         sleep=sleep_using_event(given_up),
         before_sleep=_log_next_attempt,
         reraise=True,

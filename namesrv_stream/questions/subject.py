@@ -288,7 +288,7 @@ def span_between(since_ms: int | None, *until: AsOf) -> Span:
     """Return the stretch from a time to the earliest of the moments. Raises BadQuestionError if one is before it."""
     for end in until:
         if since_ms is not None and end.at_ms is not None and end.at_ms < since_ms:
-            raise BadQuestionError(f"since={iso_text(since_ms)} is later than until={iso_text(end.at_ms)}.")
+            raise BadQuestionError(f"{AsOf(at_ms=since_ms)} is later than {end}, up to which events are asked for.")
     return Span(since_ms, until)
 
 

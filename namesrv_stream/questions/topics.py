@@ -55,8 +55,8 @@ class Missing(Fields):
 class Route(Fields):
     """The route of a topic: RocketMQ's TopicRouteData, null if clients get none, and the brokers of its broker names.
 
-    `text`: the verdict about the topic. `missing`: its broker names that are down, have no master, or may not be
-    written although others of the topic may.
+    `text`: the verdict about the topic. `missing`: its broker names that are down or have no master and, unless the
+    topic is read-only, those on which it has lost the permission to write.
     """
 
     snapshot: Moment

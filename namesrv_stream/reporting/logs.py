@@ -15,12 +15,13 @@ from typing import TextIO
 
 from namesrv_stream.errors import masked
 
-_QUIET = {
+QUIET = {
     "kafka": logging.CRITICAL,  # logs each lost connection several times; this package logs the consequence
     "librdkafka": logging.CRITICAL,
     "py4j": logging.CRITICAL,  # repeats an error of a micro-batch that the job reports, or reports a normal stop
     "uvicorn": logging.WARNING,  # names each step of its start and its end
 }
+"""Logger of a library -> the least level of its messages that are logged, but for --debug."""
 
 _QUIET_IN_DEBUG = {
     "py4j": logging.INFO,  # logs each call into the JVM twice: thousands of lines before the first micro-batch
@@ -53,7 +54,7 @@ def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> 
                 handler.setFormatter(formatter)
     root.setLevel(min(level, root.level))
     root.addFilter(_is_no_call_to_a_dead_jvm)
-    for name, quiet_level in _QUIET.items():
+    for name, quiet_level in QUIET.items():
         debug_level = _QUIET_IN_DEBUG.get(name, logging.NOTSET)
         logging.getLogger(name).setLevel(debug_level if root.level <= logging.DEBUG else quiet_level)
 

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
+from namesrv_stream.questions import job_status
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DeleteKvConfig,
@@ -22,8 +23,9 @@ ME = f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 @pytest.fixture
-def on_kafka(kafka, topic, run):
-    """Runs the command line against a topic of its own in a real Kafka."""
+def on_kafka(kafka, topic, run, monkeypatch):
+    """Runs the command line against a topic of its own in a real Kafka, for whose answers it waits."""
+    monkeypatch.setattr(job_status, "_KAFKA_LIMIT_MS", 60_000)
     ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
     return lambda line: run(line, **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.topic": topic})
 

@@ -16,7 +16,7 @@ from tests.waiting import LIMIT_S
 
 
 @pytest.fixture
-def theirs(request, tmp_path):
+def theirs(request, tmp_path, patient_start):
     """The NameServer's registry, with the address of a gateway that serves it. Its parameter: more settings."""
     other = PublishedRegistry(str(tmp_path / "theirs"), now_ms() - 60_000)
     fill(other)

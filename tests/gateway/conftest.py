@@ -8,7 +8,6 @@ import logging
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig
 from tests.cli.registry import PublishedRegistry
@@ -71,11 +70,8 @@ def registry(published, tmp_path):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def patient_start():
-    """A start waits for the tables: on a busy machine their first read can take longer than a start usually waits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gateway_module, "FIRST_SNAPSHOT_LIMIT_S", 60.0)
-        yield
+def _patient_here_too(patient_start):
+    """Each gateway of these tests waits for its tables."""
 
 
 @pytest.fixture(scope="module")

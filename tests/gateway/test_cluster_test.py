@@ -6,11 +6,13 @@ import threading
 
 import pytest
 
+from namesrv_stream.gateway import production_routes
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.production_routes import address_server
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
+from tests.waiting import LIMIT_S
 
 
 def test_address_server_is_that_of_rocketmqs_clients():
@@ -65,7 +67,8 @@ def broker_names(answer):
     return {each["brokerName"] for each in json.loads(answer.body)["brokerDatas"]}
 
 
-def test_routes_that_are_not_here_come_from_production(registry, settings, named):
+def test_routes_that_are_not_here_come_from_production(registry, settings, named, monkeypatch):
+    monkeypatch.setattr(production_routes, "_LIMIT_S", LIMIT_S)
     with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
         for _ in range(2):
             assert broker_names(peer.ask(105, topic="OnlyThere")) == {"broker-p"}
@@ -82,10 +85,11 @@ def test_without_an_address_server_there_is_no_route(registry, settings, nobody,
         assert peer.ask(105, topic="OnlyThere").code == 17
 
 
-def test_lookups_wait_for_an_address_server_together_and_its_late_answer_counts(registry, settings, named):
+def test_lookups_wait_for_an_address_server_together_and_its_late_answer_counts(registry, settings, named, monkeypatch):
     named.go_on.clear()
     with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
         assert peer.ask(105, topic="OnlyThere").code == 17, "it takes longer than a client waits"
+        monkeypatch.setattr(production_routes, "_LIMIT_S", LIMIT_S)
         for _ in range(2):
             peer.send(105, topic="OnlyThere")
         assert peer.ask(106).code == 0, "so both are waiting"

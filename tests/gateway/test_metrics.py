@@ -91,8 +91,11 @@ def is_cut_off(slow):
 
 
 def test_a_client_that_trickles_is_cut_off(server, monkeypatch):
-    monkeypatch.setattr(monitoring, "REQUEST_LIMIT_S", 0.5)
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=0.05) as slow:
+    with (
+        monkeypatch.context() as quick,
+        socket.create_connection(("127.0.0.1", server.server_port), timeout=0.05) as slow,
+    ):
+        quick.setattr(monitoring, "REQUEST_LIMIT_S", 0.5)
         slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
         until(lambda: is_cut_off(slow))
     assert healthz(server) == b"ok\n"

@@ -62,7 +62,7 @@ def test_certificates_of_the_settings_are_used(nobody, tmp_path):
 def test_a_record_that_nobody_takes_has_failed_after_the_limit_and_librdkafkas_lines_have_a_logger_that_is_off(
     nobody, caplog
 ):
-    caplog.set_level(logging.DEBUG, "librdkafka")  # another test may have set up the log
+    caplog.set_level(logging.DEBUG, "librdkafka")
     producer, ends = RecordProducer(arguments(nobody), "topic", 200), []
     producer.send(b"k", b"v", lambda *end: ends.append(end))
     assert ends == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from namesrv_stream.gateway import own_writes
+from namesrv_stream.gateway import own_writes, sending
 from tests.system.gateway_stack import running_stack
 from tests.system.test_gateway_writes import OF_A_BROKER, register
 from tests.waiting import LIMIT_S
@@ -19,8 +19,8 @@ def stack(kafka, spark, tmp_path_factory):
 
 
 def test_e12_what_was_acknowledged_is_seen_at_once(stack, monkeypatch):
-    for limit in ("WAIT_LIMIT_S", "UNREAD_LIMIT_S"):  # a busy machine may publish after them
-        monkeypatch.setattr(own_writes, limit, LIMIT_S)
+    for module, limit in ((own_writes, "WAIT_LIMIT_S"), (own_writes, "UNREAD_LIMIT_S"), (sending, "ANSWER_LIMIT_S")):
+        monkeypatch.setattr(module, limit, LIMIT_S)  # a busy machine may publish after them
     with stack.peer() as peer:
         while register(peer, 99, ("Warm",)).code or peer.ask(105, topic="Warm").code:
             pass  # the gateway is connected to Kafka, and the job's first micro-batches are over

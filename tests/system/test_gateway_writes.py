@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from benchmarks.registration_body import encode_registration
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway import heartbeats
+from namesrv_stream.gateway import heartbeats, sending
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES
@@ -39,6 +39,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually, until
 from tests.system.test_kafka_topic import records
+from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.system
 
@@ -143,7 +144,8 @@ COMMANDS = [
 ]
 
 
-def test_each_command_is_in_the_log_when_it_is_answered(site):
+def test_each_command_is_in_the_log_when_it_is_answered(site, monkeypatch):
+    monkeypatch.setattr(sending, "ANSWER_LIMIT_S", LIMIT_S)
     with Peer(site.start_gateway().gateway.port) as peer:
         peer_name = "{}:{}".format(*peer.socket.getsockname())
         for code, body, fields, record in COMMANDS:
@@ -184,7 +186,7 @@ def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
         assert isinstance(site.records()[-1], BrokerHeartbeat), "the first gateway has nothing new to say"
 
 
-def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answered_busy(site, node):
+def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answered_busy(site, node, monkeypatch):
     port = site.start_gateway().gateway.port
     with Peer(port) as peer:
         answers = {}
@@ -192,8 +194,10 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answer
         def put(number):
             answers[number] = peer.ask(100, namespace="n", key=f"k{number}", value="v").code
 
-        for number in range(20):
-            put(number)
+        with monkeypatch.context() as patient:
+            patient.setattr(sending, "ANSWER_LIMIT_S", LIMIT_S)
+            for number in range(20):
+                put(number)
         node.kill()
         for number in range(20, 23):
             put(number)

@@ -40,7 +40,7 @@ def settings(servers, protocol):
 def test_a_client_of_another_protocol_at_a_plaintext_port_is_told_so_by_doctor_too(kafka, protocol, kind, said):
     of_client = settings(kafka.bootstrap_servers, protocol)
     with pytest.raises(kind, match=said):
-        wait_for_kafka({"socket.timeout.ms": 3_000} | kafka_client_arguments(of_client), limit_s=0)
+        wait_for_kafka({"socket.timeout.ms": 8_000} | kafka_client_arguments(of_client), limit_s=0)
     if protocol == "SASL_PLAINTEXT":
         [found] = findings("Kafka", lambda each: check_kafka(each, set()), of_client)
         assert (found.state, "handshake failed" in found.found) == ("failed", True)
@@ -67,7 +67,7 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         servers = f"{HOST}:{listener.getsockname()[1]}"
         with pytest.raises(KafkaUnreachableError, match=r"connection is closed .*security\.protocol right"):
-            wait_for_kafka({"socket.timeout.ms": 3_000, "bootstrap.servers": servers}, limit_s=0)
+            wait_for_kafka({"socket.timeout.ms": 8_000, "bootstrap.servers": servers}, limit_s=0)
         listener.shutdown(2)
 
 
@@ -78,7 +78,7 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
 )
 def test_silence_is_told_with_its_cause(nobody, server, said):
     with pytest.raises(KafkaUnreachableError, match=f"does not answer .*{said}"):
-        wait_for_kafka({"socket.timeout.ms": 1_000, "bootstrap.servers": server or nobody}, limit_s=0)
+        wait_for_kafka({"socket.timeout.ms": 5_000, "bootstrap.servers": server or nobody}, limit_s=0)
 
 
 def test_a_client_that_asked_in_vain_is_closed_by_who_asked(nobody, monkeypatch):

@@ -54,7 +54,7 @@ export const topic = {
 
 // Broker names that take no messages for the topic.
 function missing(names, moment) {
-  return h("p", { class: "missing" }, "Missing: ", names.map((each, index) => [index ? ", " : "", each.why === "down" ? h("s", {}, link("broker", each.brokerName, moment)) : link("broker", each.brokerName, moment), WHY[each.why]]));
+  return h("p", { class: "missing" }, "Takes no messages: ", names.map((each, index) => [index ? ", " : "", each.why === "down" ? h("s", {}, link("broker", each.brokerName, moment)) : link("broker", each.brokerName, moment), WHY[each.why]]));
 }
 
 const WHY = { down: " is down", "no master": " has no master: no writes", "no write permission": " has no permission to write" };
