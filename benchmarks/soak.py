@@ -32,7 +32,7 @@ from rich.table import Table
 
 from benchmarks.drawing import draw
 from benchmarks.job import Tables, parts
-from benchmarks.processes import gateway_process, job_process, program, wait_until
+from benchmarks.processes import gateway_process, job_process, machine_text, program, wait_until
 from benchmarks.soak_peers import BROKERS, CLIENTS, WATCHERS
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import free_ports, listens
@@ -238,9 +238,8 @@ def main(minutes: float, every_s: float, plot: Path, options: tuple[str, ...], f
     verdicts = course.verdicts()
     console = Console(width=120)
     print_verdicts(console, verdicts)
-    load = f"load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
     what = f"{BROKERS} brokers, {CLIENTS} clients, {WATCHERS} watchers for {minutes:g} minutes"
-    where = f"{what}; {os.cpu_count()} cores; {load}"
+    where = f"{what}; {machine_text(before)}"
     console.print(where)
     draw(plot, "minutes", course.minutes, {each.figure: course.values(each.figure) for each in verdicts}, where)
     console.print(f"curves: {plot}")

@@ -59,7 +59,7 @@ class View(NamedTuple):
 
 def span_of(since: AsOf | None, *until: AsOf | None) -> Span:
     """Return the span from --since to --until, and to any other moment."""
-    return span_between(since.at_ms if since else None, *filter(None, until))
+    return span_between(since.at_ms if since else None, *until)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")

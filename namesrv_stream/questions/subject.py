@@ -281,15 +281,16 @@ def time_at(text: str | None, row: SnapshotRow, zone: tzinfo = UTC) -> int | Non
 def span_up_to(row: SnapshotRow, since: str | None, until: str | None, zone: tzinfo = UTC) -> Span:
     """Return the stretch between two times, which are relative to a snapshot's moment."""
     until_ms = time_at(until, row, zone)
-    return span_between(time_at(since, row, zone), *([] if until_ms is None else [AsOf(at_ms=until_ms)]))
+    return span_between(time_at(since, row, zone), None if until_ms is None else AsOf(at_ms=until_ms))
 
 
-def span_between(since_ms: int | None, *until: AsOf) -> Span:
+def span_between(since_ms: int | None, *until: AsOf | None) -> Span:
     """Return the stretch from a time to the earliest of the moments. Raises BadQuestionError if one is before it."""
-    for end in until:
+    ends = tuple(filter(None, until))
+    for end in ends:
         if since_ms is not None and end.at_ms is not None and end.at_ms < since_ms:
             raise BadQuestionError(f"{AsOf(at_ms=since_ms)} is later than {end}, up to which events are asked for.")
-    return Span(since_ms, until)
+    return Span(since_ms, ends)
 
 
 def moment_up_to(row: SnapshotRow, text: str | None, zone: tzinfo = UTC) -> AsOf:

@@ -242,17 +242,14 @@ class Died(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("step", "call"),
+    "step",
     [
-        ("thinning._drop", 1),
-        *(
-            pytest.param(step, call, marks=pytest.mark.full)
-            for step in ("keeping.write_deltalake", "thinning._drop", "thinning.drop_unnamed")
-            for call in (1, 3)
-            if (step, call) != ("thinning._drop", 1)
-        ),
+        pytest.param("keeping.write_deltalake", marks=pytest.mark.full),
+        "thinning._drop",
+        pytest.param("thinning.drop_unnamed", marks=pytest.mark.full),
     ],
 )
+@pytest.mark.parametrize("call", [1, pytest.param(3, marks=pytest.mark.full)])
 @pytest.mark.usefixtures("publisher")
 def test_a_maintenance_that_dies_hides_nothing_that_is_kept_and_the_next_goes_on(root, before, monkeypatch, step, call):
     calls = []
