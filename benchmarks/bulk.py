@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks.driver import apart, highest_b, memory_b
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan
 from namesrv_stream.tables import schemas
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 
@@ -34,7 +34,7 @@ _ONE_ROW_TIMES = 9
 def merged(plan: Plan, root: str) -> dict[str, str]:
     """Merge everything, one row, one row of each broker, all rows of one, and everything again."""
     writer, rows = RustWriter(Root(root)), plan.all_rows()
-    writer.ensure_tables(DEFAULT_RETENTION_MS)
+    writer.ensure_tables()
     before_b, version = memory_b(), 0
 
     def merge_s(changed: pa.Table) -> float:

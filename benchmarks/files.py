@@ -129,7 +129,7 @@ class Simulation:
     def _maintain(self) -> None:
         self._clock.stamp(self._place)
         self.most_files = max(self.most_files, len(_files(self._place)))
-        maintain(None, self._root, exact_ms=self._exact_ms)
+        maintain(self._root, exact_ms=self._exact_ms)
         self._maintained_at_ms = self.now_ms
 
     def _toggle(self, number: int) -> None:

@@ -38,7 +38,6 @@ from rich.table import Table
 
 from benchmarks.drawing import draw
 from benchmarks.processes import machine_text
-from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.record_types import DataVersion
@@ -255,8 +254,7 @@ def of_year(console: Console, events: int, clustering: bool, cold: bool) -> dict
         spark = local_session("bench-history", {"spark.driver.memory": "2g"}, cores="2", log=Path(folder, "spark.log"))
         if clustering:
             started_s = time.monotonic()
-            maintain(spark, root)
-            keep_past_sessions(spark, root)
+            maintain(root)
             console.print(f"maintained in {time.monotonic() - started_s:.0f} s")
         end_year(publisher)
         register_views(spark, root)

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, OpenTables, Root, select
+from namesrv_stream.tables.root import OpenTables, Root, select
 from namesrv_stream.tables.schemas import LIVE
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 
@@ -58,7 +58,7 @@ def of_log(folder: Path, entries: int) -> dict[str, float]:
     """Return the milliseconds of each step on a log of so many entries."""
     root = Root(str(folder))
     writer = RustWriter(root)
-    writer.ensure_table(LIVE, DEFAULT_RETENTION_MS)
+    writer.ensure_table(LIVE)
     newest = lengthen(root, entries)
     table, writer = root.open(LIVE), RustWriter(root)
     followed = OpenTables(root)

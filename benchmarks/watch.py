@@ -34,7 +34,7 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
 
@@ -50,7 +50,7 @@ class Registry:
     def __init__(self, root: str) -> None:
         self._root = root
         self._rules = RouteRegistry(NamesrvSettings())
-        self._publisher = Publisher.claim(RustWriter(Root(root)), "bench", _now_ms(), DEFAULT_RETENTION_MS)
+        self._publisher = Publisher.claim(RustWriter(Root(root)), "bench", _now_ms())
         self._offset = 0
 
     def apply(self, request: Request) -> None:

@@ -1,22 +1,20 @@
-"""Maintenance of the registry's tables under spark-submit, once a day or so, while the job runs or not:
+"""Maintenance of the registry's tables, once a day or so, while the job runs or not:
 
-    SPARK_CONF_DIR=conf spark-submit jobs/maintain_tables.py -c conf/namesrv.properties
+    python jobs/maintain_tables.py -c conf/namesrv.properties
 
-It merges small files, deletes rows of `snapshot` and `rejected` past their retention, and removes files that no
-retained snapshot needs (VACUUM). It writes the sessions of a long history into `past_session`.
+It merges small files, sorts the history, deletes rows of `snapshot` and `rejected` past their retention, and removes
+files that no retained snapshot needs (VACUUM). It needs no Spark; spark-submit runs it too.
 """
 
 from __future__ import annotations
 
 import click
 
-from namesrv_stream.cli.submitted import submitted_session, table_job
+from namesrv_stream.cli.submitted import table_job
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.reporting.progress_lines import progress
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import PAST_SESSION
 
 
 @click.command()
@@ -27,26 +25,21 @@ from namesrv_stream.tables.schemas import PAST_SESSION
 @click.option("--no-vacuum", is_flag=True, help="Keep all snapshots and files.")
 def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
     """Merge small files, and remove rows past retention, and snapshots and files that are not kept."""
-    with progress("maintain_tables") as shown, submitted_session("maintain-tables") as spark:
+    with progress("maintain_tables") as shown:
 
         def on_table(name: str) -> None:
             shown.activity = f"table {name}"
 
         maintained = maintain(
-            spark,
             root,
             vacuum=not no_vacuum,
             exact_ms=round(settings.snapshot_exact.total_seconds() * 1000),
             rejected_retention_ms=round(settings.rejected_retention.total_seconds() * 1000),
             on_table=on_table,
         )
-        on_table(PAST_SESSION.name)
-        kept = keep_past_sessions(spark, root)
     for care in maintained:
         put_off = f", put off: {care.put_off}" if care.put_off else ""
         click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
-    if kept:
-        click.echo(f"{PAST_SESSION.name}: {kept} sessions written, so that questions need not read all lines for them")
 
 
 if __name__ == "__main__":

@@ -7,22 +7,21 @@ from collections.abc import Iterable
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 
 
 class Published:
     """Tables of a run that has claimed them. Each `publish` is one micro-batch of one partition."""
 
-    def __init__(self, publisher: Publisher, batch_id: int, retention_ms: int) -> None:
+    def __init__(self, publisher: Publisher, batch_id: int) -> None:
         self._publisher = publisher
         self._batch_id = batch_id
-        self._retention_ms = retention_ms
 
     @classmethod
-    def claim(cls, root: Root, claimed_at_ms: int, retention_ms: int = DEFAULT_RETENTION_MS) -> Published:
+    def claim(cls, root: Root, claimed_at_ms: int) -> Published:
         """Make the tables at `root`."""
-        return cls(Publisher.claim(RustWriter(root), "run", claimed_at_ms, retention_ms), -1, retention_ms)
+        return cls(Publisher.claim(RustWriter(root), "run", claimed_at_ms), -1)
 
     def copied_to(self, root: Root) -> Published:
         """Return the same run, as it would go on at `root`, where a copy of the tables is."""
@@ -30,7 +29,7 @@ class Published:
         newest, version = writer.newest_snapshot()
         assert newest == self._publisher.last
         publisher = Publisher(writer, newest, version, lambda _point: None)
-        return Published(publisher, self._batch_id, self._retention_ms)
+        return Published(publisher, self._batch_id)
 
     def publish(
         self,

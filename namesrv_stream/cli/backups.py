@@ -17,11 +17,9 @@ from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.damage import Damage
-from namesrv_stream.tables.mending import damages, drop_checkpoint, forget
+from namesrv_stream.tables.mending import damages, drop_checkpoint
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
-from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import CommitTag
 from namesrv_stream.tools.backup_file import (
     BackupFileError,
     Content,
@@ -168,8 +166,8 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
     settings, root = invocation.settings, root_of(invocation.settings)
     found = _without_checkpoints(root, damages(root))
     backup = None if folder is None else of_backup(_newest_backup(folder))
-    if all(damage.is_past for damage in found) and backup is None and not from_log:
-        click.echo(_forgotten(root, found))
+    if not found and backup is None and not from_log:
+        click.echo("the newest snapshot is whole, and no table was changed.")
         return
     now = _salvaged(root, found, backup)
     wanted = nothing(now.content.snapshot) if from_log else backup or now.content
@@ -195,15 +193,6 @@ def _without_checkpoints(root: Root, found: Sequence[Damage]) -> Sequence[Damage
         drop_checkpoint(root, damage)
         click.echo(f"removed {damage.table}/{damage.file}, which {damage.problem}: Delta reads the commits instead.")
     return damages(root) if of_checkpoints else found
-
-
-def _forgotten(root: Root, found: Sequence[Damage]) -> str:
-    epochs = {epoch for damage in found for epoch in damage.epochs}
-    if not epochs:
-        return "the newest snapshot is whole, and no table was changed."
-    newest = Snapshots(root).newest()
-    forget(root, epochs, CommitTag(newest.epoch, newest.term))
-    return f"the newest snapshot is whole. {counted(len(epochs), 'snapshot')} cannot be read and went to past_snapshot."
 
 
 def _salvaged(root: Root, found: Sequence[Damage], backup: Content | None) -> Salvaged:

@@ -1,14 +1,11 @@
-"""Options, error handling and Spark session of the programs under spark-submit."""
+"""Options and error handling of the programs in jobs/."""
 
 from __future__ import annotations
 
 import functools
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -19,9 +16,6 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.tables.schemas import SNAPSHOT
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def takes_settings(function: Callable[..., None]) -> Callable[..., None]:
@@ -36,10 +30,9 @@ def table_job(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator for a program that works on a registry's tables.
 
-    It adds -c, --set and --root to a click command, and passes their registry and settings as its first arguments. The
-    registry is opened before Spark starts. A NamesrvError is printed as its message and ends the program with the
-    error's exit status. SIGTERM ends the program at once with the line `when_terminated`; within a session of
-    `submitted_session` also SIGTERM to spark-submit.
+    It adds -c, --set and --root to a click command, and passes their registry and settings as its first arguments. A
+    NamesrvError is printed as its message and ends the program with the error's exit status. SIGTERM ends the program
+    at once with the line `when_terminated`.
     """
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
@@ -59,33 +52,3 @@ def table_job(
         return command
 
     return decorated
-
-
-class _TerminatesMainThread(threading.Event):
-    """An event whose `set` sends SIGTERM to the main thread, for a signal that another thread has received."""
-
-    def set(self) -> None:
-        """Set the event and send the signal."""
-        super().set()
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
-
-@contextmanager
-def submitted_session(app_name: str) -> Iterator[SparkSession]:
-    """Yield the Spark session that spark-submit's options describe, and stop it at the end of the `with`.
-
-    Another thread stops it over its own connection to the JVM, because a call that SIGTERM ended still uses this
-    thread's.
-    """
-    from pyspark.sql import SparkSession  # noqa: PLC0415 -- the churn report needs no Spark
-
-    from namesrv_stream.job.termination import stop_on_signals_to_jvm  # noqa: PLC0415 -- as above
-
-    spark = SparkSession.builder.appName(app_name).getOrCreate()
-    stop_on_signals_to_jvm(spark, _TerminatesMainThread())
-    try:
-        yield spark
-    finally:
-        stopping = threading.Thread(target=spark.stop, name="stop-spark", daemon=True)
-        stopping.start()
-        stopping.join()

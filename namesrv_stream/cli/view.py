@@ -168,7 +168,7 @@ def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer],
         _watch(open_reader(settings), settings, view, answer)
         return
     looked = _looked(open_reader(settings, topic), settings, view)
-    for warning in filter(None, (_stale_text(looked), _unlisted_text(looked))):
+    for warning in filter(None, (_stale_text(looked),)):
         say(f"warning: {warning}")
     try:
         found = answer(looked)
@@ -189,16 +189,6 @@ def _current(reader: RouteReader, settings: NamesrvSettings) -> Looked:
     """Return the newest snapshot, looked at now."""
     seen = Seen.of(root_of(settings), reader.follow(), settings)
     return Looked(seen, health(seen, time.time_ns() // 1_000_000))
-
-
-def _unlisted_text(looked: Looked) -> str:
-    """Return the text about topics that lines of a former release do not name; empty text if there are none."""
-    unlisted = looked.seen.unlisted or {}
-    names = ", ".join(f"{name} {count:,}" for name, count in sorted(unlisted.items()))
-    return names and (
-        f"the history of a former release has only the number of changed topics ({names}), and no snapshot of them is "
-        "kept: these topics may be others than shown."
-    )
 
 
 def _stale_text(looked: Looked) -> str:

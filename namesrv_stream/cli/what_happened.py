@@ -35,7 +35,6 @@ from namesrv_stream.questions.lists import broker
 from namesrv_stream.questions.subject import ACCEPTED
 from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text, shown_of
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables import keeping
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
@@ -164,8 +163,6 @@ def _schema_name(context: click.Context, _parameter: click.Parameter, name: str 
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
 @click.option("--only", multiple=True, metavar="VIEW", help="With --sql only this view and what it reads; repeatable.")
-@click.option("--keep", type=int, metavar="EPOCH", help="Keep this snapshot whole until --release.")
-@click.option("--release", type=int, metavar="EPOCH", help="Keep this snapshot no longer than others.")
 @view_options()
 @click.pass_obj
 def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
@@ -174,15 +171,11 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     sql: bool,
     schema: str | None,
     only: tuple[str, ...],
-    keep: int | None,
-    release: int | None,
     view: View,
 ) -> None:
     """List the published snapshots, newest first. With --as-of only the one that has exactly the tables of then.
 
-    A snapshot that is whole can be pinned by other programs. Another one is made from a whole one and the history.
-    --keep copies all tables of a whole snapshot, so a query of hours has files that no maintenance removes. It takes
-    the right to write to the tables.
+    Other programs can pin a snapshot for `snapshot.exact`, an hour, after it was published.
 
     With --sql and --watch print the statements of each new snapshot, for a client that keeps permanent views fresh.
     """
@@ -190,41 +183,34 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
         raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
     reader, root = open_reader(invocation.settings), root_of(invocation.settings)
     published = reader.snapshots
-    if keep is not None:
-        keeping.keep_by_hand(root, published.find(keep))
-    if release is not None:
-        keeping.release(root, release)
     if sql:
         _print_statements(root, reader, view, schema, only or None)
         return
-    rows = published.published(limit) if view.as_of is None else [_whole(reader, view.as_of)]
-    found, by_hand = list(map(accounts.Snapshot.of_row, rows)), keeping.kept_by_hand(root)
+    rows = published.readable(limit) if view.as_of is None else [_pinned(reader, view.as_of)]
+    found = list(map(accounts.Snapshot.of_row, rows))
     newest = time_text(found[0].published_at if found else None, with_zone=True)
     total = len(found) if view.as_of else published.newest().epoch
     title = heading(shown_of(len(found), total, "snapshot"), f"newest first, published {newest}")
-    columns = ["#epoch", "tables", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
-    shown = (_snapshot_row(each, each.epoch in by_hand) for each in found)
-    print_answer(found, Group(title, Rows(columns, shown)), as_json=view.as_json)
+    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
+    print_answer(found, Group(title, Rows(columns, map(_snapshot_row, found))), as_json=view.as_json)
 
 
-def _snapshot_row(each: accounts.Snapshot, is_kept_by_hand: bool) -> list[object]:
+def _snapshot_row(each: accounts.Snapshot) -> list[object]:
     changes = _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time alone)")
-    tables = "kept" if is_kept_by_hand else "whole" if each.is_whole else "from history"
-    changes = changes if each.is_whole else ""
     times = [time_text(each.published_at), time_text(each.event_time)]
-    return [each.epoch, tables, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
+    return [each.epoch, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
 
 
 def _pairs(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{key} {count}" for key, count in sorted(counts.items()))
 
 
-def _whole(reader: RouteReader, moment: AsOf) -> SnapshotRow:
-    """Return the whole snapshot that has exactly the tables of a moment. Raises SnapshotGoneError if none is kept."""
-    past = reader.past(moment)
-    if past.is_made:
-        raise SnapshotGoneError(str(moment), past.base.epoch)
-    return past.snapshot
+def _pinned(reader: RouteReader, moment: AsOf) -> SnapshotRow:
+    """Return the snapshot that has exactly the tables of a moment. Raises SnapshotGoneError if none has."""
+    row = reader.snapshots.find(reader.past(moment).snapshot.epoch)
+    if moment.at_ms is not None and (row.event_time or 0) > moment.at_ms:
+        raise SnapshotGoneError(str(moment), row.epoch)
+    return row
 
 
 def _print_statements(
@@ -237,7 +223,7 @@ def _print_statements(
     last = 0
     for _ in looks(view.watch_s):
         reader.refresh()
-        snapshot = _whole(reader, view.as_of or AsOf())
+        snapshot = _pinned(reader, view.as_of or AsOf())
         if snapshot.epoch != last:
             if schema is None:
                 pinned = history_sql(root, snapshot, only=only)

@@ -90,7 +90,6 @@ class NamesrvSettings(RocketmqSettings):
     data, since each batch writes several small files there.
     """
 
-    snapshot_retention: Duration = setting("snapshot.retention", "30d", "job, maintenance")
     """Time for which one snapshot a day is kept, and one an hour for the first week: 30d, 720h. The history is kept for
     ever."""
 

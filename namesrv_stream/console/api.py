@@ -320,7 +320,7 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 @question("/snapshots", "The published snapshots, newest first", with_oldest=True)
 def snapshots(asked: Asked, limit: Limit = 20) -> accounts.Snapshots:
     """Return snapshot rows up to the moment; go further back with `next` as `epoch`."""
-    rows = asked.console.kept.read(lambda reader: reader.snapshots.published(limit + 1, asked.row.epoch))
+    rows = asked.console.kept.read(lambda reader: reader.snapshots.readable(limit + 1, asked.row.epoch))
     return accounts.snapshots(rows, asked.oldest, limit)
 
 

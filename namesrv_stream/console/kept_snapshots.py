@@ -62,7 +62,7 @@ class KeptSnapshots:
     def past(self, moment: AsOf) -> Past:
         """Return the registry as of a moment; the newest snapshot for a moment without an epoch and a time."""
         if moment == AsOf() and self.newest is not None:
-            return Past(self.newest.snapshot, self.newest.snapshot)
+            return Past(self.root, moment, self.newest.snapshot, self.newest.snapshot)
         return self.read(lambda reader: reader.past(moment))
 
     def since(self, epoch: int) -> list[SnapshotRow]:

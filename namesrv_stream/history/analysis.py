@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from namesrv_stream.history.views import history_queries, past_sessions, sources, wanted_views
+from namesrv_stream.history.views import history_queries, sources, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.as_of import rows_until
-from namesrv_stream.tables.pinned import PUBLICATION, open_tables
+from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.root import Root, query, quoted
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
@@ -91,9 +91,8 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
-    past = past_sessions(place, tables.whole)
-    queries, stored = history_queries(past), sources(tables.snapshot, past)
-    names = wanted_views(queries, {PUBLICATION, *(spec.name for spec in stored)}, only)
+    queries, stored = history_queries(), sources(tables.snapshot)
+    names = wanted_views(queries, {spec.name for spec in stored}, only)
     db.execute("SET TimeZone = 'UTC'")
     for function in _FUNCTIONS.values():
         db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
@@ -105,8 +104,6 @@ def register_views(  # noqa: PLR0913 -- as Spark's
                 _register_table(db, place, spec, version, f"{condition} AND {_in_duckdb(until)}")
             else:
                 _register_rows(db, spec, with_partition_column(spec, made))
-    if PUBLICATION in names:
-        db.register(PUBLICATION, tables[PUBLICATION])
     for name, text in queries.items():
         if name in names:
             kind = "TABLE" if name in kept else "VIEW"
@@ -132,7 +129,7 @@ def ask(
 
 def names_in(*statements: str) -> set[str]:
     """Return the views and tables that statements name."""
-    known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
+    known = {*history_queries(), *(spec.name for spec in (*VIEWS, SNAPSHOT))}
     return known & {word.lower() for statement in statements for word in re.findall(r"\w+", statement)}
 
 
@@ -178,11 +175,11 @@ def _register_table(
 
     DuckDB reads the files of a local folder itself, and only the parts of them that a query needs.
     """
-    place, table = (root, root.open(spec)) if version is None else root.open_past(spec, version)
+    table = root.open(spec, version)
     columns, rows = f"columns_of_{spec.name}", f"rows_of_{spec.name}"
     db.register(columns, spec.stored_schema.empty_table())
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    paths = [f"{place.spark_path(spec)}/{each['path']}" for each in files]
+    paths = [f"{root.spark_path(spec)}/{each['path']}" for each in files]
     if any(_NO_LOCAL_PATH.search(path) for path in paths):
         read = query(table, "SELECT * FROM rows")
         db.register(rows, read.cast(pa.schema([spec.stored_schema.field(name) for name in read.column_names])))
@@ -206,8 +203,10 @@ def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str 
     reads = []
     for value, names in of_value.items():
         own = f", {'NULL' if value is None else quoted(value)} AS {column}" if column else ""
-        files = ", ".join(names)
-        reads.append(f"SELECT *{own} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)")
+        # Spark writes the partition column into the files, too, and delta-rs does not.
+        stored = f"COLUMNS(lambda name: name <> '{column}')" if column else "*"
+        files = f"read_parquet([{', '.join(names)}], hive_partitioning = false, union_by_name = true)"
+        reads.append(f"SELECT {stored}{own} FROM {files}")
     return f"({' UNION ALL BY NAME '.join(reads)})"
 
 

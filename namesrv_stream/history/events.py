@@ -226,4 +226,4 @@ def _answer(root: Root, snapshot: SnapshotRow, sql: str) -> pa.Table:
 def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
     version = snapshot.versions[BROKER_EVENT.name]
     with naming_damage(root, BROKER_EVENT, version):
-        yield root.open_past(BROKER_EVENT, version)[1]
+        yield root.open(BROKER_EVENT, version)

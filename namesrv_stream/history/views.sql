@@ -14,9 +14,10 @@
 -- whole numbers are cast (DuckDB makes them wider), and times are added to in hours, which no time zone changes.
 --
 -- The words for it are in docs/definitions.md: up, expected, down, planned end, outage, flap, writable, degraded.
---
--- What stands between <past_session> marks is left out while maintenance has not made that table: the history is short,
--- and the plan of a question shorter. Then recent_event is broker_event itself.
+
+-- One row for each epoch: the run that published it, and when.
+CREATE OR REPLACE TEMPORARY VIEW publication AS
+SELECT epoch, term, run_id, query_id, batch_id, published_at, event_time, kind FROM snapshot;
 
 -- One row: the time up to which the history is known, with its day and month. NULL before the first record.
 CREATE OR REPLACE TEMPORARY VIEW known_until AS
@@ -24,48 +25,29 @@ SELECT at, day, date_format(day, 'yyyy-MM') AS event_month
 FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(event_time)) DIV 86400000 AS INT)) AS day
       FROM snapshot);
 
--- One row for each session that `past_session` does not have for good: of each broker its latest one there, and those that
--- have begun since. Without that table, which maintenance makes for a long history, these are all sessions.
--- was_handed_over: the broker's id has ever passed between living addresses (a promotion, a new address).
---
--- zone_name is the zone in which the session ended, or is.
+-- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
+-- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
+-- zone_name is the broker's zone at the end of the session (a question without this column does not look for it).
 --
 -- If one address held the id from the beginning of its lease to its end, the line of the end has all facts of the
--- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id was
--- handed over, from the session on that lasted when `past_session` was written, which stands for the lines of that
--- time. The inner steps of that use one order, so all windows cost one sort. These brokers are selected by a hash, which
--- is faster to join by. Another broker with the same hash is followed too, with the same sessions as result.
-CREATE OR REPLACE TEMPORARY VIEW recent_session AS
+-- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id has
+-- ever passed between living addresses (a promotion, a new address). The inner steps of that use one order, so all
+-- windows cost one sort. These brokers are selected by a hash, which is faster to join by. Another broker with the same
+-- hash is followed too, with the same sessions as result.
+CREATE OR REPLACE TEMPORARY VIEW broker_session AS
 WITH
-  -- <past_session>
-latest AS (
-  SELECT * FROM past_session WHERE back_month = 'none'
-),
-  -- </past_session>
 handed_over AS (
   SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
-  FROM recent_event
+  FROM broker_event
   WHERE type IN ('ID_TAKEN', 'ID_LOST')
-  -- <past_session>
-  UNION
-  SELECT xxhash64(cluster_name, broker_name, broker_id) FROM latest WHERE was_handed_over
-  -- </past_session>
 ), line AS (
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr AS first_addr, epoch, seq, event_time, type,
          last_heard_at, get_json_object(before, '$.broker[0].zone_name') AS zone_name,
          type IN ('REGISTERED', 'ID_TAKEN') AS begins
-  FROM recent_event SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  FROM broker_event SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
      OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
-  -- <past_session>
-  UNION ALL
-  SELECT /*+ BROADCAST(handed_over) */
-         cluster_name, broker_name, broker_id, last_addr, first_addr, as_of_epoch, -1, from_time, 'REGISTERED', NULL,
-         NULL, true
-  FROM latest SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
-  WHERE to_time IS NULL
-  -- </past_session>
 ), followed AS (
   SELECT *, last_value(IF(begins, broker_addr, NULL)) IGNORE NULLS OVER of_broker AS holder
   FROM line
@@ -92,56 +74,33 @@ handed_over AS (
   SELECT cluster_name, broker_name, broker_id, first_addr,
          coalesce(next_addr, broker.broker_addr) AS last_addr,
          event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at,
-         IF(next_time IS NULL, broker.zone_name, next_zone) AS zone_name, true AS was_handed_over
+         IF(next_time IS NULL, broker.zone_name, next_zone) AS zone_name
   FROM edge LEFT JOIN broker USING (cluster_name, broker_name, broker_id)
   WHERE begins
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr,
          timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at,
-         get_json_object(before, '$.broker[0].zone_name'), false
-  FROM recent_event ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+         get_json_object(before, '$.broker[0].zone_name')
+  FROM broker_event ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   UNION ALL
   SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL,
-         broker.zone_name, false
+         broker.zone_name
   FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
        ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
-  -- <past_session>
-  UNION ALL
-  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at,
-         zone_name, was_handed_over
-  FROM latest
-  WHERE to_time IS NOT NULL
-  -- </past_session>
-)
-SELECT *,
-       lead(from_time) OVER (  -- by two hashes of 96 bits in all, as comparing names takes longer than all else
-         PARTITION BY xxhash64(cluster_name, broker_name, broker_id), hash(cluster_name, broker_name, broker_id)
-         ORDER BY from_time, to_time NULLS LAST
-       ) AS back_at
-FROM session;
-
--- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
--- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
--- zone_name is the broker's zone at the end of the session (a question without this column does not look for it).
-CREATE OR REPLACE TEMPORARY VIEW broker_session AS
-WITH session AS (
-  -- <past_session>
-  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
-         zone_name
-  FROM past_session
-  WHERE back_month <> 'none'
-  UNION ALL
-  -- </past_session>
-  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
-         zone_name
-  FROM recent_session
+), beside AS (
+  SELECT *,
+         lead(from_time) OVER (  -- by two hashes of 96 bits in all, as comparing names takes longer than all else
+           PARTITION BY xxhash64(cluster_name, broker_name, broker_id), hash(cluster_name, broker_name, broker_id)
+           ORDER BY from_time, to_time NULLS LAST
+         ) AS back_at
+  FROM session
 )
 SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
        unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis,
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key, zone_name
-FROM session;
+FROM beside;
 
 -- One row for each session, as a stretch in which the broker was expected: up from from_millis to up_until_millis, then
 -- down to expected_until_millis.

@@ -358,12 +358,10 @@ class RouteRegistryJob:
     def _claim(self, log_here: KafkaLog) -> Publisher:
         settings, kafka, topic = self._settings, self._kafka, self._settings.kafka_topic
         end = end_offsets(kafka, topic).get(LOG_PARTITION, 0)  # before the claim, which has to be quick
-        retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
         publisher = Publisher.claim(
             writer_of(self._root),
             self.run_id,
             time.time_ns() // 1_000_000,
-            retention_ms,
             self._note_step,
             lambda former: self._log_of(former, log_here, end),
             int(settings.snapshot_exact.total_seconds() * 1000),

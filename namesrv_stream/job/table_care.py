@@ -1,7 +1,7 @@
 """Maintenance of the tables by the job itself, in a thread beside the micro-batches.
 
 A publication never waits for maintenance: they share no lock, and each commits on top of the other's last commit.
-Maintenance does not use Spark, so it takes no core from a micro-batch's tasks.
+It sorts no month of history, because that takes the memory of the whole month.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class TableCare:
             self._on_point(f"maintaining {name}")
 
         maintain(
-            None,
             self._root,
+            sort=False,
             exact_ms=self._exact_ms,
             rejected_retention_ms=self._rejected_ms,
             on_table=on_table,

@@ -105,7 +105,7 @@ class Story(Fields):
 
 
 class Snapshot(Fields, omit_defaults=True):
-    """A published snapshot. `is_whole`: its tables are kept; otherwise it is made from another one and the history."""
+    """A published snapshot."""
 
     epoch: int
     term: int
@@ -125,12 +125,11 @@ class Snapshot(Fields, omit_defaults=True):
     last_tick_append: int | None = None
     clock_millis: int | None = None
     last_append: int | None = None
-    is_whole: bool = True
 
     @classmethod
     def of_row(cls, row: SnapshotRow) -> Self:
-        """Return a row of `Snapshots.published`."""
-        return cls.of(row, is_whole=bool(row.versions))
+        """Return a row of the table `snapshot`."""
+        return cls.of(row)
 
 
 class Snapshots(Fields):

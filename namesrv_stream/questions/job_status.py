@@ -158,7 +158,7 @@ def _rejected_records(seen: Seen) -> int:
     """Return the number of rows of `rejected`, from the statistics of its files."""
     version = seen.snapshot.versions[REJECTED.name]
     with naming_damage(seen.root, REJECTED, version):
-        return int(seen.root.open_past(REJECTED, version)[1].count())
+        return int(seen.root.open(REJECTED, version).count())
 
 
 def job_state(of_tables: State | None, kafka: FromKafka) -> JobState:

@@ -8,12 +8,12 @@ not in the future counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple, Self, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.values import parsed_duration
@@ -88,16 +88,11 @@ class BadQuestionError(NamesrvError):
 
 
 class Moment(Fields):
-    """The moment of an answer. `eventTime` is null before the first record.
-
-    `unlistedTopics`: broker name -> number of changed topics that the history of a former release does not name, and
-    that the answer may lack.
-    """
+    """The moment of an answer. `eventTime` is null before the first record."""
 
     epoch: int
     event_time: str | None
     published_at: str
-    unlisted_topics: Mapping[str, int] | UnsetType = UNSET
 
 
 class Page(Fields):
@@ -111,32 +106,35 @@ class Page(Fields):
 class Seen(NamedTuple):
     """A registry at one moment. `settings`: those in force there.
 
-    `is_made`: no snapshot of the moment is kept, so that signs of life are not known. `unlisted`: see `Moment`.
+    `past_moment`: None for the newest snapshot. The signs of life of a past moment are not known.
     """
 
     root: Root
     snapshot: SnapshotRow
     tables: RouteTables
     settings: NamesrvSettings
-    is_made: bool = False
-    unlisted: Mapping[str, int] | None = None
+    past_moment: AsOf | None = None
 
     @classmethod
     def of(cls, root: Root, view: RegistryView, settings: NamesrvSettings) -> Self:
         """Return the subject for a view; `settings` are those with which this process was started."""
         tables = view.routes
-        return cls(root, view.snapshot, tables, settings.restored(tables.namesrv_config), view.is_made, view.unlisted)
+        return cls(root, view.snapshot, tables, settings.restored(tables.namesrv_config), view.as_of)
 
     @property
     def moment(self) -> Moment:
         """The moment, as answers have it."""
-        return Moment.of(self.snapshot, unlisted_topics=self.unlisted or UNSET)
+        return Moment.of(self.snapshot)
 
     @property
     def as_of(self) -> AsOf:
         """The moment, to open it again."""
-        at_ms = self.snapshot.event_time if self.is_made else None
-        return AsOf(self.snapshot.epoch) if at_ms is None else AsOf(at_ms=at_ms)
+        return self.past_moment or AsOf(self.snapshot.epoch)
+
+    @property
+    def is_made(self) -> bool:
+        """True for a past moment."""
+        return self.past_moment is not None
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
         """Return the error for an unknown name. It lists the names most like it, or else the existing names."""

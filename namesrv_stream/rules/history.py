@@ -15,14 +15,16 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
-from namesrv_stream.rules.registry_tables import RowChange, net_of
+from namesrv_stream.rules.registry_tables import net_of
 from namesrv_stream.rules.rows import (
     QUIET_COLUMNS,
     UNRECORDED_COLUMNS,
     BrokerEventRow,
     BrokerRow,
+    Key,
     LiveRow,
     LogPosition,
+    RowChange,
 )
 
 BEGINS = ("REGISTERED", "ID_TAKEN")
@@ -62,8 +64,26 @@ class AppliedEvent:
 
 
 def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
-    """Return the lines of one applied event in a readable order; epoch and seq are 0 until publication."""
+    """Return the lines of one applied event in a readable order; epoch and seq are 0 until publication.
+
+    Each changed row is among the `changes` of exactly one of them.
+    """
     changes = _in_order(change for change in net_of(changes) if not _is_of_tokens_alone(change))
+    lines = _lines_of(applied, changes)
+    owners = {key: at for at, line in reversed([*enumerate(lines)]) for key in _keys_of(line.changes)}
+    owners |= {key: at for at, line in enumerate(lines) for key in _keys_of(line.changes, with_after=True)}
+    of_line: list[list[RowChange]] = [[] for _ in lines]
+    for change in changes:
+        of_line[owners.get((change.table, change.key), -1)].append(change)
+    return [line._replace(changes=tuple(mine)) for line, mine in zip(lines, of_line, strict=True)]
+
+
+def _keys_of(changes: Iterable[RowChange], *, with_after: bool = False) -> Iterator[tuple[str, Key]]:
+    return ((each.table, each.key) for each in changes if each.after is not None or not with_after)
+
+
+def _lines_of(applied: AppliedEvent, changes: list[RowChange]) -> list[BrokerEventRow]:
+    """Return the lines with all rows that each of them shows."""
     if applied.command is not None:
         return _command_lines(applied, changes)
     topics = _by_broker_name([change for change in changes if change.table in _TOPIC_TABLES])
@@ -86,7 +106,7 @@ def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[Brok
 def log_gap_line(at: LogPosition, gap_ms: int) -> BrokerEventRow:
     """Return the line of a tick that came long after the tick before it (E11)."""
     gap = msgspec.json.encode({"log_gap": {"millis": gap_ms}}).decode()
-    return _line(AppliedEvent("SCAN", at.event_time, at), "LOG_GAP", (None, gap))
+    return _line(AppliedEvent("SCAN", at.event_time, at), "LOG_GAP")._replace(after=gap)
 
 
 def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
@@ -160,7 +180,7 @@ def _address_line(
     applied: AppliedEvent, type_: str, address: str, changes: Sequence[RowChange], lease: RowChange | None
 ) -> BrokerEventRow:
     about: Any = (lease.after or lease.before) if lease else _newest_row(changes, BrokerRow)
-    line = _line(applied, type_, _rows_as_json(changes), about)._replace(broker_addr=address)
+    line = _line(applied, type_, changes, about)._replace(broker_addr=address)
     if lease is None or lease.after is not None:
         return line
     lasted_ms = max(0, applied.event_time - about.lease_began_at)
@@ -208,7 +228,7 @@ def _topics_line(
 ) -> BrokerEventRow:
     lease: Any = _newest_row([each for each in all_changes if each.table == "live"], LiveRow)
     about = next((each for each in (lease, applied.request) if each and each.broker_name == broker_name), None)
-    line = _line(applied, "TOPICS_CHANGED", _rows_as_json(changes), about)
+    line = _line(applied, "TOPICS_CHANGED", changes, about)
     return line._replace(broker_name=broker_name, broker_addr=applied.broker_addr)
 
 
@@ -217,15 +237,12 @@ def _command_lines(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[
     of_names = _by_broker_name([change for change in changes if change.table in _TOPIC_TABLES])
     rest = [change for change in changes if change.table not in _TOPIC_TABLES]
     subject = msgspec.json.encode({"command": applied.command}).decode()
-    lines = [
-        _line(applied, applied.cause, _rows_as_json(of_name))._replace(broker_name=name)
-        for name, of_name in of_names.items()
-    ]
+    lines = [_line(applied, applied.cause, of_name)._replace(broker_name=name) for name, of_name in of_names.items()]
     if lines:
         return lines
-    before, after = _rows_as_json(rest)
+    line = _line(applied, applied.cause, rest)
     name = getattr(applied.command, "broker_name", None)
-    return [_line(applied, applied.cause, (before, after or subject))._replace(broker_name=name)]
+    return [line._replace(broker_name=name, after=line.after or subject)]
 
 
 def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
@@ -266,9 +283,9 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _line(applied: AppliedEvent, kind: str, rows: _Sides = (None, None), about: object = None) -> BrokerEventRow:
+def _line(applied: AppliedEvent, kind: str, changes: Sequence[RowChange] = (), about: object = None) -> BrokerEventRow:
     """Return a line of history; `about` is the row or the registration of the broker that it concerns."""
-    at = applied.record
+    at, rows = applied.record, _rows_as_json(changes)
     return BrokerEventRow(
         epoch=0,
         seq=0,
@@ -288,4 +305,5 @@ def _line(applied: AppliedEvent, kind: str, rows: _Sides = (None, None), about: 
         last_heard_at=None,
         lease_millis=None,
         reason=getattr(applied.command, "reason", None),
+        changes=tuple(changes),
     )

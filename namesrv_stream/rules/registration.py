@@ -17,12 +17,13 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import channels_after
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables, latest_registered
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
-from namesrv_stream.rules.registry_tables import RegistryTables, RowChange, drop_topic, follow_holders
+from namesrv_stream.rules.registry_tables import RegistryTables, drop_topic, follow_holders
 from namesrv_stream.rules.rows import (
     BrokerRow,
     FilterRow,
     LiveRow,
     LogPosition,
+    RowChange,
     TopicMappingRow,
     TopicRow,
     is_same_but_for_life,

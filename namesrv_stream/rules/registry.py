@@ -40,8 +40,8 @@ from namesrv_stream.rules.record_types import (
     UnregisterBroker,
 )
 from namesrv_stream.rules.registration import follow_changes, forget_all, is_move, is_refused, note_token, register
-from namesrv_stream.rules.registry_tables import RegistryTables, RowChange, end_lease, net_of
-from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
+from namesrv_stream.rules.registry_tables import RegistryTables, end_lease, net_of
+from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition, RowChange
 
 CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED", "EXPIRED": "SILENCE"}
 """Type of the end of a lease -> the cause that its line of history names."""

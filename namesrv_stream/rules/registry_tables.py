@@ -7,8 +7,8 @@ made from it, so no row changes without a line that explains it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 from namesrv_stream.rules.lookup import INDEXES, RouteTables, latest_registered, route_index, route_tables
 from namesrv_stream.rules.queues import QueueSettings, TopicQueues
@@ -17,24 +17,16 @@ from namesrv_stream.rules.rows import (
     BrokerRow,
     ClusterRow,
     FilterRow,
+    Key,
     KvConfigRow,
     LiveRow,
     NamesrvConfigRow,
+    RowChange,
     TopicMappingRow,
     TopicRow,
 )
 
 Row = TypeVar("Row", bound=tuple)  # type: ignore[type-arg]  # a NamedTuple of any fields
-Key = tuple[Hashable, ...]
-
-
-class RowChange(NamedTuple):
-    """One row of one table before and after a step; None if there was or is no row."""
-
-    table: str
-    key: Key
-    before: tuple[object, ...] | None
-    after: tuple[object, ...] | None
 
 
 class Table(Generic[Row]):

@@ -7,7 +7,7 @@ milliseconds here and TIMESTAMP in Delta. A row is a plain tuple: equal rows are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from operator import itemgetter
 from typing import Annotated, NamedTuple
 
@@ -15,6 +15,19 @@ from namesrv_stream.rules.record_types import DataVersion
 
 TIME, INT = "timestamp", "int"
 """Marks of columns that Delta stores as TIMESTAMP and as a 32-bit number; other numbers are 64-bit ones."""
+
+
+Key = tuple[Hashable, ...]
+"""Key of a row, its columns in the order of the table's key."""
+
+
+class RowChange(NamedTuple):
+    """One row of one table before and after a step; None if there was or is no row."""
+
+    table: str
+    key: Key
+    before: tuple[object, ...] | None
+    after: tuple[object, ...] | None
 
 
 class LogPosition(NamedTuple):
@@ -153,6 +166,7 @@ class BrokerEventRow(NamedTuple):
 
     `partition` and `offset` are None for an event that no record caused (an expiry). `before` and `after` are JSON
     objects of the changed rows, None if there was or is no row. `lease_millis`: how long a lease that ended had lasted.
+    `changes` is no column: the table `row_change` has these rows.
     """
 
     epoch: Annotated[int, "snapshot that published the line"]
@@ -177,6 +191,23 @@ class BrokerEventRow(NamedTuple):
     last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"]
     lease_millis: Annotated[int | None, "duration of a lease that ended"]
     reason: Annotated[str | None, "why an operator sent the command, if the command says so; NULL before 0.2.0"] = None
+    changes: tuple[RowChange, ...] = ()
+
+
+class RowChangeRow(NamedTuple):
+    """A row of a keyed table before and after a line of history, without its structs (tables/schemas.py)."""
+
+    epoch: Annotated[int, "snapshot that published the change"]
+    seq: Annotated[int, "number of the line of `broker_event` in its epoch that caused it"]
+    event_time: Annotated[int, TIME, "event time of that line"]
+    table_name: Annotated[str, "table of the row"]
+    topic: Annotated[str | None, "key of the row; NULL where the table's key has no such column"]
+    broker_name: Annotated[str | None, "as topic"]
+    broker_id: Annotated[int | None, "as topic"]
+    broker_addr: Annotated[str | None, "as topic"]
+    cluster_name: Annotated[str | None, "as topic"]
+    namespace: Annotated[str | None, "as topic"]
+    key: Annotated[str | None, "as topic"]
 
 
 class RejectedRow(NamedTuple):
@@ -216,39 +247,3 @@ class SnapshotRow(NamedTuple):
     last_tick_append: Annotated[int | None, TIME, "append time of the newest tick that was applied"] = None
     clock_millis: Annotated[int | None, "the log's clock (D9) at the newest tick"] = None
     last_append: Annotated[int | None, TIME, "append time of the last record that was applied"] = None
-
-
-class PastSessionRow(NamedTuple):
-    """A stretch of time in which a broker was in the routes, as maintenance has found it in the history.
-
-    Only the latest session of a broker has `back_at` None. Its `to_time` is None too if it has not ended.
-    """
-
-    cluster_name: Annotated[str, "cluster of the broker"]
-    broker_name: Annotated[str, "broker name"]
-    broker_id: Annotated[int, "broker id"]
-    first_addr: Annotated[str, "address with which the session began"]
-    last_addr: Annotated[str | None, "address with which it ended, or that had the id at `as_of_epoch`"]
-    from_time: Annotated[int, TIME, "event time at which it began"]
-    to_time: Annotated[int | None, TIME, "event time at which it ended; NULL: it lasted at `as_of_epoch`"]
-    ended_by: Annotated[str | None, "type of the line that ended it"]
-    last_heard_at: Annotated[int | None, TIME, "last sign of life before its end"]
-    back_at: Annotated[int | None, TIME, "begin of the broker's next session; NULL in its latest one"]
-    was_handed_over: Annotated[bool, "true if the broker's id has ever passed between living addresses"]
-    as_of_epoch: Annotated[int, "epoch up to which maintenance had read the history"]
-    zone_name: Annotated[str | None, "zone of the broker at the session's end"] = None
-
-
-class PastSnapshotRow(NamedTuple):
-    """Key epoch: the run that published a snapshot, kept after the snapshot itself can no longer be read."""
-
-    epoch: Annotated[int, "number of the snapshot, one higher than that of the row before"]
-    term: Annotated[int, "number of the claim under which it was published; each start of the job claims one"]
-    run_id: Annotated[str, "process of the job that published it"]
-    query_id: Annotated[str | None, "streaming query of the micro-batch"]
-    batch_id: Annotated[int | None, "number of the micro-batch in its query"]
-    published_at: Annotated[int, TIME, "wall clock of the job when the publication began"]
-    event_time: Annotated[int | None, TIME, "highest event time that was applied; NULL before the first record"]
-    kind: Annotated[
-        str | None, "PUBLICATION; CLAIM: a run took the registry; STOP: it ended in order. NULL before 0.2.0"
-    ]

@@ -6,6 +6,7 @@ Rows carry times as epoch milliseconds; Arrow and Delta carry them as timestamps
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -14,12 +15,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.rows import UNRECORDED_COLUMNS, BrokerEventRow, LogPosition
 from namesrv_stream.tables import schemas
-from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TEXTS, TableSpec
+from namesrv_stream.tables.schemas import (
+    CHANNELS,
+    DATA_VERSION,
+    LOG_POSITION,
+    ROUTE_TABLES,
+    ROW_CHANGE,
+    SIDES,
+    TABLES,
+    TEXTS,
+    TableSpec,
+)
 
 _MILLIS = pa.timestamp("ms", "UTC")
+_SIDES_OF = {f"{spec.name}_{side}": (spec.name, side) for spec in ROUTE_TABLES for side in SIDES}
+
+
+def _recorded_row(row: Callable[..., Any], names: Sequence[str], *values: Any) -> Any:
+    return row(**dict(zip(names, values, strict=True)))
+
+
 _STRUCT_CLASSES: dict[pa.DataType, Callable[..., Any]] = {DATA_VERSION: DataVersion, LOG_POSITION: LogPosition}
+_STRUCT_CLASSES |= {
+    spec.recorded: partial(_recorded_row, spec.row, [each.name for each in spec.recorded]) for spec in ROUTE_TABLES
+}
 
 
 def rows_to_arrow(spec: TableSpec, rows: Iterable[Sequence[Any]]) -> pa.Table:
@@ -29,7 +50,7 @@ def rows_to_arrow(spec: TableSpec, rows: Iterable[Sequence[Any]]) -> pa.Table:
 
 def columns_to_arrow(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
     """Return tuples as an Arrow table; a tuple's fields are the columns of `schema`, in order."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    columns = list(zip(*rows, strict=True))[: len(schema)] or [()] * len(schema)
     return pa.table([_array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
 
 
@@ -39,7 +60,41 @@ def rows_from_arrow(spec: TableSpec, table: pa.Table) -> list[Any]:
     Columns that are no field of the row are left out.
     """
     columns = (_values(table.column(field.name), field.type) for field in spec.schema)
-    return list(map(spec.row._make, zip(*columns, strict=True)))  # type: ignore[attr-defined]
+    return [spec.row(*values) for values in zip(*columns, strict=True)]
+
+
+def row_changes_to_arrow(epoch: int, events: Sequence[BrokerEventRow]) -> pa.Table:
+    """Return the rows that the lines of an epoch changed, with the columns of ROW_CHANGE. Lines are in order."""
+    found = [(seq, line.event_time, each) for seq, line in enumerate(events) for each in line.changes]
+    columns: dict[str, Sequence[Any]] = {
+        "epoch": [epoch] * len(found),
+        "seq": [seq for seq, _, _ in found],
+        "event_time": [at for _, at, _ in found],
+        "table_name": [each.table for *_, each in found],
+    }
+    keys = [dict(zip(TABLES[each.table].key, each.key, strict=True)) for *_, each in found]
+    arrays = []
+    for field in ROW_CHANGE.schema:
+        if (table_and_side := _SIDES_OF.get(field.name)) is not None:
+            table, side = table_and_side
+            arrays.append(_sides(table, [getattr(each, side) if each.table == table else None for *_, each in found]))
+        else:
+            values = columns.get(field.name) or [key.get(field.name) for key in keys]
+            arrays.append(_array(values, field.type))
+    return pa.table(arrays, schema=ROW_CHANGE.schema)
+
+
+def rows_of_side(spec: TableSpec, column: pa.ChunkedArray) -> list[Any]:
+    """Return a struct column of ROW_CHANGE as rows, None where it is NULL. Columns that it lacks have their default."""
+    return _structs(column, spec.recorded)
+
+
+def _sides(table: str, found: Sequence[Any]) -> pa.Array:
+    spec = TABLES[table]
+    if not any(row is not None for row in found):
+        return pa.nulls(len(found), spec.recorded)
+    places = [at for at, column in enumerate(spec.columns) if column.name not in UNRECORDED_COLUMNS]
+    return _struct_array([None if row is None else tuple(row[at] for at in places) for row in found], spec.recorded)
 
 
 def parquet_rows(content: bytes) -> pa.Table:
@@ -63,9 +118,6 @@ def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
         case schemas.TOPIC_BUCKET:
             names = pc.dictionary_encode(table.column("broker_name")).combine_chunks()
             column = pa.array(map(topic_bucket, names.dictionary.to_pylist()), pa.string()).take(names.indices)
-        case schemas.BACK_MONTH:
-            month = pc.strftime(table.column("back_at"), format="%Y-%m")
-            column = pc.fill_null(month, schemas.NOT_BACK)
     return table.append_column(spec.partition_column, column)
 
 

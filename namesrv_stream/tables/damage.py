@@ -20,7 +20,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.errors import NotARegistryError, StorageError, TableDamagedError
 from namesrv_stream.tables.arrow import parquet_rows
-from namesrv_stream.tables.root import FILES_ARE_ALL, KEPT_FOLDER, Root, batches, select, with_later_columns
+from namesrv_stream.tables.root import FILES_ARE_ALL, Root, batches, select, with_later_columns
 from namesrv_stream.tables.schemas import TableSpec
 
 UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
@@ -168,8 +168,7 @@ def _number(path: str) -> int:
 class Damage(NamedTuple):
     """A file of a table that cannot be read, and why.
 
-    `versions`: the versions of the table that need it. `epochs`: the snapshots that name these versions. `is_past`:
-    neither the newest snapshot nor the next write needs it.
+    `versions`: the versions of the table that need it. `epochs`: the snapshots that name these versions.
     """
 
     table: str
@@ -177,7 +176,6 @@ class Damage(NamedTuple):
     problem: str
     versions: tuple[int, ...]
     epochs: tuple[int, ...]
-    is_past: bool = False
 
     @property
     def is_of_checkpoint(self) -> bool:
@@ -195,7 +193,7 @@ def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int
     seen: dict[str, str | None] = {}
     hurt: dict[tuple[str, str], list[int]] = defaultdict(list)
     for version in epochs:
-        problems = _problems_of_copy(root, spec, version) if version < first else _problems_at(files, version, seen)
+        problems = _problems_at(files, version, seen)
         for problem in problems:
             hurt[problem].append(version)
     highest = max(epochs, default=-1)
@@ -225,19 +223,6 @@ def _problems_at(files: TableFiles, version: int, seen: dict[str, str | None]) -
             seen[path] = files.problem(path)
         if problem := seen[path]:
             yield path, problem
-
-
-def _problems_of_copy(root: Root, spec: TableSpec, version: int) -> Iterator[tuple[str, str]]:
-    """Yield each unreadable file of the copy that is kept of a version, and why it is; append-only tables need none."""
-    if not spec.key:
-        return
-    files, folder = TableFiles(root.kept(version), spec), f"../{KEPT_FOLDER}/{version}/{spec.name}"
-    if of_log := files.log_problem(0):
-        yield f"{folder}/{of_log[0]}", of_log[1]
-        return
-    for path in sorted(files.paths(0)):
-        if problem := files.problem(path):
-            yield f"{folder}/{path}", problem
 
 
 def _problem_of_delta(root: Root, spec: TableSpec, version: int) -> tuple[str, str] | None:

@@ -4,8 +4,7 @@ The job does this in a thread of its own (job/table_care.py), and the program jo
 Neither breaks a publication. Publication continues from a commit that only rearranges rows. If a publication changes a
 table first, maintenance leaves that table for the next time.
 
-In jobs/maintain_tables.py Spark sorts the months of history; delta-rs does the rest, in milliseconds a table. On an
-object store delta-rs does everything, because Spark's commits could overwrite the job's there.
+Only the program sorts the months of history: that holds a whole month in memory.
 """
 
 from __future__ import annotations
@@ -18,25 +17,22 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pyarrow as pa
-from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import CommitProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError
-from pyspark.sql import SparkSession
 
-from namesrv_stream.config.storage import is_object_store
+from namesrv_stream.tables.log_cleanup import NamedVersions, named_versions, shorten_log
 from namesrv_stream.tables.object_store import writer_of
-from namesrv_stream.tables.root import DAY_MS, DEFAULT_EXACT_MS, KEPT_FOLDER, Root, is_there
+from namesrv_stream.tables.root import DAY_MS, DEFAULT_EXACT_MS, Root
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     EVENT_FILE_BYTES,
     EVENT_MONTH,
     REJECTED,
+    ROW_CHANGE,
     SMALL_EVENT_FILE_BYTES,
     TABLES,
-    TABLES_OF_MAINTENANCE,
     TableSpec,
 )
-from namesrv_stream.tables.thinning import NamedVersions, named_versions, shorten_log, thin_out
 from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError
 
 DEFAULT_REJECTED_RETENTION_MS = 90 * DAY_MS
@@ -44,20 +40,11 @@ DEFAULT_REJECTED_RETENTION_MS = 90 * DAY_MS
 FILES_BORNE = 4
 """Small files that a table, or a month of history, may have before they are merged."""
 
-_ORDER = ("type", "broker_name")
+_ORDER = {BROKER_EVENT.name: ("type", "broker_name"), ROW_CHANGE.name: ("table_name", "topic", "broker_name")}
 _PAGE_ROWS = 2000
-_CLUSTERING = {
-    "spark.databricks.delta.optimize.maxFileSize": str(EVENT_FILE_BYTES),
-    # A month is sorted within its files and has small pages, so a reader can skip all pages that it does not need.
-    "spark.databricks.io.skipping.mdc.sortWithinFiles": "true",
-    "parquet.page.row.count.limit": str(_PAGE_ROWS),
-    # Z-order interleaves the bits of each column's rank, a number below this. There are some 16 types: with more ranks
-    # the types would differ only in low bits, and each type would be spread over the whole month.
-    "spark.databricks.io.skipping.mdc.rangeId.max": "16",
-}
 _COMMIT_ONCE = CommitProperties(max_commit_retries=0)
 _JOB_WROTE_IT = "the job was writing it"
-_FOREIGN_COMMITS = (BaseMovedError, CommitFailedError, DeltaConcurrentModificationException)
+_FOREIGN_COMMITS = (BaseMovedError, CommitFailedError)
 
 
 class Care(NamedTuple):
@@ -70,52 +57,32 @@ class Care(NamedTuple):
 
 
 def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look on
-    spark: SparkSession | None,
     root: Root,
     *,
+    sort: bool = True,
     vacuum: bool = True,
     exact_ms: int = DEFAULT_EXACT_MS,
     rejected_retention_ms: int = DEFAULT_REJECTED_RETENTION_MS,
     on_table: Callable[[str], None] = lambda _name: None,
     but: Collection[str] = (),
 ) -> list[Care]:
-    """Compact every table, drop rows past retention, and remove versions and files that no kept snapshot needs.
+    """Compact every table, and remove versions and files that no snapshot of the last `exact_ms` needs.
 
-    Two tables lose rows: `snapshot`, whose epochs and runs `past_snapshot` keeps, and `rejected`, whose rows are kept
-    for `rejected_retention_ms` after their event time. History is never shortened.
+    Only `rejected` loses rows, `rejected_retention_ms` after their event time. History is never shortened.
 
-    Without Spark the months of history are compacted and not sorted. `on_table` is called with the name of each table
-    before its turn, with KEPT_FOLDER before each snapshot that is kept, and may end the maintenance by an error. The
-    tables named in `but` are left out. Without `vacuum` no snapshot goes, and no file.
+    Without `sort` the months of history are compacted and not sorted. `on_table` is called with the name of each table
+    before its turn, and may end the maintenance by an error. The tables named in `but` are left out. Without `vacuum`
+    no file goes.
     """
-    session = None if spark is None else _clustering_session(spark)
     now_ms = time.time_ns() // 1_000_000
-    named = _thinned_out(root, now_ms, exact_ms, lambda: on_table(KEPT_FOLDER)) if vacuum else None
-    caretaker = _Caretaker(session, root, named, now_ms - rejected_retention_ms)
+    named = named_versions(root, now_ms - exact_ms) if vacuum else None
+    caretaker = _Caretaker(root, named, now_ms - rejected_retention_ms, sort)
     care = []
-    for spec in (*TABLES.values(), *TABLES_OF_MAINTENANCE):
-        if spec.name not in but and (spec not in TABLES_OF_MAINTENANCE or is_there(root, spec)):
+    for spec in TABLES.values():
+        if spec.name not in but:
             on_table(spec.name)
             care.append(caretaker.care_for(spec))
     return care
-
-
-def _thinned_out(
-    root: Root, now_ms: int, exact_ms: int, on_kept: Callable[[], None]
-) -> Mapping[str, NamedVersions] | None:
-    """Remove the snapshots that are not kept, and return the versions that have to stay; None: all of them."""
-    try:
-        thin_out(root, now_ms, exact_ms, on_kept)
-    except _FOREIGN_COMMITS:  # the job was writing `snapshot`
-        return None
-    return named_versions(root, now_ms - exact_ms)
-
-
-def _clustering_session(spark: SparkSession) -> SparkSession:
-    session = spark.newSession()  # its own settings
-    for name, value in _CLUSTERING.items():
-        session.conf.set(name, value)
-    return session
 
 
 @dataclass(frozen=True)
@@ -126,10 +93,10 @@ class _Caretaker:
     `rejected_before_ms` are deleted.
     """
 
-    session: SparkSession | None
     root: Root
     named: Mapping[str, NamedVersions] | None
     rejected_before_ms: int
+    sort: bool
 
     def care_for(self, spec: TableSpec) -> Care:
         before = self._file_count(spec)
@@ -150,8 +117,8 @@ class _Caretaker:
             shorten_log(self.root, spec, named.lowest)
 
     def _put_in_order(self, spec: TableSpec) -> None:
-        if spec is BROKER_EVENT:
-            self._cluster_months()
+        if spec.partition_column == EVENT_MONTH:
+            self._merge_months(spec)
             return
         if spec is REJECTED:
             self._drop_old_rejected()
@@ -160,42 +127,34 @@ class _Caretaker:
         if writer.file_count(spec, head) > FILES_BORNE:
             writer.compact(spec, head)
 
-    def _cluster_months(self) -> None:
-        """Rewrite each month that has gathered small files, in order; leave the other months alone.
+    def _merge_months(self, spec: TableSpec) -> None:
+        """Rewrite each month that has gathered small files; leave the other months alone.
 
-        Lines of one type lie together, within a type those of neighbouring broker names, mostly in order of time.
+        In a sorted month lines of one type and of neighbouring broker names lie together, mostly in order of time, so a
+        reader can skip most pages.
         """
-        for month in self._months_out_of_order():
-            if self.session is None:
-                self._compact_month(month)
-            elif is_object_store(self.root.url):
-                self._cluster_by_delta_rs(month)
+        for month in self._months_out_of_order(spec):
+            if self.sort:
+                self._sort_month(spec, month)
             else:
-                self.session.sql(
-                    f"OPTIMIZE delta.`{self.root.spark_path(BROKER_EVENT)}` WHERE {EVENT_MONTH} = '{month}' "
-                    f"ZORDER BY ({', '.join(_ORDER)})"
-                )
+                self._compact_month(spec, month)
 
-    def _compact_month(self, month: str) -> None:
-        self.root.open(BROKER_EVENT).optimize.compact(
+    def _compact_month(self, spec: TableSpec, month: str) -> None:
+        self.root.open(spec).optimize.compact(
             [(EVENT_MONTH, "=", month)], SMALL_EVENT_FILE_BYTES, commit_properties=_COMMIT_ONCE
         )
 
-    def _cluster_by_delta_rs(self, month: str) -> None:
-        """Sort a month by delta-rs.
-
-        Lines lie less well together than by Spark: it interleaves bytes of texts, not of ranks.
-        """
-        self.root.open(BROKER_EVENT).optimize.z_order(
-            _ORDER,
+    def _sort_month(self, spec: TableSpec, month: str) -> None:
+        self.root.open(spec).optimize.z_order(
+            _ORDER[spec.name],
             [(EVENT_MONTH, "=", month)],
             target_size=EVENT_FILE_BYTES,
             writer_properties=WriterProperties(data_page_row_count_limit=_PAGE_ROWS),
             commit_properties=_COMMIT_ONCE,
         )
 
-    def _months_out_of_order(self) -> list[str]:
-        files = pa.table(self.root.open(BROKER_EVENT).get_add_actions(flatten=True))
+    def _months_out_of_order(self, spec: TableSpec) -> list[str]:
+        files = pa.table(self.root.open(spec).get_add_actions(flatten=True))
         months, sizes = (files[name].to_pylist() for name in (f"partition.{EVENT_MONTH}", "size_bytes"))
         small = Counter(month for month, size in zip(months, sizes, strict=True) if size < SMALL_EVENT_FILE_BYTES)
         return sorted(month for month, count in small.items() if count > FILES_BORNE)

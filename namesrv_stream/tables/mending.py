@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,30 +27,28 @@ from namesrv_stream.tables.damage import (
     newest_version,
     table_damages,
 )
-from namesrv_stream.tables.object_store import writer_of
-from namesrv_stream.tables.root import Root, select
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     LIVE,
-    PAST_SNAPSHOT,
     PINNED_TABLES,
     REJECTED,
+    ROUTE_TABLES,
+    ROW_CHANGE,
     SNAPSHOT,
     TABLES,
     TableSpec,
 )
-from namesrv_stream.tables.snapshots import Snapshots, among
+from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import CommitTag, RustWriter
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     SNAPSHOT.name: ("epoch",),
-    PAST_SNAPSHOT.name: ("epoch",),
     BROKER_EVENT.name: ("epoch", "seq"),
+    ROW_CHANGE.name: ("epoch", "seq", "table_name", *dict.fromkeys(name for spec in ROUTE_TABLES for name in spec.key)),
     REJECTED.name: ("partition", "offset"),
 }
 """Columns that identify a row of an append-only table."""
-
-_SPECS = {spec.name: spec for spec in (*TABLES.values(), PAST_SNAPSHOT)}
 
 _ROOM = 10
 """Versions left free below a table that is written anew. A job that has not noticed yet that it was replaced commits
@@ -58,14 +56,14 @@ there."""
 
 
 def damages(root: Root) -> list[Damage]:
-    """Return the damaged files of all snapshots that retention keeps. Reads every file that they need.
+    """Return the damaged files of the newest snapshot, with all of the history. Reads every file that it needs.
 
-    If the table `snapshot` cannot be read, these are the snapshots in its readable files.
+    If the table `snapshot` cannot be read, it is the newest one in its readable files.
     """
-    found = [*_damages_at_head(root, SNAPSHOT), *_damages_at_head(root, PAST_SNAPSHOT)]
+    found = _damages_at_head(root, SNAPSHOT)
     is_hurt = any(damage.table == SNAPSHOT.name for damage in found)
-    rows = saved_snapshots(root) if is_hurt else Snapshots(root).readable()
-    return [*found, *(damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, rows))]
+    newest = saved_snapshots(root)[:1] if is_hurt else [Snapshots(root).newest()]
+    return [*found, *(damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, newest))]
 
 
 def saved_snapshots(root: Root) -> list[SnapshotRow]:
@@ -152,12 +150,10 @@ def _tags(root: Root, spec: TableSpec) -> Iterator[tuple[int, CommitTag | None]]
                 yield version, CommitTag(**msgspec.json.decode(tag))
 
 
-def _damages_of(root: Root, spec: TableSpec, rows: Sequence[SnapshotRow]) -> list[Damage]:
-    """Return the damaged files of the versions that snapshots name, and of the newest one, on which the job writes."""
+def _damages_of(root: Root, spec: TableSpec, newest: Sequence[SnapshotRow]) -> list[Damage]:
+    """Return the damaged files of the version that the newest snapshot names, and of the head, on top of it."""
     head = newest_version(root, spec)
-    found = table_damages(root, spec, dict(sorted(({head: []} | naming(spec, rows)).items())))
-    needed = {head, *(row.versions[spec.name] for row in rows[:1])}
-    return [damage._replace(is_past=needed.isdisjoint(damage.versions)) for damage in found]
+    return table_damages(root, spec, dict(sorted(({head: []} | naming(spec, newest)).items())))
 
 
 def naming(spec: TableSpec, rows: Sequence[SnapshotRow]) -> dict[int, list[int]]:
@@ -175,23 +171,12 @@ def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
 
 def drop_checkpoint(root: Root, damage: Damage) -> None:
     """Remove a damaged checkpoint, and the hint at it. Delta reads the commits before it instead, if they are there."""
-    files = TableFiles(root, _SPECS[damage.table])
+    files = TableFiles(root, TABLES[damage.table])
     for path in {damage.file, LAST_CHECKPOINT}.intersection(files.listed("_delta_log")):
         files.storage.delete_file(path)
 
 
-def forget(root: Root, epochs: Collection[int], tag: CommitTag) -> None:
-    """Move snapshots that cannot be read to `past_snapshot`. The history has their rows."""
-    writer = writer_of(root)
-    version = writer.head(SNAPSHOT)
-    condition = among(set(epochs), (row.epoch for row in Snapshots(root).readable()))
-    rows = select(root.open(SNAPSHOT, version), SNAPSHOT, condition, "ORDER BY epoch")
-    writer.ensure_table(PAST_SNAPSHOT, Snapshots(root).retention_ms)
-    writer.append(PAST_SNAPSHOT, writer.head(PAST_SNAPSHOT), rows.select(PAST_SNAPSHOT.schema.names), tag)
-    writer.delete(SNAPSHOT, version, condition, tag)
-
-
-def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, retention_ms: int, above: int, tag: CommitTag) -> int:  # noqa: PLR0913, PLR0917
+def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, above: int, tag: CommitTag) -> int:
     """Write the rows as a version of the table that needs nothing of the versions before it, and return that version.
 
     It is higher than `above` and than all versions in the log. Its checkpoint holds the whole table, so Delta reads
@@ -200,7 +185,7 @@ def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, retention_ms: int, abo
     name = f"_mending-{uuid.uuid4().hex[:8]}"
     beside = Root(f"{root.url.rstrip('/')}/{name}", root.storage_options)
     writer = RustWriter(beside)
-    writer.ensure_table(spec, retention_ms)
+    writer.ensure_table(spec)
     made = writer.append(spec, 0, rows, tag)
     beside.open(spec).create_checkpoint()
     version = max(above, newest_version(root, spec)) + _ROOM

@@ -8,30 +8,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
-from namesrv_stream.tables.root import Root, is_there, select
-from namesrv_stream.tables.schemas import LIVE, PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT, TableSpec
+from namesrv_stream.tables.root import Root, select
+from namesrv_stream.tables.schemas import LIVE, PINNED_TABLES, SNAPSHOT, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots, naming_what_is_gone
 
-PUBLICATION = "publication"
-"""Name of the two tables `snapshot` and `past_snapshot` as one: one row an epoch."""
-
-_SPECS = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT, PAST_SNAPSHOT)}
+_SPECS = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT)}
 
 
 class PinnedTables(Mapping[str, pa.Table]):
     """The tables of one moment: name -> Arrow table. Each is read from storage at its first use.
 
-    `snapshot` is the row of the moment. The table `snapshot` has the rows up to it. `past_snapshot` is empty until
-    maintenance makes it. `publication` is no stored table: it has the columns of `past_snapshot` for each epoch up to
-    this one, and `is_kept`, which is False for the rows of `past_snapshot`. A column that a former release did not have
-    is NULL.
+    `snapshot` is the row of the moment. The table `snapshot` has the rows up to it.
     """
 
     def __init__(self, root: Root, past: Past) -> None:
@@ -46,40 +38,31 @@ class PinnedTables(Mapping[str, pa.Table]):
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*_SPECS, PUBLICATION))
+        return iter(_SPECS)
 
     def __len__(self) -> int:
-        return len(_SPECS) + 1
+        return len(_SPECS)
 
     def where(self, name: str, condition: str = "true") -> pa.Table:
         """Return the rows of a table that meet a SQL condition, such as "event_month = '2026-11'".
 
         Files whose statistics exclude the condition are not read, so a question about a day of a long history is cheap.
-        The SQL is that of DataFusion, with which delta-rs reads. It cannot name `is_kept` of `publication`.
+        The SQL is that of DataFusion, with which delta-rs reads.
         """
-        if name == PUBLICATION:
-            return self._publications(condition)
         spec = _SPECS[name]
-        if spec is PAST_SNAPSHOT and not is_there(self._root, spec):
-            return spec.schema.empty_table()
         made = self.made(spec)
         if made is not None:
             return made if condition == "true" else _selected(made, spec, condition)
         return self._stored(spec, f"({condition}) AND {self._up_to(spec)}")
 
-    @property
-    def whole(self) -> SnapshotRow:
-        """The newest snapshot of which the moment has every line, with the newer one's history."""
-        return self.snapshot._replace(epoch=self.snapshot.epoch - 1) if self.past.is_made else self.snapshot
-
     def made(self, spec: TableSpec) -> pa.Table | None:
-        """Return the rows of a table if no version of it has them, because no snapshot of the moment is kept."""
+        """Return the rows of a table if its version does not have them, because the moment is past."""
         if not self.past.is_made:
             return None
         if spec is SNAPSHOT:
             rows = self._stored(spec, f"epoch < {self.snapshot.epoch}")
             return pa.concat_tables([rows, rows_to_arrow(spec, [self.snapshot])])
-        if spec is LIVE or self.past.changes.touch(spec):
+        if spec.key and (spec is LIVE or self.past.changed(spec)):
             return self.past.applied_to(spec, self._stored(spec, "true"))
         return None
 
@@ -87,7 +70,7 @@ class PinnedTables(Mapping[str, pa.Table]):
         """Return a table at the snapshot's version, for readers of Delta such as polars' `scan_delta`.
 
         The table `snapshot` also has the rows of later snapshots, because it is no part of a snapshot. Raises
-        SnapshotGoneError if no snapshot of the moment is kept and no version has these rows.
+        SnapshotGoneError for a past moment, which no version has.
         """
         spec = _SPECS[name]
         if self.past.is_made and spec in PINNED_TABLES:
@@ -101,23 +84,10 @@ class PinnedTables(Mapping[str, pa.Table]):
 
     def _open(self, spec: TableSpec) -> DeltaTable:
         version = self.snapshot.versions.get(spec.name)
-        return self._root.open(spec) if version is None else self._root.open_past(spec, version)[1]
-
-    def _publications(self, condition: str) -> pa.Table:
-        """Return one row for each epoch, in order.
-
-        `snapshot` is read first, because maintenance adds rows to `past_snapshot` before it deletes them there.
-        """
-        kept, past = (self.where(spec.name, condition) for spec in (SNAPSHOT, PAST_SNAPSHOT))
-        gone = past.filter(pc.invert(pc.is_in(past["epoch"], kept["epoch"])))
-        parts = ((kept, True), (gone, False))
-        return pa.concat_tables(
-            rows.select(PAST_SNAPSHOT.schema.names).append_column("is_kept", pa.repeat(is_kept, len(rows)))
-            for rows, is_kept in parts
-        ).sort_by("epoch")
+        return self._root.open(spec, version)
 
     def _up_to(self, spec: TableSpec) -> str:
-        if spec in (SNAPSHOT, PAST_SNAPSHOT):
+        if spec is SNAPSHOT:
             return f"epoch <= {self.snapshot.epoch}"
         return rows_until(spec, self.snapshot)
 

@@ -20,12 +20,13 @@ from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.root import DEFAULT_EXACT_MS, DEFAULT_RETENTION_MS
+from namesrv_stream.tables.arrow import row_changes_to_arrow, rows_from_arrow, rows_to_arrow
+from namesrv_stream.tables.root import DEFAULT_EXACT_MS
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     PINNED_TABLES,
     REJECTED,
+    ROW_CHANGE,
     SNAPSHOT,
     TABLES,
     TOPIC,
@@ -96,6 +97,8 @@ class Batch:
         """Return the rows to write by table name, without tables that have no change."""
         work: dict[str, RowChanges | pa.Table] = dict(self.changes)
         work[BROKER_EVENT.name] = _numbered(appended(BROKER_EVENT, self.events), epoch)
+        if not isinstance(self.events, pa.Table):
+            work[ROW_CHANGE.name] = row_changes_to_arrow(epoch, self.events)  # type: ignore[arg-type]
         work[REJECTED.name] = appended(REJECTED, self.rejected)
         return {name: change for name, change in work.items() if len(change)}
 
@@ -137,7 +140,6 @@ class Publisher:
         writer: RustWriter,
         run_id: str,
         claimed_at_ms: int,
-        retention_ms: int = DEFAULT_RETENTION_MS,
         on_point: OnPoint = lambda _point: None,
         log_of: Callable[[SnapshotRow | None], KafkaLog] = lambda _former: KafkaLog(),
         exact_ms: int = DEFAULT_EXACT_MS,
@@ -149,7 +151,7 @@ class Publisher:
         publication is tried again on top of it. `on_point` is called with each of POINTS that is reached, those of a
         table from the thread that writes it.
         """
-        writer.ensure_tables(retention_ms, exact_ms)
+        writer.ensure_tables(exact_ms)
         for _ in range(_FOREIGN_COMMITS_BORNE):
             former, version = writer.newest_snapshot()
             claim = _claim_row(former, run_id, claimed_at_ms, log_of(former))

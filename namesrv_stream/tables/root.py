@@ -13,13 +13,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream import __version__
 from namesrv_stream.errors import NotARegistryError, StorageError, TablesTooNewError
-from namesrv_stream.tables.schemas import FORMAT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
 HOUR_MS = DAY_MS // 24
-DEFAULT_RETENTION_MS = 30 * DAY_MS
 DEFAULT_EXACT_MS = HOUR_MS
-_SESSIONS_KEPT_MS = 30 * DAY_MS
 _MARGIN_MS = 600_000
 """Time by which the clocks of the job and of maintenance may differ."""
 
@@ -39,17 +37,10 @@ columns."""
 _WRITER_THAT_CHECKS = 3
 """Delta's writer version from which a writer must honour CHECK constraints."""
 
-VERSION_GONE = (DeltaError, OSError, NotARegistryError)
-"""Errors that opening a version raises if the log no longer has it."""
-
-KEPT_FOLDER = "kept"
-"""Folder with the tables of kept snapshots (tables/keeping.py)."""
-
 FORMAT_PROPERTY = "registry.format"
 RELEASE_PROPERTY = "registry.release"
 """The release that made the table, or the last one that added a column to it."""
 
-RETENTION_PROPERTY = "registry.snapshotRetentionMillis"
 LOG_RETENTION_PROPERTY = "delta.logRetentionDuration"
 
 
@@ -102,32 +93,6 @@ class Root:
         check_format(self, spec, table.metadata().configuration)
         return table
 
-    def kept(self, version: int) -> Root:
-        """Return the root of the copies of version `version` of tables."""
-        return Root(f"{self.url.rstrip('/')}/{KEPT_FOLDER}/{version}", self.storage_options)
-
-    def copy_of(self, spec: TableSpec, version: int) -> DeltaTable | None:
-        """Return the copy of a table at `version`, None if there is none."""
-        place, options = self.kept(version), dict(self.storage_options) if self.storage_options else None
-        try:
-            return DeltaTable(place.uri(spec), storage_options=options)
-        except TableNotFoundError:
-            return None
-
-    def open_past(self, spec: TableSpec, version: int) -> tuple[Root, DeltaTable]:
-        """Return the table of a snapshot to read, and its root: `version` itself, or else the copy that is kept of it.
-
-        An append-only table without a copy is returned at its head, which also has later rows (`as_of.rows_until`).
-        Raises delta-rs's own error if there is nothing to read.
-        """
-        try:
-            return self, self.open(spec, version)
-        except VERSION_GONE:
-            copy = self.copy_of(spec, version)
-            if copy is None and spec.key:
-                raise
-        return (self, self.open(spec)) if copy is None else (self.kept(version), copy)
-
 
 class OpenTables:
     """Tables that stay open, so that another version costs only a look at the log's end. Use each from one thread."""
@@ -159,15 +124,6 @@ class OpenTables:
     def close(self, spec: TableSpec) -> None:
         """Forget a table, so that it is opened anew. Call this after an error, when its state is unknown."""
         self._open.pop(spec.name, None)
-
-
-def is_there(root: Root, spec: TableSpec) -> bool:
-    """Return whether the registry has this table. Some tables do not exist until maintenance makes them."""
-    try:
-        root.open(spec)
-    except NotARegistryError:
-        return False
-    return True
 
 
 def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: str = "") -> pa.Table:
@@ -238,25 +194,24 @@ def require_known_columns(root: Root, spec: TableSpec, table: DeltaTable) -> Non
         raise TablesTooNewError(root.url, spec.name, problem, table.metadata().configuration.get(RELEASE_PROPERTY))
 
 
-def table_properties(spec: TableSpec, retention_ms: int, exact_ms: int = DEFAULT_EXACT_MS) -> dict[str, str]:
+def table_properties(spec: TableSpec, exact_ms: int = DEFAULT_EXACT_MS) -> dict[str, str]:
     """Return the properties with which a table is created.
 
     VACUUM removes a file `exact_ms` and some minutes after the commit that replaced it. Until then a snapshot of the
     last `exact_ms` may name it. Maintenance alone shortens the log of a table that snapshots name: Delta counts a
-    version's age from its commit, and a new snapshot may name an old version. Nobody names a version of `snapshot` or
-    `past_snapshot`, so their log is short. Views may name one of `past_session` for long.
+    version's age from its commit, and a new snapshot may name an old version. Nobody names a version of `snapshot`, so
+    its log is short.
     """
-    is_pinned = spec not in (SNAPSHOT, PAST_SNAPSHOT)
-    kept_ms = _SESSIONS_KEPT_MS if spec is PAST_SESSION else (exact_ms if is_pinned else _SHORT_LOG_MS) + _MARGIN_MS
+    is_pinned = spec is not SNAPSHOT
+    kept_ms = (exact_ms if is_pinned else _SHORT_LOG_MS) + _MARGIN_MS
     return {
         FORMAT_PROPERTY: str(FORMAT),
         RELEASE_PROPERTY: __version__,
-        RETENTION_PROPERTY: str(retention_ms),
         "delta.enableChangeDataFeed": str(spec.change_feed).lower(),
         "delta.enableDeletionVectors": "false",  # delta-rs counts them wrongly and refuses such tables
         "delta.deletedFileRetentionDuration": f"interval {kept_ms // 1000} seconds",
         LOG_RETENTION_PROPERTY: f"interval {kept_ms // 1000} seconds",
-        "delta.enableExpiredLogCleanup": str(not is_pinned or spec is PAST_SESSION).lower(),
+        "delta.enableExpiredLogCleanup": str(not is_pinned).lower(),
         "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     }
 

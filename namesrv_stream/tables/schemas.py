@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
@@ -84,9 +84,10 @@ _KINDS: Mapping[object, pa.DataType] = {
 
 
 def _columns(row: type[tuple[Any, ...]]) -> tuple[Column, ...]:
+    """Return the fields that have a comment as columns."""
     defaults: Mapping[str, object] = getattr(row, "_field_defaults", {})
     fields = get_type_hints(row, include_extras=True).items()
-    return tuple(_column(name, hint, name in defaults) for name, hint in fields)
+    return tuple(_column(name, hint, name in defaults) for name, hint in fields if get_origin(hint) is Annotated)
 
 
 def _column(name: str, hint: object, has_default: bool) -> Column:
@@ -100,12 +101,12 @@ def _column(name: str, hint: object, has_default: bool) -> Column:
 
 @dataclass(frozen=True, eq=False)
 class TableSpec:
-    """One Delta table. A table with an empty key is append only, except `past_session`.
+    """One Delta table. A table with an empty key is append only.
 
     `grain` completes the sentence "one row is ...". `partition` is computed from the row and is no field of it.
-    `change_feed` is True if Delta's change data feed is on, for gateways, which follow that of `topic`. `checks` are
-    CHECK constraints, name -> SQL. They state only what the rules guarantee, because a row that violates one would stop
-    the publication.
+    `more_columns` follow those of the row. `change_feed` is True if Delta's change data feed is on, for gateways, which
+    follow that of `topic`. `checks` are CHECK constraints, name -> SQL. They state only what the rules guarantee,
+    because a row that violates one would stop the publication.
     """
 
     name: str
@@ -113,13 +114,14 @@ class TableSpec:
     grain: str
     key: tuple[str, ...] = ()
     partition: Column | None = None
+    more_columns: tuple[Column, ...] = ()
     change_feed: bool = False
     checks: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the row."""
-        return _columns(self.row)
+        """The columns of the row, and more."""
+        return (*_columns(self.row), *self.more_columns)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -128,6 +130,11 @@ class TableSpec:
         Every column may be null, because a merge names deleted rows by their key alone.
         """
         return pa.schema([(column.name, column.kind) for column in self.columns])
+
+    @cached_property
+    def recorded(self) -> pa.StructType:
+        """The columns of the row that `row_change` has, in one struct."""
+        return pa.struct([(each.name, each.kind) for each in self.columns if each.name not in rows.UNRECORDED_COLUMNS])
 
     @property
     def is_rewritten(self) -> bool:
@@ -258,32 +265,24 @@ SNAPSHOT = TableSpec(
     "all tables at one epoch",
     checks={"epoch_is_positive": "epoch >= 1", "term_is_positive": "term >= 1"},
 )
-PAST_SNAPSHOT = TableSpec(
-    "past_snapshot",
-    rows.PastSnapshotRow,
-    "a snapshot that can no longer be read",
-)
-"""Only maintenance writes it, when it drops rows of `snapshot`. A registry that has dropped none lacks the table."""
-
-BACK_MONTH = "back_month"
-"""Partition column of `past_session`: 'YYYY-MM' of back_at in UTC, or NOT_BACK."""
-NOT_BACK = "none"
-
-PAST_SESSION = TableSpec(
-    "past_session",
-    rows.PastSessionRow,
-    "a session of a broker, as far as maintenance has read the history",
-    partition=Column(BACK_MONTH, TEXT, "partition, YYYY-MM of back_at in UTC; none while the broker is not back"),
-)
-"""Only maintenance writes it, once a history is long. The views of the history give the same result without it."""
-
 ROUTE_TABLES = (TOPIC, BROKER, CLUSTER, FILTER, LIVE, KV_CONFIG, NAMESRV_CONFIG, TOPIC_MAPPING)
 """Tables that lookups read: keyed, and written by merges."""
 
-PINNED_TABLES = (*ROUTE_TABLES, BROKER_EVENT, REJECTED)
+SIDES = ("before", "after")
+
+ROW_CHANGE = TableSpec(
+    "row_change",
+    rows.RowChangeRow,
+    "a row of a keyed table that a line of `broker_event` changed, before and after",
+    partition=Column(EVENT_MONTH, TEXT, "partition: YYYY-MM of event_time in UTC"),
+    more_columns=tuple(
+        Column(f"{spec.name}_{side}", spec.recorded, f"row of `{spec.name}` {side} the line, NULL if none", False)
+        for spec in ROUTE_TABLES
+        for side in SIDES
+    ),
+)
+
+PINNED_TABLES = (*ROUTE_TABLES, BROKER_EVENT, ROW_CHANGE, REJECTED)
 """Tables whose version a snapshot names."""
 
 TABLES = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT)}
-
-TABLES_OF_MAINTENANCE = (PAST_SNAPSHOT, PAST_SESSION)
-"""Tables that a registry lacks until maintenance makes them."""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
 from namesrv_stream.rules.queues import QueueSettings, TopicQueues
@@ -20,7 +19,7 @@ from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import all_rows
-from namesrv_stream.tables.root import VERSION_GONE, OpenTables, Root, query, quoted, select
+from namesrv_stream.tables.root import OpenTables, Root, query, quoted, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots, naming_what_is_gone
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
@@ -65,17 +64,15 @@ class LoadedTopics:
 class RegistryView:
     """One snapshot: the row that names it, and its tables.
 
-    `is_made`: the moment is no kept snapshot, and is made from one by the history. Then `unlisted` has the number of
-    topics that are not known, by broker name (tables/as_of.py). `changed_topics`: the topics in the change feed since
-    the view that was this one's base; None if any topic may have changed. `registry` is the identity of the registry.
+    `as_of`: the moment, if it is past (tables/as_of.py). `changed_topics`: the topics in the change feed since the view
+    that was this one's base; None if any topic may have changed. `registry` is the identity of the registry.
     """
 
     snapshot: SnapshotRow
     tables: Mapping[str, LoadedTable | LoadedTopics]
     changed_topics: frozenset[str] | None = None
     registry: str = ""
-    is_made: bool = False
-    unlisted: Mapping[str, int] = field(default_factory=dict)
+    as_of: AsOf | None = None
 
     @cached_property
     def routes(self) -> RouteTables:
@@ -88,22 +85,21 @@ class RegistryView:
         return self.tables[name].rows()
 
 
-def view_as_of(past: Past, view: RegistryView) -> RegistryView:
-    """Return the view of a moment from that of its kept snapshot."""
+def view_as_of(past: Past, view: RegistryView, topic: str | None = None) -> RegistryView:
+    """Return the view of a moment from that of the newest snapshot. `topic`: as in RouteReader."""
     if not past.is_made:
         return view
-    tables = {name: _as_of(past, table) for name, table in view.tables.items()}
-    return replace(
-        view, snapshot=past.snapshot, tables=tables, changed_topics=None, is_made=True, unlisted=past.unlisted
-    )
+    topics = "true" if topic is None else f"topic = {quoted(topic)}"
+    tables = {name: _as_of(past, table, topics) for name, table in view.tables.items()}
+    return replace(view, snapshot=past.snapshot, tables=tables, changed_topics=None, as_of=past.moment)
 
 
-def _as_of(past: Past, table: LoadedTable | LoadedTopics) -> LoadedTable | LoadedTopics:
-    """Return a table of a moment from that of its kept snapshot. A table that differs has no version."""
+def _as_of(past: Past, table: LoadedTable | LoadedTopics, topics: str) -> LoadedTable | LoadedTopics:
+    """Return a table of a moment from that of the newest snapshot. A table that differs has no version."""
     if isinstance(table, LoadedTable):
         rows = past.applied_to(table.spec, table.arrow)
         return table if rows is table.arrow else LoadedTable(table.spec, _NO_VERSION, rows)
-    changed = past.changes.rows(TOPIC)
+    changed = past.changed(TOPIC, topics)
     if not changed:
         return table
     by_topic: dict[str, dict[str, QueueSettings | None]] = {}
@@ -155,7 +151,7 @@ class RouteReader:
 
     def past_view(self, past: Past, base: RegistryView | None) -> RegistryView:
         """Return the tables of a moment. Tables at a version that another view, `base`, has are not read again."""
-        return view_as_of(past, self.view(past.base, base))
+        return view_as_of(past, self.view(past.base, base), self._topic)
 
     def view(self, snapshot: SnapshotRow, base: RegistryView | None) -> RegistryView:
         """Return the view of a snapshot. Tables that another view, `base`, has at the same version are not read again.
@@ -187,20 +183,12 @@ class RouteReader:
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is not kept any more."""
         with naming_what_is_gone(self._root, spec, snapshot):
-            return select(self._opened(spec, snapshot)[1], spec, rows_until(spec, snapshot))
-
-    def _opened(self, spec: TableSpec, snapshot: SnapshotRow) -> tuple[Root, DeltaTable]:
-        version = snapshot.versions[spec.name]
-        try:
-            return self._root, self._tables.at(spec, version)
-        except VERSION_GONE:
-            return self._root.open_past(spec, version)
+            return select(self._tables.at(spec, snapshot.versions[spec.name]), spec, rows_until(spec, snapshot))
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
         version = snapshot.versions[spec.name]
         with naming_what_is_gone(self._root, spec, snapshot):
-            root, table = self._opened(spec, snapshot)
-            return LoadedTable(spec, version, all_rows(root, spec, table))
+            return LoadedTable(spec, version, all_rows(self._root, spec, self._tables.at(spec, version)))
 
     def _topics(
         self, snapshot: SnapshotRow, known: LoadedTable | LoadedTopics | None
@@ -210,8 +198,8 @@ class RouteReader:
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
         with naming_what_is_gone(self._root, TOPIC, snapshot):
-            root, table = self._opened(TOPIC, snapshot)
-            is_followed = root is self._root and isinstance(known, LoadedTopics) and self._topic is None
+            table = self._tables.at(TOPIC, version)
+            is_followed = isinstance(known, LoadedTopics) and self._topic is None
             feed = change_feed(table, known.version) if known and is_followed else None
             if feed is None:
                 wanted = "true" if self._topic is None else f"topic = {quoted(self._topic)}"
@@ -223,14 +211,14 @@ class RouteReader:
 
 def rejected_count(root: Root, snapshot: SnapshotRow) -> int:
     """Return the number of rejected records that a snapshot has."""
-    _, table = root.open_past(REJECTED, snapshot.versions[REJECTED.name])
+    table = root.open(REJECTED, snapshot.versions[REJECTED.name])
     count: int = query(table, f"SELECT count(*) FROM rows WHERE {rows_until(REJECTED, snapshot)}")[0][0].as_py()
     return count
 
 
 def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[RejectedRow]:
     """Return the newest `limit` rejected records that a snapshot has, newest first."""
-    _, table = root.open_past(REJECTED, snapshot.versions[REJECTED.name])
+    table = root.open(REJECTED, snapshot.versions[REJECTED.name])
     order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'
     rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, rows_until(REJECTED, snapshot), order))
     return rows

@@ -1,7 +1,7 @@
 """Lookup of snapshot rows without Spark: the newest, by epoch, or those around a moment.
 
-A snapshot is readable while its row is in the table `snapshot`. Maintenance moves the rows of those that it does not
-keep to `past_snapshot` (tables/keeping.py).
+Each epoch has a row for ever. The versions in it can be read for `snapshot.exact`; the tables of any epoch can be made
+from the newest ones (tables/as_of.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, Snapsh
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import TableFiles, naming_damage
-from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, is_there, query, select
-from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT, TableSpec
+from namesrv_stream.tables.root import DAY_MS, Root, query, select
+from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 
 _LOOK_THROUGH_EVERY_S = 10.0
 """Time after which the table is opened anew. A process may have slept for longer than the log is kept: only then it
@@ -90,11 +90,6 @@ class Snapshots:
         return found.st_ino, found.st_mtime_ns
 
     @property
-    def retention_ms(self) -> int:
-        """The setting `snapshot.retention` in milliseconds, as the job last wrote it to the table."""
-        return int(self._table.metadata().configuration[RETENTION_PROPERTY] or 0)
-
-    @property
     def registry(self) -> str:
         """The registry's identity: the beginning of the id that Delta gave its snapshot table when it was made.
 
@@ -111,28 +106,18 @@ class Snapshots:
         return row
 
     def oldest_readable(self) -> SnapshotRow:
-        """Return the row with the lowest epoch. Raises NoSuchSnapshotError if there is no row."""
-        return next(iter(self._rows("true", "ORDER BY epoch LIMIT 1")), None) or self.newest()
+        """Return the first row of the last 30 days, which a track shows. Raises NoSuchSnapshotError if there is no row."""
+        since = f"published_at >= {_timestamp(self.newest().published_at - 30 * DAY_MS)}"
+        return next(iter(self._rows(since, "ORDER BY epoch LIMIT 1")), None) or self.newest()
 
     def readable(self, limit: int | None = None, up_to: int | None = None) -> list[SnapshotRow]:
         """Return the rows of readable snapshots, newest first: at most `limit`, none of an epoch above `up_to`."""
         limited = "" if limit is None else f" LIMIT {limit}"
         return self._rows("true" if up_to is None else f"epoch <= {up_to}", f"ORDER BY epoch DESC{limited}")
 
-    def published(self, limit: int, up_to: int | None = None) -> list[SnapshotRow]:
-        """Return rows of snapshots, newest first, also of those that are not kept: their `versions` are empty."""
-        kept = self.readable(limit, up_to)
-        epochs = {row.epoch for row in kept}
-        past = [row for row in self._past(limit, up_to) if row.epoch not in epochs]
-        return sorted([*kept, *past], key=lambda row: row.epoch, reverse=True)[:limit]
-
-    def _past(self, limit: int, up_to: int | None) -> list[SnapshotRow]:
-        if not is_there(self._root, PAST_SNAPSHOT):
-            return []
-        condition = "true" if up_to is None else f"epoch <= {up_to}"
-        table = select(self._root.open(PAST_SNAPSHOT), PAST_SNAPSHOT, condition, f"ORDER BY epoch DESC LIMIT {limit}")
-        rows = rows_from_arrow(PAST_SNAPSHOT, table)
-        return [SnapshotRow(**row._asdict(), offsets={}, versions={}, changes={}) for row in rows]
+    def published_since(self, since_ms: int) -> list[SnapshotRow]:
+        """Return the rows of snapshots that were published at a time or later, and the newest one in any case."""
+        return [*self._rows(f"published_at >= {_timestamp(since_ms)}"), self.newest()]
 
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs, lowest first."""
@@ -156,17 +141,12 @@ class Snapshots:
     def find(self, epoch: int | None = None) -> SnapshotRow:
         """Return the newest row, or that of `epoch`.
 
-        Raises NoSuchSnapshotError if there never was such a snapshot, SnapshotGoneError if it is not kept.
+        Raises NoSuchSnapshotError if there never was such a snapshot.
         """
-        newest = self.newest()
-        if epoch is None:
-            return newest
-        if not 1 <= epoch <= newest.epoch:
-            raise NoSuchSnapshotError(f"epoch {epoch}", newest.epoch)
-        earlier, later = self.around(epoch, None)
-        if earlier is not None and earlier.epoch == epoch:
-            return earlier
-        raise SnapshotGoneError(f"epoch {epoch}", (earlier or later or newest).epoch)
+        found = [self.newest()] if epoch is None else self._rows(f"epoch = {epoch}")
+        if not found:
+            raise NoSuchSnapshotError(f"epoch {epoch}", self.newest().epoch)
+        return found[0]
 
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
         with naming_damage(self._root, SNAPSHOT, self._table.version()):
@@ -175,20 +155,19 @@ class Snapshots:
 
 @contextmanager
 def naming_what_is_gone(root: Root, spec: TableSpec, snapshot: SnapshotRow) -> Iterator[None]:
-    """Raise SnapshotGoneError if a table cannot be read and no kept snapshot has its version.
+    """Raise SnapshotGoneError if a table cannot be read because a newer snapshot has replaced its version.
 
-    If a kept snapshot has the version, a damaged table raises TableDamagedError.
+    A damaged table of the newest snapshot raises TableDamagedError.
     """
     version = snapshot.versions.get(spec.name)
     try:
         with naming_damage(root, spec, version):
             yield
     except (FileNotFoundError, DeltaError, TableDamagedError, NotARegistryError) as error:
-        kept = Snapshots(root).readable()
-        if version is None or not kept or any(row.versions.get(spec.name) == version for row in kept):
+        newest = Snapshots(root).newest()
+        if version is None or newest.versions.get(spec.name) == version:
             raise
-        nearest = min(kept, key=lambda row: abs(row.epoch - snapshot.epoch))
-        raise SnapshotGoneError(f"epoch {snapshot.epoch}", nearest.epoch) from error
+        raise SnapshotGoneError(f"epoch {snapshot.epoch}", newest.epoch) from error
 
 
 def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:

@@ -37,8 +37,8 @@ def open_snapshot(
 ) -> SnapshotRow:
     """Register each table of VIEWS as a temporary view as of one moment, and return the moment's row.
 
-    The moment is the newest snapshot, `epoch`, or the event time `at` (a datetime or epoch milliseconds). If no
-    snapshot of it is kept, tables that differ from the nearest one are in the session's memory. A later call in the
+    The moment is the newest snapshot, `epoch`, or the event time `at` (a datetime or epoch milliseconds). Of a past
+    moment, tables that differ from the newest ones are in the session's memory. A later call in the
     same session moves these views to another moment. Views over them, which `register_views` makes, stay at theirs.
 
     `storage_options` are the settings `delta.storage.*` for a root that is given by its URL; Spark gets them too.
@@ -73,7 +73,7 @@ def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int |
     Spark reads the files of this version as Parquet. Delta's own reader would run several Spark jobs for each table and
     condition to find them: half the time of a new session's first question.
     """
-    root, table, version = _source(root, spec, version)
+    table = root.open(spec, version)
     files = pa.table(table.get_add_actions()).to_pylist()
     if table.protocol().min_reader_version > FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
         return spark.sql(_sql(root, table, version, spec))
@@ -104,20 +104,7 @@ def table_sql(root: Root, spec: TableSpec, version: int | None = None) -> str:
 
     A column that a former release did not have reads as NULL.
     """
-    return _sql(*_source(root, spec, version), spec)
-
-
-def _source(root: Root, spec: TableSpec, version: int | None) -> tuple[Root, DeltaTable, int | None]:
-    """Return the root, the table and the version to read, None for the head. A copy that is kept comes first.
-
-    Nothing replaces the copy's files while a query runs.
-    """
-    if version is None:
-        return root, root.open(spec), None
-    if copy := root.copy_of(spec, version):
-        return root.kept(version), copy, None
-    _, table = root.open_past(spec, version)
-    return root, table, version if table.version() == version else None
+    return _sql(root, root.open(spec, version), version, spec)
 
 
 def _sql(root: Root, table: DeltaTable, version: int | None, spec: TableSpec) -> str:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from namesrv_stream.tables.schemas import PAST_SESSION, TABLES, TABLES_OF_MAINTENANCE, Column, TableSpec, type_name
+from namesrv_stream.tables.schemas import TABLES, Column, TableSpec, type_name
 
-_DOCUMENTED = (*TABLES.values(), *TABLES_OF_MAINTENANCE)
 _END = "<!-- end of columns -->\n"
 
 
@@ -27,13 +26,11 @@ def _table_row(column: Column) -> str:
 
 def tables_list() -> str:
     """Return the list of all tables in Markdown."""
-    rows = [f"| [`{spec.name}`](#{spec.name}) | {spec.grain} | {_key(spec)} |" for spec in _DOCUMENTED]
+    rows = [f"| [`{spec.name}`](#{spec.name}) | {spec.grain} | {_key(spec)} |" for spec in TABLES.values()]
     return "\n".join(["| table | one row is | key |", "|---|---|---|", *rows]) + "\n"
 
 
 def _key(spec: TableSpec) -> str:
-    if spec is PAST_SESSION:
-        return "none: each broker's latest session is replaced"
     return ", ".join(spec.key) or "append only"
 
 
@@ -42,7 +39,7 @@ def with_columns(document: str) -> str:
     document = _replaced(
         document, "<!-- tables: written by `python -m namesrv_stream.tables.tables_docs` -->\n", tables_list()
     )
-    for spec in _DOCUMENTED:
+    for spec in TABLES.values():
         document = _replaced(document, f"<!-- columns of {spec.name} -->\n", columns_table(spec))
     return document
 

@@ -17,8 +17,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from namesrv_stream import __version__
 from namesrv_stream.errors import NamesrvError, NotARegistryError
 from namesrv_stream.rules.queues import TopicQueues
-from namesrv_stream.rules.registry_tables import RowChange
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.rows import RowChange, SnapshotRow
 from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow, with_partition_column
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import (
@@ -35,7 +34,6 @@ from namesrv_stream.tables.root import (
     table_properties,
 )
 from namesrv_stream.tables.schemas import (
-    BROKER_EVENT,
     EVENT_MONTH,
     SMALL_EVENT_FILE_BYTES,
     SNAPSHOT,
@@ -210,14 +208,14 @@ class RustWriter:
         self._newest: tuple[SnapshotRow | None, int] = (None, -1)
         self._written: dict[str, tuple[int, pa.Table]] = {}
 
-    def ensure_tables(self, retention_ms: int, exact_ms: int = DEFAULT_EXACT_MS) -> None:
-        """Make the tables that are missing, and set the retention of the others."""
+    def ensure_tables(self, exact_ms: int = DEFAULT_EXACT_MS) -> None:
+        """Make the tables that are missing, and bring the others up to date."""
         for spec in TABLES.values():
-            self.ensure_table(spec, retention_ms, exact_ms)
+            self.ensure_table(spec, exact_ms)
 
-    def ensure_table(self, spec: TableSpec, retention_ms: int, exact_ms: int = DEFAULT_EXACT_MS) -> None:
+    def ensure_table(self, spec: TableSpec, exact_ms: int = DEFAULT_EXACT_MS) -> None:
         """Make one table if it is missing, and bring it up to date otherwise."""
-        properties = table_properties(spec, retention_ms, exact_ms)
+        properties = table_properties(spec, exact_ms)
         try:
             with naming_damage(self._root, spec):
                 self._bring_up_to_date(spec, properties)
@@ -321,7 +319,7 @@ class RustWriter:
         with self._on(spec, base) as table:
             table.optimize.compact(
                 _newest_partition(spec, table),
-                SMALL_EVENT_FILE_BYTES if spec is BROKER_EVENT else None,
+                SMALL_EVENT_FILE_BYTES if spec.key == () else None,
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
             return table.version()

@@ -17,10 +17,9 @@ from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
-from namesrv_stream.errors import NamesrvError, SnapshotGoneError
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import parquet_rows, rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TableSpec
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -41,12 +40,9 @@ class Content(NamedTuple):
 def content_of(reader: RouteReader, epoch: int | None = None, at_ms: int | None = None) -> Content:
     """Read the tables as they are, as of an epoch, or as of an event time.
 
-    Raises NoSuchSnapshotError. Raises SnapshotGoneError if the history of a former release does not have all rows.
+    Raises NoSuchSnapshotError.
     """
-    past = reader.past(AsOf(epoch, at_ms))
-    if past.unlisted:
-        raise SnapshotGoneError(str(AsOf(epoch, at_ms)), past.base.epoch)
-    view = reader.past_view(past, None)
+    view = reader.open(epoch, at_ms)
     return Content(view.snapshot, {name: view.rows(name) for name in view.tables})
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -24,13 +24,11 @@ from namesrv_stream.kafka.election import candidates
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.registry_tables import RowChange
-from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, SnapshotRow, is_same_but_for_life
+from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.as_of import Changes
+from namesrv_stream.tables.as_of import newest_after
 from namesrv_stream.tables.damage import Damage, TableFiles, newest_version, table_damages
 from namesrv_stream.tables.mending import (
-    forget,
     lay_anew,
     lost_publication,
     naming,
@@ -41,15 +39,15 @@ from namesrv_stream.tables.mending import (
 )
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
-from namesrv_stream.tables.root import Root, is_there, select
+from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
     LIVE,
-    PAST_SNAPSHOT,
     PINNED_TABLES,
     REJECTED,
     ROUTE_TABLES,
+    ROW_CHANGE,
     SNAPSHOT,
     TOPIC,
     TableSpec,
@@ -126,9 +124,7 @@ def require_no_active_job(root: Root, settings: NamesrvSettings) -> None:
 
 def _claimed(root: Root, settings: NamesrvSettings, log_of: Callable[[SnapshotRow | None], KafkaLog]) -> Publisher:
     exact_ms = int(settings.snapshot_exact.total_seconds() * 1000)
-    return Publisher.claim(
-        writer_of(root), uuid.uuid4().hex, _now_ms(), _retention_ms(settings), log_of=log_of, exact_ms=exact_ms
-    )
+    return Publisher.claim(writer_of(root), uuid.uuid4().hex, _now_ms(), log_of=log_of, exact_ms=exact_ms)
 
 
 def _log_of_before(former: SnapshotRow | None) -> KafkaLog:
@@ -180,11 +176,6 @@ def _history(
     return [first, *history_of(brokers, of_brokers)]
 
 
-def _retention_ms(settings: NamesrvSettings) -> int:
-    """Return `snapshot.retention` in milliseconds."""
-    return int(settings.snapshot_retention.total_seconds() * 1000)
-
-
 def _now_ms() -> int:
     """Return the time of this machine's clock."""
     return time.time_ns() // 1_000_000
@@ -223,11 +214,10 @@ def _by_key(key: Sequence[str], rows: Rows) -> dict[tuple[Any, ...], tuple[Any, 
 
 
 class Repair(NamedTuple):
-    """Result of a repair: the published snapshot, the tables written anew, and the epochs moved to `past_snapshot`."""
+    """Result of a repair: the published snapshot, and the tables written anew."""
 
     published: SnapshotRow
     laid_anew: Sequence[str]
-    forgotten: Collection[int]
 
 
 def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
@@ -246,27 +236,22 @@ def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
         wanted = _heard_at(wanted, newest.clock_millis)
     if not takes_over and newest.kind != "STOP":
         require_no_active_job(root, settings)
-    mending = _Mending(root, _retention_ms(settings), found, now)
+    mending = _Mending(root, found, now)
     mending.save(SNAPSHOT)
-    if is_there(root, PAST_SNAPSHOT):
-        mending.save(PAST_SNAPSHOT)
     versions = {spec.name: mending.put_back(spec) for spec in ROUTE_TABLES}
-    versions |= {spec.name: mending.save(spec) for spec in (BROKER_EVENT, REJECTED)}
+    versions |= {spec.name: mending.save(spec) for spec in (BROKER_EVENT, ROW_CHANGE, REJECTED)}
     _claim(root, _log_position(newest, wanted.snapshot), versions)
     publisher = _claimed(root, settings, _log_of_before)
     row = _published(publisher, "REPAIR", now.content.rows, wanted, publisher.last, requested_by)
-    forgotten = {epoch for damage in found for epoch in damage.epochs}
-    if forgotten:
-        forget(root, forgotten, CommitTag(row.epoch, row.term))
-    return Repair(row, mending.laid_anew, forgotten)
+    return Repair(row, mending.laid_anew)
 
 
 class Salvaged(NamedTuple):
     """The newest content as far as it can be got back.
 
     `lost`: table -> number of rows that cannot, None if that is not known. A table without a loss is not in it.
-    `made`: table -> the epoch whose rows and the lines of history after it gave the rows of damaged files. For
-    `snapshot` it is the newest epoch, if its row is lost.
+    `made`: the tables whose damaged files' rows came from `row_change`, with the newest epoch; and `snapshot`, if the
+    row of its newest epoch is lost.
     """
 
     content: Content
@@ -289,7 +274,7 @@ def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
     if lost_publication(root):
         rescue.made[SNAPSHOT.name] = rows[0].epoch
     tables = {spec.name: rescue.rows(spec) for spec in ROUTE_TABLES}
-    for spec in (BROKER_EVENT, REJECTED):
+    for spec in (BROKER_EVENT, ROW_CHANGE, REJECTED):
         rescue.count(spec, len(rescue.saved(spec)))
     if any(name in rescue.lost for name in tables):  # each broker sends in full what the tables may lack
         tables[LIVE.name] = [_to_register_in_full(lease) for lease in tables[LIVE.name]]  # type: ignore[arg-type]
@@ -317,30 +302,22 @@ class _Rescue:
     def rows(self, spec: TableSpec) -> Rows:
         """Return the rows of a route table."""
         newest = self._snapshots[0]
-        base = next((row for row in self._snapshots if not self.is_hurt(spec, row)), None)
-        rows = spec.schema.empty_table()
-        if base is not None:
-            rows = select(self._root.open_past(spec, base.versions[spec.name])[1], spec)
-        if base is newest:
-            return rows_from_arrow(spec, rows)
-        self.made[spec.name] = epoch = base.epoch if base else 0
-        changes = Changes()
-        for line in self.lines:
-            if epoch < line.epoch <= newest.epoch:
-                changes.follow(line)
-        state = _by_key(spec.key, rows_from_arrow(spec, changes.applied_to(spec, rows)))
+        if not self.is_hurt(spec, newest):
+            return rows_from_arrow(spec, select(self._root.open(spec, newest.versions[spec.name]), spec))
+        self.made[spec.name] = newest.epoch
+        state = newest_after(spec, self.changes, newest.epoch)
         state |= _by_key(spec.key, rows_from_arrow(spec, readable_rows(self._root, spec, newest.versions[spec.name])))
         self.count(spec, len(state))
         found = list(state.values())
-        return found if spec is not LIVE else [_lease_put_back(None, row, newest.clock_millis or 0) for row in found]  # type: ignore[arg-type]
+        return found if spec is not LIVE else [_lease_put_back(None, row, newest.clock_millis or 0) for row in found]
 
     @cached_property
-    def lines(self) -> list[BrokerEventRow]:
-        """The lines of the history that can be read, in order."""
-        return sorted(rows_from_arrow(BROKER_EVENT, self.saved(BROKER_EVENT)), key=lambda line: (line.epoch, line.seq))
+    def changes(self) -> pa.Table:
+        """The rows of `row_change` that can be read."""
+        return self.saved(ROW_CHANGE)
 
     def saved(self, spec: TableSpec) -> pa.Table:
-        """Return the rows of `broker_event` or `rejected` that can be read."""
+        """Return the rows of an append-only table that can be read."""
         return saved_rows(self._root, spec, list(naming(spec, self._snapshots)))
 
     def count(self, spec: TableSpec, found: int) -> None:
@@ -350,7 +327,7 @@ class _Rescue:
             return
         wanted = TableFiles(self._root, spec).row_count(newest.versions[spec.name])
         if wanted is None:
-            if spec not in ROUTE_TABLES or self.is_hurt(BROKER_EVENT, newest):
+            if spec not in ROUTE_TABLES or self.is_hurt(ROW_CHANGE, newest):
                 self.lost[spec.name] = None
         elif wanted > found:
             self.lost[spec.name] = wanted - found
@@ -381,9 +358,8 @@ def fewer(now: Content, lost: Mapping[str, int | None], then: Content) -> list[s
 class _Mending:
     """Makes readable versions of the tables, which no snapshot names yet."""
 
-    def __init__(self, root: Root, kept_ms: int, found: Sequence[Damage], now: Salvaged) -> None:
+    def __init__(self, root: Root, found: Sequence[Damage], now: Salvaged) -> None:
         self._root = root
-        self._kept_ms = kept_ms
         self._now = now
         self._newest = now.content.snapshot
         self._tag = CommitTag(self._newest.epoch + 1, self._newest.term + 1)
@@ -409,13 +385,13 @@ class _Mending:
     def _is_hurt(self, spec: TableSpec) -> bool:
         """Return whether a file is damaged that the newest snapshot or the next write needs."""
         return (spec.name not in self._newest.versions and spec in PINNED_TABLES) or any(
-            damage.table == spec.name and not damage.is_past for damage in self._found
+            damage.table == spec.name for damage in self._found
         )
 
     def _lay_anew(self, spec: TableSpec, rows: pa.Table) -> int:
         self.laid_anew.append(spec.name)
         above = self._newest.versions.get(spec.name, 0)
-        return lay_anew(self._root, spec, rows, self._kept_ms, above, self._tag)
+        return lay_anew(self._root, spec, rows, above, self._tag)
 
 
 def _is_of_same_log(newest: SnapshotRow, then: SnapshotRow) -> bool:

@@ -12,7 +12,6 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
-from tests.counted import count_topics
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 DAY_MS = 24 * 3_600_000
@@ -147,15 +146,6 @@ def test_why_tells_what_each_change_of_very_many_topics_did_to_one(run, registry
         f"T7 left broker-a, because {MASTER} expired in silence.",
     ]
     assert run("why T300").exit_code == 1
-
-
-def test_why_says_that_lines_of_a_former_release_count_topics_without_naming_them(run, registry, monkeypatch):
-    count_topics(monkeypatch)
-    registry.register(MASTER, "c1", "broker-a", topics=MANY)
-    registry.register(OTHER, "c2", "broker-b", topics=("T7",))
-    first, second = texts(run("why T7 --json"))
-    assert first == "Up to here release 0.1.0 counted the topics of 1 change on broker-a and named none: T7 may be one."
-    assert second.startswith("T7 came to broker-b")
 
 
 def test_an_empty_registry_answers_that_it_has_no_such_name(claimed):

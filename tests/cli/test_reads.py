@@ -1,7 +1,6 @@
 import json
 import re
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.record_types import PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import SNAPSHOT
 from tests.clock import now_ms
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -303,13 +300,6 @@ def test_sql_pins_each_table_at_the_version_of_one_snapshot(look):
     found = dict(match.groups() for match in pinned if match)
     assert found == {name: str(version) for name, version in versions.items()}
     assert "epoch 3" in comment
-
-
-def test_a_moment_without_a_whole_snapshot_is_not_listed_or_pinned_as_another(run, cluster):
-    Root(cluster.root).open(SNAPSHOT).delete("epoch = 3")
-    for moment, options in product((3, iso_text(cluster.now_ms - 10_000)), ("", "--sql")):
-        refused = run(f"snapshots {options} --as-of {moment}")
-        assert (refused.exit_code, "the nearest one is epoch" in refused.stderr) == (1, True)
 
 
 def test_sql_of_one_view_has_what_it_reads_and_nothing_else(look):

@@ -10,15 +10,15 @@ from namesrv_stream.cli.submitted import takes_settings
 @click.command()
 @takes_settings
 def program(invocation):
-    click.echo(f"{invocation.settings.delta_root} {invocation.settings.snapshot_retention.days}")
+    click.echo(f"{invocation.settings.delta_root} {invocation.settings.snapshot_exact.total_seconds():.0f}")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--root", "/r", "--set", "snapshot.retention=7d"], "/r 7"),
-        (["-s", "delta.root=/r", "-s", "snapshot.retention=48h"], "/r 2"),
-        (["-s", "delta.root=/other", "--root", "/r", "-s", "snapshot.retention=1d"], "/r 1"),
+        (["--root", "/r", "--set", "snapshot.exact=7s"], "/r 7"),
+        (["-s", "delta.root=/r", "-s", "snapshot.exact=2m"], "/r 120"),
+        (["-s", "delta.root=/other", "--root", "/r", "-s", "snapshot.exact=1h"], "/r 3600"),
     ],
 )
 def test_settings_are_given_by_root_and_set(options, said):

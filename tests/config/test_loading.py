@@ -95,8 +95,8 @@ def test_every_unknown_key_is_named_with_its_place(file):
         ("expiryGuardRatio", "1.1", "less than or equal to 1"),
         ("console.trustedProxies", "10.0.0.5,x", "'x'"),
         ("maxOffsetsPerTrigger", "0", "1"),
-        ("snapshot.retention", "30", "30d"),
-        ("snapshot.retention", "0d", "0"),
+        ("rejected.retention", "30", "30d"),
+        ("rejected.retention", "0d", "0"),
         ("kafka.bootstrap.servers", "host", "host:port"),
         ("kafka.bootstrap.servers", "a:1,b", "host:port"),
         ("kafka.topic", "a b", "a-zA-Z0-9"),
@@ -130,7 +130,7 @@ def test_max_offsets_per_trigger_may_be_none(text, value):
     [("30d", "30d"), ("720h", "30d"), ("90m", "90m"), ("60 s", "1m"), ("1500ms", "1500ms"), ("36H", "36h")],
 )
 def test_duration_is_read_and_shown_with_its_unit(text, shown):
-    assert load_settings(options={"snapshot.retention": text}).properties()["snapshot.retention"] == shown
+    assert load_settings(options={"rejected.retention": text}).properties()["rejected.retention"] == shown
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.console.watch_client import watch
 from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
-from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
@@ -128,7 +127,7 @@ def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch)
 
     async def answer():
         watchers = Hub(NamesrvSettings(), limit=1)
-        watchers.go_to(kept.view(kept.past(AsOf(epoch=3)).base))
+        watchers.go_to(view_at(kept, 3))
         await WatchResponse(Watch(watchers, kept, (), None))({"type": "http"}, never, never)
         with watchers.watching(()):
             pass
@@ -136,13 +135,17 @@ def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch)
     asyncio.run(answer())
 
 
+def view_at(kept, epoch):
+    return kept.read(lambda reader: reader.view(reader.snapshots.find(epoch), None))
+
+
 def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(kept):
     async def step():
         watchers = Hub(NamesrvSettings(), limit=3)
-        watchers.go_to(kept.view(kept.past(AsOf(epoch=2)).base))
+        watchers.go_to(view_at(kept, 2))
         with contextlib.ExitStack() as stack:
             both = [stack.enter_context(watchers.watching(("Shared",))) for _ in range(2)]
-            watchers.go_to(kept.view(kept.past(AsOf(epoch=3)).base))
+            watchers.go_to(view_at(kept, 3))
             stack.enter_context(watchers.watching(()))
             with pytest.raises(RefusedError), watchers.watching(()):
                 pass

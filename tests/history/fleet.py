@@ -21,7 +21,7 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.root import Root
 from tests.published import Published
 
 _ADDRESSES = [f"10.0.0.{number}:10911" for number in range(6)]
@@ -101,12 +101,10 @@ class RandomLife:
 class RandomHistory(RandomLife):
     """A registry of a random life; each `publish` is one epoch."""
 
-    def __init__(
-        self, root: Root, seed: int, start_ms: int, now_ms: int, retention_ms: int = DEFAULT_RETENTION_MS
-    ) -> None:
+    def __init__(self, root: Root, seed: int, start_ms: int, now_ms: int) -> None:
         super().__init__(seed, start_ms)
         self._now_ms = now_ms
-        self._published = Published.claim(root, now_ms, retention_ms)
+        self._published = Published.claim(root, now_ms)
 
     def publish(self) -> int:
         """Publish what has happened as one micro-batch; return its epoch."""

@@ -6,26 +6,22 @@ import duckdb
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history import session_keeping
 from namesrv_stream.history.analysis import ask
 from namesrv_stream.history.analysis import register_views as register_in_duckdb
-from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.history.views import history_queries, register_views
 from namesrv_stream.rules.record_types import DeleteTopic, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
-from tests.counted import count_topics
 from tests.history.by_rules import publish_by_rules
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, MINUTE_MS, SeededRegistry
 from tests.tables.rows import NOW
-from tests.upgrade import unpack
 
 START_MS = (NOW // DAY_MS - 40) * DAY_MS
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
-VIEWS = [*history_queries(None), "publication"]
+VIEWS = [*history_queries(), "publication"]
 
 
 @pytest.fixture
@@ -43,13 +39,6 @@ def test_files_are_read_whatever_the_folders_above_them_are_called(tmp_path, fol
     assert ask(root, "FROM topic_session")["from_time"].null_count == 0
     assert ask(root, "SELECT type, event_month FROM broker_event").to_pylist()[0]["type"] == "REGISTERED"
     assert ask(root, "FROM topic").column_names == [field.name for field in TOPIC.stored_schema]
-
-
-def test_tables_of_a_former_release_have_their_views_without_the_later_columns(tmp_path):
-    unpack(tmp_path)
-    assert ask(tmp_path / "registry", "SELECT DISTINCT reason FROM broker_event").to_pylist() == [{"reason": None}]
-    names = ask(tmp_path / "registry", "SELECT DISTINCT broker_name FROM broker_session")["broker_name"].to_pylist()
-    assert sorted(names) == ["broker-1", "broker-2", "broker-3", "broker-4"]
 
 
 @pytest.fixture
@@ -93,7 +82,7 @@ def test_a_sample_week_has_the_same_views_in_spark_and_in_duckdb(root, same_view
 
 @pytest.mark.full  # a minute each: Spark plans 40 views; test_definitions compares DuckDB's with rows in memory
 @pytest.mark.parametrize("seed", range(6))
-def test_a_random_history_has_the_same_views_in_spark_and_in_duckdb(spark, root, same_views, monkeypatch, seed):
+def test_a_random_history_has_the_same_views_in_spark_and_in_duckdb(spark, root, same_views, seed):
     history = RandomHistory(root, seed, START_MS, NOW)
     odd = RegisterBroker(cluster_name="c-1_.", broker_name="broker a/b*~ü", broker_id=0, broker_addr=A)
     history.rules.apply(odd, LogPosition(START_MS, 0, 0))
@@ -101,17 +90,10 @@ def test_a_random_history_has_the_same_views_in_spark_and_in_duckdb(spark, root,
         for _ in range(steps):
             history.step(history.rng.choice([7 * 37 * MINUTE_MS, 20_000]))
         history.publish()
-        count_topics(monkeypatch, above=1)  # as 0.1.0 would: lines without the names of topics
     found = same_views(root)
     assert seed or {name for name, rows in found.items() if rows == 0} == {"rejected_record"}
     keys = ask(root, "SELECT broker_key FROM broker_dim WHERE cluster_name = 'c-1_.'")["broker_key"].to_pylist()
     assert keys == ["c-1_./broker+a%2Fb*%7E%C3%BC/0"]
-    monkeypatch.setattr(session_keeping, "LEAST_LINES", 1)
-    assert keep_past_sessions(spark, root) > 0
-    for _ in range(10):
-        history.step(7 * 37 * MINUTE_MS)
-    history.publish()
-    same_views(root, ["recent_session", "broker_session"])
 
 
 def test_a_question_about_sessions_does_not_look_for_zones_unless_it_names_them(spark, root, registry):
@@ -146,8 +128,8 @@ def test_a_moment_is_asked_for_by_epoch_or_time_and_an_unknown_view_is_refused(r
     registry.publish()
     held = "SELECT broker_name FROM broker ORDER BY ALL"
     assert ask(root, held, at=hours(3))["broker_name"].to_pylist() == ["broker-b", "broker-c"], "between snapshots"
-    with duckdb.connect() as db, pytest.raises(NamesrvError, match="called broker_sesion or past_session"):
-        register_in_duckdb(db, root, only=["broker_sesion", "past_session"])
+    with duckdb.connect() as db, pytest.raises(NamesrvError, match="called broker_sesion or topic_sesion"):
+        register_in_duckdb(db, root, only=["broker_sesion", "topic_sesion"])
 
 
 def topic_sessions(root, topic):
@@ -189,19 +171,3 @@ def test_a_topic_is_available_while_any_broker_name_has_it_and_expected_after_an
     rows = ask(root, "FROM topic_availability ORDER BY topic, day").to_pylist()
     found = [(row["topic"], row["up_millis"] / HOUR_MS, row["expected_millis"] / HOUR_MS) for row in rows]
     assert found == [("T", 22, 22), ("T", 2, 2), ("U", 21, 23), ("U", 2, 2)]
-
-
-def test_topics_of_lines_with_a_number_alone_have_sessions_from_and_to_these_lines(root, registry, monkeypatch):
-    count_topics(monkeypatch)
-    many = tuple(f"topic-{number}" for number in range(201))
-    registry.register(hours(1), A, "broker-a", topics=("topic-0",))
-    registry.register(hours(2), A, "broker-a", topics=(*many, "topic-201"))
-    registry.command(hours(3), DeleteTopic(topic="topic-1"))
-    registry.expire(hours(4), A)
-    registry.publish(at_ms=hours(5))
-    assert topic_sessions(root, "topic-0") == [("broker-a", 1, 4, "SILENCE")]
-    assert topic_sessions(root, "topic-1") == [("broker-a", 2, 3, "DELETE_TOPIC_IN_NAMESRV")]
-    assert topic_sessions(root, "topic-2") == []
-    registry.register(hours(6), A, "broker-a", topics=many)
-    registry.publish(at_ms=hours(7))
-    assert topic_sessions(root, "topic-2") == [("broker-a", 6, None, None)]

@@ -20,6 +20,7 @@ from namesrv_stream.questions.subject import Seen
 from namesrv_stream.questions.topics import route, topics
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, WipeWritePerm
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
@@ -371,5 +372,5 @@ def test_a_broker_asked_for_by_its_address_has_the_verdict_of_its_name(root, reg
 def test_brokers_of_a_moment_without_signs_of_life_can_be_sorted_by_silence(root, registry):
     registry.register(at(0), A, "broker-a")
     registry.publish(at_ms=at(1))
-    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())._replace(is_made=True)
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())._replace(past_moment=AsOf(1))
     assert [each.broker_addr for each in brokers(seen, order="-silent").brokers] == [A]

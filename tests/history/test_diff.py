@@ -5,13 +5,12 @@ import pytest
 from namesrv_stream.history.diff import Difference, diff_of_events, shown_of
 from namesrv_stream.history.events import events_between
 from namesrv_stream.rules.history import as_json_row
-from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from tests.counted import counted
 from tests.history.fleet import RandomHistory
 from tests.tables.rows import NOW
 
@@ -52,14 +51,6 @@ def test_events_give_the_same_differences_as_snapshots(root, seed):
             by_views = diff_of_views(views[start], views[end])
             lines = events_between(root, newest, AsOf(epoch=start), AsOf(epoch=end))
             assert diff_of_events(lines) == (by_views, {})
-
-
-def test_topics_that_events_only_count_are_given_by_their_number(root):
-    history = RandomHistory(root, 0, T0, NOW)
-    _register(history, {f"T{i}": TopicConfig(4, 4, 6) for i in range(300)}, 0)
-    last = AsOf(epoch=history.publish())
-    lines = events_between(root, RouteReader(root).snapshots.newest(), AsOf(epoch=0), last)
-    assert diff_of_events(map(counted, lines)).unnamed == {"broker-a": 300}
 
 
 def _register(history, topics, counter):

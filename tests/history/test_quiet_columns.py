@@ -19,7 +19,7 @@ from namesrv_stream.rules.rows import (
     is_same_but_for_life,
 )
 from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RustWriter
 from tests.tables.rows import NOW, broker, event, live
 
@@ -59,7 +59,7 @@ def test_the_log_names_all_but_quiet_columns(table, column):
 
 def test_the_history_without_versions_has_all_but_quiet_columns(tmp_path):
     root = Root(str(tmp_path / "registry"))
-    publisher = Publisher.claim(RustWriter(root), "run", NOW, DEFAULT_RETENTION_MS)
+    publisher = Publisher.claim(RustWriter(root), "run", NOW)
     snapshot = publisher.publish(Batch("query", 0, NOW, {0: 1}, {}, [line(*each) for each in COLUMNS], []), NOW)
     found = newest_events(root, snapshot, limit=None, with_versions=False)
     assert [COLUMNS[each.partition] for each in found] == SHOWN

@@ -229,11 +229,11 @@ def test_broker_change_has_the_holder_before_and_after(changes):
 def test_each_broker_has_one_key_that_no_other_broker_can_have_in_every_view_that_shows_brokers(changes):
     found = changes.rows("SELECT broker_key, broker_addr, zone_name, is_in_routes, sessions FROM broker_dim", {})
     assert sorted(found) == [("c1/broker%2Fa/0", B, "z2", True, 1), ("c2/broker%2Fa/1", C, None, False, 1)]
-    shown = {name: {*changes.table(f"FROM {name} LIMIT 0").column_names} for name in history_queries(None)}
+    shown = {name: {*changes.table(f"FROM {name} LIMIT 0").column_names} for name in history_queries()}
     of_brokers = {name for name, columns in shown.items() if columns & {"broker_id", "worst_broker", "which"}}
     assert len(of_brokers) >= 7
     keys = {"broker_key", "worst_broker_key", "broker_keys"}
-    assert {name for name in of_brokers if not shown[name] & keys} == {"recent_session"}
+    assert {name for name in of_brokers if not shown[name] & keys} == set()
 
 
 def test_topic_placement_does_not_fan_out_where_a_broker_name_is_in_two_clusters(registry, rows):

@@ -112,7 +112,7 @@ def test_views_maintenance_and_reader_agree_on_a_bucket(spark, root):
     assert session.table("broker_event").count() == 3
     in_duckdb = ask(root.url, "SELECT topic FROM topic_placement", epoch=4, storage_options=root.storage_options)
     assert {row["topic"] for row in in_duckdb.to_pylist()} == {"shared", "batch-0", "batch-1", "batch-2"}
-    care = {each.table: each for each in maintain(spark, root)}
+    care = {each.table: each for each in maintain(root)}
     assert [each.put_off for each in care.values() if each.put_off] == []
     assert all(each.files_after <= FILES_BORNE for each in care.values())
     assert care[BROKER_EVENT.name].files_before == 6

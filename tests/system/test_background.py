@@ -10,7 +10,7 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.maintenance import FILES_BORNE
 from namesrv_stream.tables.publication import Publisher
-from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.root import DAY_MS, Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.writer import RustWriter
 from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
@@ -76,7 +76,7 @@ def test_the_job_compacts_and_vacuums_its_tables_while_it_publishes(kafka, topic
 def left_by_a_writer_that_died(root):
     file = next(Path(root.uri(BROKER_EVENT)).rglob("*.parquet")).with_name("left-behind.parquet")
     file.touch()
-    at_s = file.stat().st_mtime - (DEFAULT_RETENTION_MS + DAY_MS) / 1000
+    at_s = file.stat().st_mtime - (31 * DAY_MS) / 1000
     os.utime(file, (at_s, at_s))
     return file
 

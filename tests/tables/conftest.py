@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RustWriter
 
 
@@ -15,7 +15,7 @@ def root(tmp_path):
 def fresh_tables(tmp_path_factory):
     """Tables that stay as they are: tests have copies of them."""
     folder = tmp_path_factory.mktemp("fresh") / "registry"
-    RustWriter(Root(str(folder))).ensure_tables(DEFAULT_RETENTION_MS)
+    RustWriter(Root(str(folder))).ensure_tables()
     return folder
 
 

@@ -19,7 +19,6 @@ from namesrv_stream.tables.tables_docs import with_columns
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import T0, broker, event, live, topic
-from tests.upgrade import RETENTION_MS, unpack
 
 TAG = CommitTag(epoch=2, term=1)
 
@@ -37,7 +36,7 @@ def test_docs_have_the_columns_and_constraints_of_the_schemas():
 @pytest.fixture(scope="module")
 def new_root(tmp_path_factory):
     root = Root(str(tmp_path_factory.mktemp("new") / "registry"))
-    RustWriter(root).ensure_tables(RETENTION_MS)
+    RustWriter(root).ensure_tables()
     return root
 
 
@@ -77,22 +76,6 @@ def test_a_row_that_breaks_a_constraint_is_refused(new_root, spec, row):
         else:
             writer.merge(spec, 0, RowChanges([row]), TAG)
     assert writer.head(spec) == 0
-
-
-def test_tables_of_the_former_release_get_comments_once_and_keep_their_rows(tmp_path):
-    unpack(tmp_path)
-    root = Root(str(tmp_path / "registry"))
-    before = {name: rows(root, spec) for name, spec in TABLES.items()}
-    RustWriter(root).ensure_tables(RETENTION_MS)
-    for spec in TABLES.values():
-        table = root.open(spec)
-        comments = {column.name: column.comment for column in spec.stored_columns if column is not TOPIC.partition}
-        assert (table.metadata().name, table.metadata().description) == (spec.name, spec.description)
-        assert {name: comment for name, (_, comment) in stored(table).items()} == comments
-    assert {name: rows(root, spec) for name, spec in TABLES.items()} == before
-    heads = {name: root.open(spec).version() for name, spec in TABLES.items()}
-    RustWriter(root).ensure_tables(RETENTION_MS)
-    assert {name: root.open(spec).version() for name, spec in TABLES.items()} == heads
 
 
 def rows(root, spec):

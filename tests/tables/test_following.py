@@ -17,7 +17,7 @@ from tests.tables.rows import NOW, topic
 
 def test_a_reader_that_was_opened_on_empty_tables_follows_the_first_snapshot(tmp_path):
     writer = RustWriter(Root(str(tmp_path)))
-    writer.ensure_tables(retention_ms=86_400_000)
+    writer.ensure_tables()
     reader = RouteReader(str(tmp_path))
     with pytest.raises(NoSuchSnapshotError):
         reader.follow()

@@ -39,7 +39,7 @@ def test_it_bounds_the_files_puts_the_history_in_order_once_and_every_snapshot_r
         events = [event(f"batch-{number}")._replace(type=kind, broker_name=name) for kind in kinds]
         publisher.publish(replace(batch(number), events=events), NOW)
     before = views_of_all(root)
-    care = {each.table: each for each in maintain(spark, root)}
+    care = {each.table: each for each in maintain(root)}
     assert views_of_all(root) == before
     assert care["broker_event"].files_before == 6
     assert all(each.files_after <= FILES_BORNE for each in care.values())
@@ -49,7 +49,7 @@ def test_it_bounds_the_files_puts_the_history_in_order_once_and_every_snapshot_r
     assert lines == sorted(lines)
     writer = RustWriter(root)
     heads = {name: writer.head(spec) for name, spec in TABLES.items()}
-    maintain(spark, root, vacuum=False)
+    maintain(root, vacuum=False)
     assert {name: writer.head(spec) for name, spec in TABLES.items()} == heads
     publisher.publish(batch(6), NOW)
     assert publisher.restored == []
@@ -103,38 +103,13 @@ def test_the_newest_snapshot_of_a_registry_at_rest_stays_readable_for_ever(root)
         publisher.publish(batch(number), NOW - 61 * DAY_MS)
     assert "broker_event" in publisher.compact(max_files=1)
     pass_time(root, days=61)
-    maintain(None, root)
+    maintain(root)
     assert_shows_exactly(root, *range(6))
     heir = claim(root)
-    maintain(None, root)
+    maintain(root)
     assert_shows_exactly(root, *range(6))
     heir.publish(batch(6), NOW)
     assert_shows_exactly(root, *range(7))
-
-
-def publications(spark, root):
-    session = spark.newSession()
-    register_views(session, root, only=["publication"])
-    rows = session.sql("SELECT epoch, kind, term, run_id, batch_id, is_kept FROM publication ORDER BY epoch").collect()
-    return [tuple(row) for row in rows]
-
-
-def test_the_run_of_an_epoch_stays_known_after_its_snapshot_has_gone(spark, root):
-    publisher = claim(root, "first", at_ms=NOW - 40 * DAY_MS)
-    publisher.publish(batch(0), NOW - 40 * DAY_MS)
-    publisher.publish(batch(1), NOW)
-    before = publications(spark, root)
-    assert [row[-1] for row in before] == [True] * 3
-    maintain(spark, root)
-    assert publications(spark, root) == [(*row[:-1], row[0] == 3) for row in before]
-    heir = claim(root, "second")
-    maintain(spark, root)
-    assert [row[:4] for row in publications(spark, root)] == [
-        (1, "CLAIM", 1, "first"),
-        (2, "PUBLICATION", 1, "first"),
-        (3, "PUBLICATION", 1, "first"),
-        (heir.last.epoch, "CLAIM", 2, "second"),
-    ]
 
 
 def test_rejected_records_go_after_their_retention_and_the_job_goes_on(root):
@@ -143,14 +118,14 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(root):
     for number, days in enumerate(ages):
         rejected = [RejectedRow(NOW - days * DAY_MS, 0, number, None, b"x", 1, f"{days} days old")]
         publisher.publish(replace(batch(number), event_time_ms=NOW, rejected=rejected), NOW)
-    maintain(None, root)
+    maintain(root)
     publisher.publish(batch(3), NOW)
     assert publisher.restored == []
     publisher.publish(replace(batch(4), event_time_ms=NOW, rejected=rejected), NOW)
     rows = open_tables(root)["rejected"]
     assert sorted(rows["reason"].to_pylist()) == ["0 days old", "0 days old", "89 days old"]
     heads = RustWriter(root).head(REJECTED)
-    maintain(None, root, rejected_retention_ms=90 * DAY_MS)
+    maintain(root, rejected_retention_ms=90 * DAY_MS)
     assert RustWriter(root).head(REJECTED) == heads
 
 

@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 import pytest
 
 from namesrv_stream.errors import TermLostError
-from namesrv_stream.rules.rows import ClusterRow
+from namesrv_stream.rules.rows import ClusterRow, RowChange
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
@@ -32,7 +32,11 @@ def batch(batch_id, query_id="query"):
         "cluster": RowChanges([ClusterRow(name, "broker-a")]),
         "live": RowChanges([live(name)]),
     }
-    return Batch(query_id, batch_id, T0 + batch_id, {0: batch_id}, changes, events=[event(name, T0 + batch_id)])
+    former = topic("shared", perm=batch_id - 1) if batch_id else None
+    sides = zip((former, None), changes["topic"].upserts, strict=True)
+    changed = [RowChange(TOPIC.name, row[:2], was, row) for was, row in sides]
+    line = event(name, T0 + batch_id)._replace(changes=tuple(changed))
+    return Batch(query_id, batch_id, T0 + batch_id, {0: batch_id}, changes, events=[line])
 
 
 def batches_shown(view, root):
@@ -80,7 +84,7 @@ def test_half_a_batch_is_never_read_and_is_restored_by_the_next_run(root, point)
     assert_shows_exactly(root, 0)
 
     heir = claim(root)
-    assert set(heir.restored) == set(WRITTEN)
+    assert set(heir.restored) == {*WRITTEN, "row_change"}
     assert_shows_exactly(root, 0)
     heir.publish(batch(1), NOW)
     assert_shows_exactly(root, 0, 1)

@@ -9,7 +9,6 @@ import pytest
 from namesrv_stream.errors import (
     NamesrvError,
     NoSuchSnapshotError,
-    SnapshotGoneError,
     StorageError,
 )
 from namesrv_stream.tables.publication import Batch
@@ -66,19 +65,6 @@ def test_follow_reads_again_only_the_tables_that_changed(root):
     assert after.tables["topic"] is before.tables["topic"]
     assert set(after.routes.live) == {"a", "b"}
     assert set(before.routes.live) == {"a"}
-
-
-def test_a_snapshot_whose_row_is_no_longer_there_is_gone_and_the_nearest_is_named(root):
-    publisher = claim(root)
-    for number in range(3):
-        publish(publisher, number, topic=[topic("t", perm=number)])
-    root.open(SNAPSHOT).delete("epoch <= 2")
-    reader = RouteReader(root)
-    assert [row.epoch for row in reader.snapshots.readable()] == [4, 3]
-    assert [row.epoch for row in reader.snapshots.readable(limit=1)] == [4]
-    assert [row.epoch for row in reader.snapshots.readable(up_to=3)] == [3]
-    with pytest.raises(SnapshotGoneError, match="the nearest one is epoch 3"):
-        reader.snapshots.find(2)
 
 
 def test_tables_that_no_job_has_claimed_yet_are_an_error_that_names_it(root):

@@ -11,14 +11,13 @@ from deltalake.schema import PrimitiveType
 from namesrv_stream.errors import NotARegistryError, TablesTooNewError
 from namesrv_stream.rules.rows import ClusterRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
-from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, table_properties
+from namesrv_stream.tables.root import DAY_MS, table_properties
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
     CLUSTER,
     FORMAT,
     LIVE,
-    PAST_SESSION,
     SNAPSHOT,
     TOPIC,
 )
@@ -138,9 +137,9 @@ def test_compaction_leaves_one_file_a_bucket(writer, root):
 def former_topic(root, writer):
     """The table `topic` as release 0.1.0 made it: without buckets."""
     shutil.rmtree(root.uri(TOPIC))
-    properties = table_properties(TOPIC, DEFAULT_RETENTION_MS) | {"registry.format": "1"}
+    properties = table_properties(TOPIC) | {"registry.format": "1"}
     DeltaTable.create(root.uri(TOPIC), TOPIC.schema, configuration=properties, raise_if_key_not_exists=False)
-    RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
+    RustWriter(root).ensure_tables()
 
 
 @pytest.mark.usefixtures("former_topic")
@@ -191,21 +190,19 @@ def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer
 def test_replaced_files_stay_an_hour_and_maintenance_alone_shortens_the_log_of_named_versions(root, limit_tables):
     of_each_kind = (TOPIC, LIVE, BROKER_EVENT, SNAPSHOT)
     limit_tables(*of_each_kind)
-    RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
-    RustWriter(root).ensure_table(PAST_SESSION, DEFAULT_RETENTION_MS)  # views that last name its versions too
-    for spec in (*of_each_kind, PAST_SESSION):
+    RustWriter(root).ensure_tables()
+    for spec in of_each_kind:
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == str(FORMAT)
         assert properties["delta.enableChangeDataFeed"] == str(spec is TOPIC).lower()
-        kept_s = 30 * 86_400 if spec is PAST_SESSION else 4_200
-        assert properties["delta.deletedFileRetentionDuration"] == f"interval {kept_s} seconds"
-        assert properties["delta.enableExpiredLogCleanup"] == str(spec in (SNAPSHOT, PAST_SESSION)).lower()
+        assert properties["delta.deletedFileRetentionDuration"] == "interval 4200 seconds"
+        assert properties["delta.enableExpiredLogCleanup"] == str(spec is SNAPSHOT).lower()
 
 
 def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root, limit_tables):
     limit_tables(TOPIC)
     version = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    writer.ensure_tables(DEFAULT_RETENTION_MS // 2, exact_ms=2 * 3_600_000)
+    writer.ensure_tables(exact_ms=2 * 3_600_000)
     assert rows_at(writer, TOPIC, writer.head(TOPIC)) == [topic("t")]
     assert holds_rows_of(writer.commits(TOPIC, version), version)
     properties = root.open(TOPIC).metadata().configuration
@@ -216,18 +213,18 @@ def test_a_newer_registry_format_is_refused(writer, root):
     newer = {"registry.format": str(FORMAT + 1), "registry.release": "9.8.7"}
     root.open(TOPIC).alter.set_table_properties(newer, raise_if_not_exists=False)
     with pytest.raises(TablesTooNewError, match=rf"format {FORMAT + 1}.*up to {FORMAT}.*start 9\.8\.7 or later"):
-        RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
+        RustWriter(root).ensure_tables()
 
 
 def test_a_release_that_added_a_column_is_named_to_one_that_would_leave_it_empty(writer, root):
     root.open(BROKER).alter.add_columns([Field("later", PrimitiveType("string"))])
     root.open(BROKER).alter.set_table_properties({"registry.release": "0.9.0"}, raise_if_not_exists=False)
     with pytest.raises(TablesTooNewError, match=r"table broker .*\(later\).*start 0\.9\.0 or later"):
-        RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
+        RustWriter(root).ensure_tables()
 
 
 def test_a_delta_table_that_is_no_registrys_is_refused(root):
     write_deltalake(root.uri(TOPIC), pa.table({"x": [1]}))
     with pytest.raises(NotARegistryError):
-        RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
+        RustWriter(root).ensure_tables()
     assert DeltaTable(root.uri(TOPIC)).version() == 0

@@ -20,7 +20,7 @@ def maintain_slowly(spark, root, *, on_table, **options):
             FILE.touch()
             spark.sparkContext._jvm.java.lang.Thread.sleep(LONG_MS)
 
-    return maintain(spark, root, on_table=wait_at, **options)
+    return maintain(root, on_table=wait_at, **options)
 
 
 maintain_tables.maintain = maintain_slowly

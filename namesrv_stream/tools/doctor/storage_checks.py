@@ -45,19 +45,15 @@ def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
 
 
 def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
-    """Read every file that a retained snapshot names."""
+    """Read every file that the newest snapshot names."""
     found = damages(Root(settings.delta_root, settings.storage_options or None))
     for damage in found:
         versions = _range("version", damage.versions)
         epochs = f", named by {_range('epoch', damage.epochs)}" if damage.epochs else ""
         hurt = f"file {damage.file} {damage.problem}; it is of {versions}{epochs}"
-        if damage.is_past:
-            next_step = "The newest snapshot is whole. `namesrv-stream repair` moves these to past_snapshot."
-            yield Finding(f"table {damage.table}", "warning", hurt, next_step)
-        else:
-            yield Finding(f"table {damage.table}", "failed", hurt, "`namesrv-stream repair` gets the rows back.")
+        yield Finding(f"table {damage.table}", "failed", hurt, "`namesrv-stream repair` gets the rows back.")
     if not found:
-        yield Finding("tables", "ok", f"every file that the snapshots under {settings.delta_root} name can be read")
+        yield Finding("tables", "ok", f"every file of the newest snapshot under {settings.delta_root} can be read")
 
 
 def _range(what: str, numbers: Sequence[int]) -> str:
@@ -147,7 +143,7 @@ def _room_in(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     found = f"{folder} has {free / 1024**3:.1f} GiB left"
     if free < _LEAST_ROOM_BYTES:
-        return Finding("room", "warning", found, "Make room, or shorten snapshot.retention.")
+        return Finding("room", "warning", found, "Make room, or shorten snapshot.exact.")
     return Finding("room", "ok", found)
 
 
