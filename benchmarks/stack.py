@@ -33,9 +33,9 @@ from benchmarks.peers import registration
 from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.scale import Client, Stalls
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import ResponseCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from real_rocketmq.servers import name_server
 
 FIRST, CHANGED = 1, 2
 """Data versions of a broker's first registration and of the one that changes a topic."""

@@ -18,8 +18,8 @@ from league.scenario import SCENARIOS, Needs, Scenario
 from league.sides import Gateways, NameServers, Side
 from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.rocketmq_servers import Release
 from namesrv_stream.tools.local.spark import local_session
+from real_rocketmq.servers import Release
 
 PAGE = CHECKOUT / "docs" / "league.md"
 SIDES = ("4.9.7", "5.4.0", "gateway")

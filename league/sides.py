@@ -18,8 +18,8 @@ from league.fence import settle
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.tools.local.rocketmq_servers import LocalServer, Release, name_server
 from namesrv_stream.wire.codes import Version
+from real_rocketmq.servers import LocalServer, Release, name_server
 
 SERVERS = 2
 """Number of servers of a side. A broker that registers at one has sent nothing to the other."""

@@ -152,6 +152,19 @@ class NotARegistryError(NamesrvError):
         self.table = table
 
 
+class TablesTooOldError(NamesrvError):
+    """Tables of a format from before the first release. Nothing carries them on."""
+
+    def __init__(self, root: str, table: str, found: str) -> None:
+        super().__init__(
+            f"the table {table} under {root} has registry format {found}, which no release has had. Give another "
+            "delta.root: brokers register there again within a minute. `export` of the commit that made the tables "
+            "writes KV values and settings to a file."
+        )
+        self.root = root
+        self.table = table
+
+
 class TablesTooNewError(NamesrvError):
     """A table of a later release. `release` is the one that wrote it, None if the table does not name it."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.tools.replay.cases import Expectation, RestartStep, ScanStep, load_case
+from replay.cases import Expectation, RestartStep, ScanStep, load_case
 
 CASES = Path(__file__).parent / "cases"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from namesrv_stream.tools.local.jars import find_java, pyspark_jar, retrieved_jars
-from namesrv_stream.tools.local.rocketmq_servers import Release, write_log_settings
+from real_rocketmq.servers import Release, write_log_settings
 
 _CALL_LIMIT_S = 90
 """Limit for one call of the Java client, whose own timeouts are shorter."""

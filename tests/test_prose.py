@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("namesrv_stream", "jobs", "chaos", "league", "benchmarks", "tests")
+FOLDERS = ("namesrv_stream", "jobs", "chaos", "league", "replay", "real_rocketmq", "benchmarks", "tests")
 QUESTIONS = {"How", "What", "When", "Where", "Whether", "Who", "Whose", "Why"}
 RIDDLES = {"As", "Hears", "If", "It", "None", "Of", "Says", "So", "Tells", "That", "Those"}
 

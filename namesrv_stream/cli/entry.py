@@ -8,6 +8,7 @@ import logging
 import traceback
 from dataclasses import replace
 from datetime import UTC, tzinfo
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ class LazyCommand(NamedTuple):
 
 
 _LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
+_BESIDE = "Run, from a checkout"
+"""Heading of the commands whose modules are beside this package and not in it."""
 
 COMMANDS = {
     "status": LazyCommand("cli.status:status", _LOOK, "State of the job, the served snapshot, its lag."),
@@ -70,19 +73,15 @@ COMMANDS = {
     "doctor": LazyCommand("cli.inspection:doctor", _RUN, "Check this machine, Kafka and the storage."),
     "up": LazyCommand("cli.on_this_machine:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
     "demo": LazyCommand("cli.on_this_machine:demo", _RUN, "Show an outage and its end as a story."),
-    "demo-rocketmq": LazyCommand(
-        "cli.on_this_machine:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."
-    ),
     "gateway": LazyCommand("gateway.launch:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
     "fleet": LazyCommand("cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
-    "replay": LazyCommand(
-        "tools.replay.replay_run:replay", _RUN, "Replay scenario cases through the rules or the job."
-    ),
     "console": LazyCommand("console.serving:console", _RUN, "Serve a page and an HTTP API."),
     "submit": LazyCommand("cli.submit:submit", _RUN, "Run the job by spark-submit."),
     "records": LazyCommand("cli.records:records", _RUN, "Print the JSON Schema of the heartbeat topic's records."),
     "archive": LazyCommand("cli.submit:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."),
     "jars": LazyCommand("cli.submit:jars", _RUN, "Fetch the jars of Spark, once."),
+    "replay": LazyCommand("replay.replay_run:replay", _BESIDE, "Replay scenario cases through the rules or the job."),
+    "demo-rocketmq": LazyCommand("real_rocketmq.demo:demo_rocketmq", _BESIDE, "Show a real RocketMQ as a story."),
 }
 
 
@@ -188,7 +187,11 @@ class LazyGroup(click.Group):
         if name is None:
             return None
         module, attribute = COMMANDS[name].target.split(":")
-        return _with_shared_options(getattr(importlib.import_module(f"namesrv_stream.{module}"), attribute))
+        if COMMANDS[name].heading != _BESIDE:
+            module = f"namesrv_stream.{module}"
+        elif find_spec(module.partition(".")[0]) is None:
+            raise click.UsageError(f"{name} is no part of the package: run it from a checkout of the project.")
+        return _with_shared_options(getattr(importlib.import_module(module), attribute))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

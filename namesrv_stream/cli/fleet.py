@@ -121,7 +121,7 @@ def fleet(context: click.Context, /, history_days: float | None, out: Path, batc
 
 
 def _make_history(days: float, seed: int, shape: dict[str, Any], out: Path, batch_hours: float) -> None:
-    from namesrv_stream.tools.replay.stream_engine import publish_history  # noqa: PLC0415 -- Spark takes seconds to load
+    from namesrv_stream.tools.fleet.history import publish_history  # noqa: PLC0415 -- Spark takes seconds to load
 
     end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)

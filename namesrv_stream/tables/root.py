@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream import __version__
-from namesrv_stream.errors import NotARegistryError, StorageError, TablesTooNewError
+from namesrv_stream.errors import NotARegistryError, StorageError, TablesTooNewError, TablesTooOldError
 from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
@@ -177,10 +177,12 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | None]) -> None:
-    """Raise an error for a table without `registry.format`, or with a newer format than this code knows."""
+    """Raise an error for a table without `registry.format`, or with another format than this code knows."""
     found = properties.get(FORMAT_PROPERTY)
     if found is None:
         raise NotARegistryError(root.url, spec.name)
+    if int(found) < FORMAT:
+        raise TablesTooOldError(root.url, spec.name, found)
     if int(found) > FORMAT:
         problem = f"has registry format {found}, and this release knows up to {FORMAT}"
         raise TablesTooNewError(root.url, spec.name, problem, properties.get(RELEASE_PROPERTY))

@@ -19,8 +19,8 @@ import pyarrow as pa
 from namesrv_stream.rules import rows
 from namesrv_stream.rules.record_types import DataVersion
 
-FORMAT = 2
-"""Number of the tables' format. It rises with each change that older code would misread. 2: `topic` is in buckets."""
+FORMAT = 3
+"""Number of the tables' format. It rises with each change that older code would misread. 3: `row_change`."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 DATA_VERSION = pa.struct({"state_version": pa.int64(), "timestamp": pa.int64(), "counter": pa.int64()})

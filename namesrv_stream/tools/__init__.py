@@ -1,1 +1,1 @@
-"""Programs beside the registry: simulated brokers, local servers, replays, checks, comparison, backups, repair."""
+"""Programs beside the registry: simulated brokers, local servers, checks, comparison, backups, repair."""

@@ -9,7 +9,7 @@ from namesrv_stream.rules.record_types import Request, Scan
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tools.replay.rules_engine import OneByOne
+from replay.rules_engine import OneByOne
 from tests.published import Published
 
 

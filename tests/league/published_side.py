@@ -15,10 +15,10 @@ from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules.record_types import ChannelClosed
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tools.replay.rules_engine import OneByOne
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import operator_command
+from replay.rules_engine import OneByOne
 from tests.clock import now_ms
 from tests.published import Published
 from tests.wire.golden import broker_request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.tools.replay.rules_engine import replay_by_rules
+from replay.rules_engine import replay_by_rules
 from tests.arrival_logs import arrival_cases, as_log
 from tests.replay_comparison import differences
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.tools.replay.cases import load_case
-from namesrv_stream.tools.replay.rules_engine import replay_by_rules
+from replay.cases import load_case
+from replay.rules_engine import replay_by_rules
 from tests.replay_comparison import differences
 
 CASES = sorted(path for path in (Path(__file__).parent.parent / "cases").glob("*.json") if path.stem != "schema")

@@ -53,3 +53,9 @@ def test_layers_import_one_way():
         for path in files:
             parts = [name.split(".") for name in imported(path) if name.startswith("namesrv_stream.")]
             assert not {part[1] for part in parts} & after, path
+
+
+def test_the_package_imports_nothing_that_is_beside_it():
+    beside = {path.parent.name for path in PACKAGE.parent.glob("*/__init__.py")} - {PACKAGE.name}
+    assert {"benchmarks", "replay"} <= beside
+    assert not {name.split(".")[0] for path in PACKAGE.rglob("*.py") for name in imported(path)} & beside

@@ -16,7 +16,7 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.replay.case_checks import Check, check_output
+from replay.case_checks import Check, check_output
 from tests import waiting
 from tests.clock import now_ms
 from tests.replay_comparison import canonical

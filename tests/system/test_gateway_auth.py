@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from namesrv_stream.tools.local.rocketmq_servers import Release, broker, mqadmin
+from real_rocketmq.servers import Release, broker, mqadmin
 from tests.gateway.test_authorization import SECRET
 from tests.gateway.test_tls import make_certificate
 from tests.java_client import Keys, java_client

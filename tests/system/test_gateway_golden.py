@@ -13,7 +13,6 @@ import pytest
 
 from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
-from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import RequestCode, Version
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.json_text import decode_json
@@ -22,6 +21,7 @@ from namesrv_stream.wire.registration_request import (
     TopicConfigSerializeWrapper,
     body_crc32,
 )
+from real_rocketmq.servers import name_server
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually, running_stack
 

@@ -5,7 +5,7 @@ import pytest
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.local.rocketmq_servers import Release, broker, mqadmin
+from real_rocketmq.servers import Release, broker, mqadmin
 from tests.java_client import java_client
 from tests.system.gateway_stack import eventually, until
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.tools.replay.cases import load_case
-from namesrv_stream.tools.replay.replay_run import CASES_AT_ONCE
-from namesrv_stream.tools.replay.stream_engine import stream_engine
+from replay.cases import load_case
+from replay.replay_run import CASES_AT_ONCE
+from replay.stream_engine import stream_engine
 from tests.arrival_logs import arrival_cases, as_log
 from tests.replay_comparison import differences
 

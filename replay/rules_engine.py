@@ -8,8 +8,8 @@ from namesrv_stream.rules.record_types import RegisterBroker, Request, Scan
 from namesrv_stream.rules.registration import RegisterReply, reply
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tools.replay.case_checks import Json, check_output, wire_version
-from namesrv_stream.tools.replay.cases import Case, QueryVersionStep, ScanStep, Step
+from replay.case_checks import Json, check_output, wire_version
+from replay.cases import Case, QueryVersionStep, ScanStep, Step
 
 
 def replay_by_rules(case: Case) -> Json:

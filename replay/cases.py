@@ -35,7 +35,7 @@ from namesrv_stream.rules.record_types import (
     WipeWritePerm,
     what_is_wrong,
 )
-from namesrv_stream.tools.replay.case_checks import Check, Json
+from replay.case_checks import Check, Json
 
 
 class _Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="op"):

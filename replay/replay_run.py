@@ -13,8 +13,8 @@ import msgspec
 from rich.console import Console
 
 from namesrv_stream.reporting.progress_lines import progress
-from namesrv_stream.tools.replay.cases import Case, load_cases
-from namesrv_stream.tools.replay.rules_engine import replay_by_rules
+from replay.cases import Case, load_cases
+from replay.rules_engine import replay_by_rules
 
 Replay = Callable[[Case], dict[str, Any]]
 
@@ -55,7 +55,7 @@ def _engine(name: str) -> Iterator[Replay]:
     if name == "rules":
         yield replay_by_rules
         return
-    from namesrv_stream.tools.replay.stream_engine import stream_engine  # noqa: PLC0415  # Spark takes seconds to load
+    from replay.stream_engine import stream_engine  # noqa: PLC0415  # Spark takes seconds to load
 
     with stream_engine() as run:
         yield run

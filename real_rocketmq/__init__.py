@@ -1,0 +1,1 @@
+"""A real RocketMQ on this machine, and a demo with it."""
