@@ -179,7 +179,7 @@ SELECT {keys}, {rows} FROM (
   FROM rows WHERE {later}
 ) AS numbered WHERE place = 1
 """
-"""Of each key the change that tells its row at the moment: the last included one, else the first one after it."""
+"""Query of the change of each key that has its row at the moment: the last included one, else the first one after."""
 
 
 def _side(spec: TableSpec, is_included: str) -> str:

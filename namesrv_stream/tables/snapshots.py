@@ -106,7 +106,7 @@ class Snapshots:
         return row
 
     def oldest_readable(self) -> SnapshotRow:
-        """Return the first row of the last 30 days, which a track shows. Raises NoSuchSnapshotError if none is there."""
+        """Return the first row of the last 30 days, which a track shows. Raises an error if there is none."""
         since = f"published_at >= {_timestamp(self.newest().published_at - 30 * DAY_MS)}"
         return next(iter(self._rows(since, "ORDER BY epoch LIMIT 1")), None) or self.newest()
 

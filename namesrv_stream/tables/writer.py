@@ -256,7 +256,7 @@ class RustWriter:
         if spec.is_rewritten:
             return self._rewrite(spec, base, changes, tag)
         with self._on(spec, base) as table:
-            source, is_same = _merge_source(spec, table, changes.merge_source(spec))
+            source, is_same = _merge_source(spec, changes.merge_source(spec))
             columns = {name: f"source.{name}" for name in source.schema.names if name != DELETED}
             merger = table.merge(source, is_same, "source", "target", **_commit_once(base, tag))
             merger = merger.when_matched_delete(f"source.{DELETED}")
@@ -307,7 +307,7 @@ class RustWriter:
         For a table in months these are the files of the newest month; for a table in buckets, all but one a bucket.
         """
         table = self._tables.at(spec, version)
-        if _is_in_buckets(spec, table):
+        if spec.partition_column == TOPIC_BUCKET:
             return len(table.file_uris()) - len(table.partitions())
         return len(table.file_uris(file_pruning_predicate=_newest_partition(spec, table)))
 
@@ -364,14 +364,13 @@ class RustWriter:
         self._root.open(spec)
 
     def _bring_up_to_date(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
-        """Add the columns and comments that a former release did not have, and set the properties that differ."""
+        """Add the columns that a former release did not have, and set the properties that differ."""
         table = self._root.open(spec)
         require_known_columns(self._root, spec, table)
         if missing := missing_columns(table, spec):
             added = [stored_field(column) for column in spec.columns if column.name in missing]
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
             table.alter.set_table_properties({RELEASE_PROPERTY: __version__}, raise_if_not_exists=False)
-        _describe(table, spec)
         found = table.metadata().configuration
         kept = (FORMAT_PROPERTY, RELEASE_PROPERTY)  # the table keeps what it was made with
         changed = {name: value for name, value in properties.items() if name not in kept and found.get(name) != value}
@@ -379,35 +378,13 @@ class RustWriter:
             table.alter.set_table_properties(changed, raise_if_not_exists=False)
 
 
-def _describe(table: DeltaTable, spec: TableSpec) -> None:
-    """Give the table the name, description and comments that it lacks. Each takes one commit, at the first start only.
-
-    A table with rows does not get NOT NULL, which Delta cannot add, or CHECK, which would read every row.
-    """
-    said = table.metadata()
-    if said.name != spec.name:
-        table.alter.set_table_name(spec.name)
-    if said.description != spec.description:
-        table.alter.set_table_description(spec.description)
-    comments = {column.name: column.comment for column in spec.stored_columns}
-    for column in table.schema().fields:
-        comment = comments.get(column.name)
-        if comment is not None and column.metadata.get("comment") != comment:
-            table.alter.set_column_metadata(column.name, {"comment": comment})
-
-
-def _is_in_buckets(spec: TableSpec, table: DeltaTable) -> bool:
-    """Return whether the table is in buckets. A table `topic` of format 1 has none, and merges do without them."""
-    return spec.partition_column == TOPIC_BUCKET and table.metadata().partition_columns == [TOPIC_BUCKET]
-
-
-def _merge_source(spec: TableSpec, table: DeltaTable, source: pa.Table) -> tuple[pa.Table, str]:
+def _merge_source(spec: TableSpec, source: pa.Table) -> tuple[pa.Table, str]:
     """Return the rows to merge and the SQL condition by which such a row replaces a row of the table.
 
     The condition names the buckets of the source, so that files of other buckets are neither read nor written.
     """
     same_key = " AND ".join(f"target.{name} = source.{name}" for name in spec.key)
-    if not _is_in_buckets(spec, table):
+    if spec.partition_column != TOPIC_BUCKET:
         return source, same_key
     source = with_partition_column(spec, source)
     buckets = ", ".join(f"'{bucket}'" for bucket in sorted(source.column(TOPIC_BUCKET).unique().to_pylist()))

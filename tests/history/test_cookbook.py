@@ -45,7 +45,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def in_spark(spark, root):
-    known = {*history_queries(None), *(spec.name for spec in PINNED_TABLES)}
+    known = {*history_queries(), *(spec.name for spec in PINNED_TABLES)}
 
     def collect(statement):
         register_views(spark, root, only=known.intersection(re.findall(r"\w+", statement)))

@@ -33,8 +33,9 @@ def batch(batch_id, query_id="query"):
         "live": RowChanges([live(name)]),
     }
     former = topic("shared", perm=batch_id - 1) if batch_id else None
-    sides = zip((former, None), changes["topic"].upserts, strict=True)
-    changed = [RowChange(TOPIC.name, row[:2], was, row) for was, row in sides]
+    changed = [RowChange(TOPIC.name, ("shared", "broker-a"), former, topic("shared", perm=batch_id))]
+    new = {TOPIC: topic(name), TABLES["cluster"]: ClusterRow(name, "broker-a"), TABLES["live"]: live(name)}
+    changed += [RowChange(spec.name, row[: len(spec.key)], None, row) for spec, row in new.items()]
     line = event(name, T0 + batch_id)._replace(changes=tuple(changed))
     return Batch(query_id, batch_id, T0 + batch_id, {0: batch_id}, changes, events=[line])
 

@@ -1,7 +1,6 @@
 """The behaviour of delta-rs on which publication relies."""
 
 import random
-import shutil
 
 import pyarrow as pa
 import pytest
@@ -11,7 +10,7 @@ from deltalake.schema import PrimitiveType
 from namesrv_stream.errors import NotARegistryError, TablesTooNewError
 from namesrv_stream.rules.rows import ClusterRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
-from namesrv_stream.tables.root import DAY_MS, table_properties
+from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
@@ -131,29 +130,6 @@ def test_compaction_leaves_one_file_a_bucket(writer, root):
     assert [writer.file_count(TOPIC, version) for version in (base, compacted)] == [6, 0]
     assert sorted(bucket_files(root, compacted).values()) == sorted(map(topic_bucket, BUCKETED))
     assert rows_at(writer, TOPIC, compacted) == rows_at(writer, TOPIC, base)
-
-
-@pytest.fixture
-def former_topic(root, writer):
-    """The table `topic` as release 0.1.0 made it: without buckets."""
-    shutil.rmtree(root.uri(TOPIC))
-    properties = table_properties(TOPIC) | {"registry.format": "1"}
-    DeltaTable.create(root.uri(TOPIC), TOPIC.schema, configuration=properties, raise_if_key_not_exists=False)
-    RustWriter(root).ensure_tables()
-
-
-@pytest.mark.usefixtures("former_topic")
-def test_a_table_without_buckets_is_merged_into_and_compacted_as_it_is(root):
-    writer = RustWriter(root)
-    base = writer.head(TOPIC)
-    for number in range(3):
-        base = writer.merge(TOPIC, base, RowChanges([topic(str(number), name) for name in BUCKETED]), TAG)
-    base = writer.merge(TOPIC, base, RowChanges([topic("0", "broker-a", perm=4)], [("1", "broker-a")]), TAG)
-    compacted = writer.compact(TOPIC, base)
-    assert writer.file_count(TOPIC, compacted) == 1
-    rows = {row[:2]: row.perm for row in rows_at(writer, TOPIC, compacted)}
-    assert (len(rows), rows["0", "broker-a"], rows["0", "broker-b"]) == (8, 4, 6)
-    assert root.open(TOPIC).metadata().configuration["registry.format"] == "1"
 
 
 def test_the_bucket_of_a_broker_name_never_changes():

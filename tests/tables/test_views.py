@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 import pytest
 from chispa import assert_df_equality
 
+from namesrv_stream.rules.rows import RowChange
 from namesrv_stream.tables.arrow import rows_to_arrow, with_partition_column
+from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
 from namesrv_stream.tables.spark_views import open_snapshot, table_as_of
+from namesrv_stream.tables.writer import RowChanges
 from namesrv_stream.tools.local.jars import CHECKOUT
-from tests.tables.rows import T0, live, topic
+from tests.tables.rows import NOW, T0, event, live, topic
 from tests.tables.test_publication import claim
 from tests.tables.test_reader import publish
 
@@ -28,11 +31,14 @@ def assert_view_holds(spark, spec, rows):
 def test_views_show_one_snapshot_by_epoch_by_time_and_the_newest(spark, root):
     publisher = claim(root)
     publish(publisher, 0, topic=[topic("t", perm=0)], live=[live("a")])
-    publish(publisher, 1, topic=[topic("t", perm=1)])
+    changed = RowChange("topic", ("t", "broker-a"), topic("t", perm=0), topic("t", perm=1))
+    line = event("a", T0 + 1)._replace(changes=(changed,))
+    rows = {"topic": RowChanges([changed.after])}
+    publisher.publish(Batch("query", 1, T0 + 1, {0: 1}, rows, [line]), NOW)
     publish(publisher, 2, live=[live("a", T0 + 2)])
     first_moment = datetime.fromtimestamp(T0 / 1000, UTC)
     for asked, epoch, perm, seen_ms in (
-        ({"epoch": 3}, 3, 1, T0),
+        ({"epoch": 3}, 3, 1, T0 + 1),  # heard since, at a time that is not known any more
         ({"at": first_moment}, 2, 0, T0),
         ({}, 4, 1, T0 + 2),
     ):
