@@ -32,10 +32,11 @@ LEAST_WATCH_S = 0.1
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def past_time(text: str) -> AsOf:
+def past_time(text: str, *, is_begin: bool = False) -> AsOf:
     """Return the time that a text names; click calls this for an option of that type."""
     try:
-        return AsOf(at_ms=int(parsed_time(text, datetime.now(UTC), SHOWN_ZONE.get()).timestamp() * 1000))
+        at = parsed_time(text, datetime.now(UTC), SHOWN_ZONE.get(), is_begin=is_begin)
+        return AsOf(at_ms=int(at.timestamp() * 1000))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 

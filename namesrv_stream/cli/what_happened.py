@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -44,7 +45,10 @@ _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
 _READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeoutMillis": duration_text}
 
 _since_option = click.option(
-    "--since", type=past_time, metavar="TIME", help=f"Show events from this time on: {ACCEPTED}."
+    "--since",
+    type=partial(past_time, is_begin=True),
+    metavar="TIME",
+    help=f"Show events from this time on: {ACCEPTED}.",
 )
 _until_option = click.option("--until", type=past_time, metavar="TIME", help="Show events up to this time.")
 _versions_option = click.option(

@@ -336,7 +336,7 @@ def timeline(
     A mark with `epochs` stands for that many of them, from `firstEpoch` to `epoch`. To get their own marks ask with
     `epoch` and with `above`, which is below `firstEpoch` by one.
     """
-    since_ms = max(time_at(since, asked.row, asked.zone) or 0, asked.oldest.event_time or 0)
+    since_ms = max(time_at(since, asked.row, asked.zone, is_begin=True) or 0, asked.oldest.event_time or 0)
     until_ms = time_at(until, asked.row, asked.zone)
 
     def event_times(first: int, last: int) -> dict[int, int]:
@@ -348,7 +348,7 @@ def timeline(
 @question("/churn", "Sessions of brokers, who flapped, outages of several at once, rejected records")
 def churn(asked: Asked, since: Since = "24h", broker: OfBroker = None) -> periods.Churn:
     """Return the sessions since a time, up to the moment."""
-    return periods.churn(asked.seen, time_at(since, asked.row, asked.zone) or 0, broker)
+    return periods.churn(asked.seen, time_at(since, asked.row, asked.zone, is_begin=True) or 0, broker)
 
 
 class Sent(Fields):

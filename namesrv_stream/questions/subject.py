@@ -179,16 +179,17 @@ ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago
 _PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
 
 
-def parsed_time(text: str, now: datetime, zone: tzinfo = UTC) -> datetime:
+def parsed_time(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = False) -> datetime:
     """Return the moment that `text` names, with its zone; `now` has a zone too. `zone` is that of a time without one.
 
-    A duration is that long before `now`. A time of day is the latest such time that is not after `now`. Raises a
-    ValueError that lists the accepted forms, or names the time that the clocks have skipped.
+    A duration is that long before `now`. A time of day is the latest such time that is not after `now`. Of a time that
+    a clock showed twice the later one counts; for the begin of a span (`is_begin`) the earlier one. Raises a ValueError
+    that lists the accepted forms, or names the time that the clocks have skipped.
     """
     text = text.strip()
     if text.lower() == "now":
         return now
-    if found := _relative(text, now) or _time_of_day(text, now, zone) or _iso(text, now, zone):
+    if found := _relative(text, now) or _time_of_day(text, now, zone, is_begin) or _iso(text, now, zone, is_begin):
         return found
     raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")
 
@@ -214,7 +215,7 @@ def _duration(text: str) -> timedelta:
     return duration
 
 
-def _time_of_day(text: str, now: datetime, zone: tzinfo) -> datetime | None:
+def _time_of_day(text: str, now: datetime, zone: tzinfo, is_begin: bool) -> datetime | None:
     try:
         of_day = time.fromisoformat(text) if ":" in text else None
     except ValueError:
@@ -223,10 +224,11 @@ def _time_of_day(text: str, now: datetime, zone: tzinfo) -> datetime | None:
         return None
     today = now.astimezone(of_day.tzinfo or zone).date()
     days = (today - timedelta(days=days) for days in range(3))  # the clocks may have skipped it on one of these days
-    return next(at for day in days for at in _moments(datetime.combine(day, of_day), zone)[::-1] if at <= now)
+    shown = (_moments(datetime.combine(day, of_day), zone) for day in days)
+    return next(at for moments in shown for at in (moments if is_begin else moments[::-1]) if at <= now)
 
 
-def _iso(text: str, now: datetime, zone: tzinfo) -> datetime | None:
+def _iso(text: str, now: datetime, zone: tzinfo, is_begin: bool) -> datetime | None:
     try:
         local = datetime.fromisoformat(text)
         moments = _moments(local, zone)
@@ -234,7 +236,7 @@ def _iso(text: str, now: datetime, zone: tzinfo) -> datetime | None:
         return None
     if not moments:
         raise ValueError(f"there was no {text} in {zone}: the clocks were put forward. Give another time, or UTC.")
-    return next((at for at in moments[::-1] if at <= now), moments[0])
+    return moments[0] if is_begin else next((at for at in moments[::-1] if at <= now), moments[0])
 
 
 def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
@@ -263,23 +265,28 @@ def zone_named(name: str | None) -> tzinfo:
         raise BadQuestionError(f"tz={name[:100]!r}: there is no such zone. {advice}UTC is one.") from error
 
 
-def time_ms(text: str, now: datetime, zone: tzinfo = UTC) -> int:
+def time_ms(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = False) -> int:
     """Return a moment in epoch milliseconds. Durations and times of day count back from `now`."""
     try:
-        return int(parsed_time(text, now, zone).timestamp() * 1000)
+        return int(parsed_time(text, now, zone, is_begin=is_begin).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise BadQuestionError(f"{error} A + in a URL is written %2B.") from error
 
 
-def time_at(text: str | None, row: SnapshotRow, zone: tzinfo = UTC) -> int | None:
+def time_at(text: str | None, row: SnapshotRow, zone: tzinfo = UTC, *, is_begin: bool = False) -> int | None:
     """Return a moment in epoch milliseconds, relative to a snapshot's moment; None if `text` is None."""
-    return None if text is None else time_ms(text, datetime.fromtimestamp(now_of(row) / 1000, UTC), zone)
+    return (
+        None
+        if text is None
+        else time_ms(text, datetime.fromtimestamp(now_of(row) / 1000, UTC), zone, is_begin=is_begin)
+    )
 
 
 def span_up_to(row: SnapshotRow, since: str | None, until: str | None, zone: tzinfo = UTC) -> Span:
     """Return the stretch between two times, which are relative to a snapshot's moment."""
     until_ms = time_at(until, row, zone)
-    return span_between(time_at(since, row, zone), None if until_ms is None else AsOf(at_ms=until_ms))
+    since_ms = time_at(since, row, zone, is_begin=True)
+    return span_between(since_ms, None if until_ms is None else AsOf(at_ms=until_ms))
 
 
 def span_between(since_ms: int | None, *until: AsOf | None) -> Span:

@@ -67,6 +67,13 @@ def test_around_a_change_of_the_clocks_a_time_is_the_latest_one_that_the_clock_h
     assert parsed_time(text, datetime.fromisoformat(now), ZoneInfo("Europe/Berlin")) == datetime.fromisoformat(moment)
 
 
+@pytest.mark.parametrize("text", ["2026-10-25 02:00", "02:00"])
+@pytest.mark.parametrize(("is_begin", "moment"), [(True, "02:00+02:00"), (False, "02:00+01:00")])
+def test_a_span_begins_at_the_first_and_ends_at_the_last_of_two_equal_times(text, is_begin, moment):
+    now, berlin = datetime.fromisoformat("2026-10-25T10:00+01:00"), ZoneInfo("Europe/Berlin")
+    assert parsed_time(text, now, berlin, is_begin=is_begin) == datetime.fromisoformat(f"2026-10-25T{moment}")
+
+
 def test_a_time_that_the_clocks_have_skipped_is_named():
     now, berlin = datetime.fromisoformat("2026-03-29T10:00+02:00"), ZoneInfo("Europe/Berlin")
     with pytest.raises(ValueError, match="there was no 2026-03-29 02:30 in Europe/Berlin"):

@@ -1,8 +1,11 @@
 """DuckDB and Spark give the same views, and topics have the sessions and the availability of their history."""
 
 import json
+from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from namesrv_stream.errors import NamesrvError
@@ -12,7 +15,7 @@ from namesrv_stream.history.views import history_queries, register_views
 from namesrv_stream.rules.record_types import DeleteTopic, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
 from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import publish_by_rules
 from tests.history.fleet import RandomHistory
@@ -39,6 +42,27 @@ def test_files_are_read_whatever_the_folders_above_them_are_called(tmp_path, fol
     assert ask(root, "FROM topic_session")["from_time"].null_count == 0
     assert ask(root, "SELECT type, event_month FROM broker_event").to_pylist()[0]["type"] == "REGISTERED"
     assert ask(root, "FROM topic").column_names == [field.name for field in TOPIC.stored_schema]
+
+
+@pytest.mark.parametrize("months", [1, 2])
+def test_files_may_have_the_partition_column_as_spark_writes_them(root, months):
+    """OPTIMIZE ZORDER of Spark writes the column into the files that it makes, delta-rs does not."""
+    registry = SeededRegistry(root, NOW)
+    for number in range(2):
+        registry.register(
+            NOW - (2 - number) * (months - 1) * 31 * 24 * HOUR_MS - HOUR_MS, f"10.0.0.{number}:1", f"b-{number}"
+        )
+        registry.publish()
+    lines = "SELECT event_month, count(*) AS n FROM broker_event GROUP BY ALL ORDER BY ALL"
+    before = ask(root, lines).to_pylist()
+    first, *_ = sorted(Path(root.uri(BROKER_EVENT)).rglob("*.parquet"))
+    rows = pq.ParquetFile(first).read()
+    month = first.parent.name.partition("=")[2]
+    pq.write_table(rows.append_column("event_month", pa.array([month] * len(rows))), first)
+    assert (
+        ask(root, "SELECT event_month, count(*) AS n FROM broker_event GROUP BY ALL ORDER BY ALL").to_pylist() == before
+    )
+    assert len(ask(root, "FROM broker_session")) == 2
 
 
 @pytest.fixture
