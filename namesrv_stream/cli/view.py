@@ -41,6 +41,11 @@ def past_time(text: str, *, is_begin: bool = False) -> AsOf:
         raise click.BadParameter(str(error)) from error
 
 
+def begin_time(text: str) -> AsOf:
+    """Return the time at which a span begins: of a time that a clock showed twice the earlier one."""
+    return past_time(text, is_begin=True)
+
+
 def moment(text: str) -> AsOf:
     """Return the epoch or the time that a text names."""
     try:

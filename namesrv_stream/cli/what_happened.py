@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from namesrv_stream.cli.view import (
     Answer,
     Looked,
     View,
+    begin_time,
     json_option,
     limit_option,
     looks,
@@ -46,7 +46,7 @@ _READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeo
 
 _since_option = click.option(
     "--since",
-    type=partial(past_time, is_begin=True),
+    type=begin_time,
     metavar="TIME",
     help=f"Show events from this time on: {ACCEPTED}.",
 )
