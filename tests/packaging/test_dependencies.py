@@ -2,8 +2,9 @@
 
 import ast
 import re
+import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def names(requirements):
 
 
 def imports(files):
-    """Distributions that the files import, also within functions."""
+    """Distributions that the files import, also within functions. A module of none is its own name."""
     modules = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
@@ -31,13 +32,15 @@ def imports(files):
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 modules.add(node.module)
     of_module = packages_distributions()
-    tops = {module.partition(".")[0] for module in modules}
-    return {name.lower().replace("_", "-") for top in tops for name in of_module.get(top, ())}
+    tops = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"namesrv_stream"}
+    return {name.lower().replace("_", "-") for top in tops for name in of_module.get(top, [top])}
 
 
-def test_the_package_asks_for_nothing_that_neither_it_nor_a_library_of_it_imports():
-    package = imports((CHECKOUT / "namesrv_stream").rglob("*.py"))
-    assert names(PROJECT["dependencies"]) - package == set(USED_BY_A_LIBRARY)
+def test_the_package_imports_what_a_wheel_brings_and_asks_for_nothing_that_neither_it_nor_a_library_of_it_imports():
+    package, declared = imports((CHECKOUT / "namesrv_stream").rglob("*.py")), names(PROJECT["dependencies"])
+    brought = names(each for name in declared for each in requires(name) or () if "extra ==" not in each)
+    assert package - declared - brought == names(PROJECT["optional-dependencies"]["analysis"])
+    assert declared - package == set(USED_BY_A_LIBRARY)
     for name, module in USED_BY_A_LIBRARY.items():
         assert name in imports([Path(find_spec(module).origin)])
 
