@@ -174,7 +174,7 @@ def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer],
         _watch(open_reader(settings), settings, view, answer)
         return
     looked = _looked(open_reader(settings, topic), settings, view)
-    for warning in filter(None, (_stale_text(looked),)):
+    if warning := _stale_text(looked):
         say(f"warning: {warning}")
     try:
         found = answer(looked)

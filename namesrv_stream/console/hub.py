@@ -280,10 +280,10 @@ def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until:
     if since.registry not in ("", until.registry):
         reason = f"epoch {since.epoch} is of the registry {since.registry}, and this is {until.registry}"
         return subscription.reset(until, reason)
+    if until.snapshot.epoch - since.epoch > MOST_REPLAYED:
+        return subscription.reset(until, f"more than {MOST_REPLAYED} epochs came after epoch {since.epoch}")
     try:
         rows = [row for row in kept.since(since.epoch) if row.epoch <= until.snapshot.epoch]
-        if len(rows) > MOST_REPLAYED + 1:
-            return subscription.reset(until, f"more than {MOST_REPLAYED} epochs came after epoch {since.epoch}")
         if not topics:
             return [_snapshot_event(before, row, until.registry) for before, row in pairwise(rows)]
         subscription.event(kept.view(rows[0]))

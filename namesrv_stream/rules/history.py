@@ -70,16 +70,17 @@ def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[Brok
     """
     changes = _in_order(change for change in net_of(changes) if not _is_of_tokens_alone(change))
     lines = _lines_of(applied, changes)
-    owners = {key: at for at, line in reversed([*enumerate(lines)]) for key in _keys_of(line.changes)}
-    owners |= {key: at for at, line in enumerate(lines) for key in _keys_of(line.changes, with_after=True)}
+    owners: dict[tuple[str, Key], int] = {}
+    for number, line in enumerate(lines):
+        for change in line.changes:
+            if change.after is not None:  # an id that passes on belongs to the line of its next holder
+                owners[change.table, change.key] = number
+            else:
+                owners.setdefault((change.table, change.key), number)
     of_line: list[list[RowChange]] = [[] for _ in lines]
     for change in changes:
         of_line[owners.get((change.table, change.key), -1)].append(change)
     return [line._replace(changes=tuple(mine)) for line, mine in zip(lines, of_line, strict=True)]
-
-
-def _keys_of(changes: Iterable[RowChange], *, with_after: bool = False) -> Iterator[tuple[str, Key]]:
-    return ((each.table, each.key) for each in changes if each.after is not None or not with_after)
 
 
 def _lines_of(applied: AppliedEvent, changes: list[RowChange]) -> list[BrokerEventRow]:

@@ -73,14 +73,16 @@ def row_changes_to_arrow(epoch: int, events: Sequence[BrokerEventRow]) -> pa.Tab
         "table_name": [each.table for *_, each in found],
     }
     keys = [dict(zip(TABLES[each.table].key, each.key, strict=True)) for *_, each in found]
-    arrays = []
+    arrays, changed = [], set(columns["table_name"])
     for field in ROW_CHANGE.schema:
-        if (table_and_side := _SIDES_OF.get(field.name)) is not None:
-            table, side = table_and_side
-            arrays.append(_sides(table, [getattr(each, side) if each.table == table else None for *_, each in found]))
-        else:
+        table, side = _SIDES_OF.get(field.name, ("", ""))
+        if not table:
             values = columns.get(field.name) or [key.get(field.name) for key in keys]
             arrays.append(_array(values, field.type))
+        elif table in changed:
+            arrays.append(_sides(table, [getattr(each, side) if each.table == table else None for *_, each in found]))
+        else:
+            arrays.append(pa.nulls(len(found), field.type))
     return pa.table(arrays, schema=ROW_CHANGE.schema)
 
 
@@ -91,8 +93,6 @@ def rows_of_side(spec: TableSpec, column: pa.ChunkedArray) -> list[Any]:
 
 def _sides(table: str, found: Sequence[Any]) -> pa.Array:
     spec = TABLES[table]
-    if not any(row is not None for row in found):
-        return pa.nulls(len(found), spec.recorded)
     places = [at for at, column in enumerate(spec.columns) if column.name not in UNRECORDED_COLUMNS]
     return _struct_array([None if row is None else tuple(row[at] for at in places) for row in found], spec.recorded)
 

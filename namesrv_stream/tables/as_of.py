@@ -233,29 +233,23 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
     if moment.epoch is not None:
         row = (earlier or newest)._replace(epoch=moment.epoch)
     else:
-        found = _newest_line(root, newest, moment, earlier)
-        if found is None and (earlier is None or earlier.event_time is None):
-            first = _newest_line(root, newest, AsOf(newest.epoch), None, "min")
-            raise NoSuchSnapshotError(
-                f"event time {moment}", newest.epoch, "" if first is None else moment_text(first[1])
-            )
+        since = f"epoch > {earlier.epoch if earlier else 0}"
+        epoch = _of_lines(root, newest, "max(epoch)", f"{since} AND {moment.up_to_here}")
+        if epoch is None and (earlier is None or earlier.event_time is None):
+            first = _of_lines(root, newest, "min(event_time)", "true")
+            begin = "" if first is None else moment_text(round(first.timestamp() * 1000))
+            raise NoSuchSnapshotError(f"event time {moment}", newest.epoch, begin)
         row = earlier or (later or newest)._replace(offsets={})  # a job goes on there, and leaves out no record
-        if found is not None:
-            published = next(iter(snapshots.readable(1, found[0])), row)
-            row = published._replace(epoch=found[0], offsets=row.offsets)
+        if epoch is not None:
+            published = next(iter(snapshots.readable(1, epoch)), row)
+            row = published._replace(epoch=epoch, offsets=row.offsets)
         row = row._replace(event_time=moment.at_ms)
     assert row is not None
     return Past(root, moment, row._replace(versions=newest.versions), newest)
 
 
-def _newest_line(
-    root: Root, newest: SnapshotRow, moment: AsOf, earlier: SnapshotRow | None, least_or_most: str = "max"
-) -> tuple[int, int] | None:
-    """Return epoch and time of the newest line up to a moment that a snapshot lacks, None if there is none."""
+def _of_lines(root: Root, newest: SnapshotRow, what: str, condition: str) -> Any:
+    """Return an aggregate of the lines that meet a condition, None if there is none."""
     version = newest.versions[BROKER_EVENT.name]
-    columns = f"SELECT {least_or_most}(epoch) AS epoch, {least_or_most}(event_time) AS event_time FROM rows"
     with naming_damage(root, BROKER_EVENT, version):
-        since = f"epoch > {earlier.epoch if earlier else 0}"
-        found = query(root.open(BROKER_EVENT, version), f"{columns} WHERE {since} AND {moment.up_to_here}")
-    epoch: int | None = found["epoch"][0].as_py()
-    return None if epoch is None else (epoch, found["event_time"].cast("timestamp[ms]").cast("int64")[0].as_py())
+        return query(root.open(BROKER_EVENT, version), f"SELECT {what} FROM rows WHERE {condition}")[0][0].as_py()

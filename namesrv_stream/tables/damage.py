@@ -184,20 +184,15 @@ class Damage(NamedTuple):
 
 
 def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int]]) -> list[Damage]:
-    """Return the damaged files of versions of one table. `epochs`: version -> the epochs that name it, in order.
-
-    A version that the log no longer has is read from the copy that is kept of it; the head of an append-only table has
-    its rows.
-    """
-    files, first = TableFiles(root, spec), _oldest_version(root, spec)
+    """Return the damaged files of versions of one table. `epochs`: version -> the epochs that name it, in order."""
+    files = TableFiles(root, spec)
     seen: dict[str, str | None] = {}
     hurt: dict[tuple[str, str], list[int]] = defaultdict(list)
     for version in epochs:
-        problems = _problems_at(files, version, seen)
-        for problem in problems:
+        for problem in _problems_at(files, version, seen):
             hurt[problem].append(version)
     highest = max(epochs, default=-1)
-    is_sound = highest >= first and not any(highest in versions for versions in hurt.values())
+    is_sound = not any(highest in versions for versions in hurt.values())
     if is_sound and (found := _problem_of_delta(root, spec, highest)):
         hurt[found].append(highest)
     return [
@@ -269,10 +264,6 @@ def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int
 def newest_version(root: Root, spec: TableSpec) -> int:
     """Return the highest version that has a file in the log, readable or not; -1 if there is none."""
     return max(_numbers(root, spec), default=-1)
-
-
-def _oldest_version(root: Root, spec: TableSpec) -> int:
-    return min((number for number in _numbers(root, spec) if number >= 0), default=-1)
 
 
 def _numbers(root: Root, spec: TableSpec) -> list[int]:

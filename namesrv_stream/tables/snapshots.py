@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deltalake import DeltaTable
@@ -24,20 +24,6 @@ from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 _LOOK_THROUGH_EVERY_S = 10.0
 """Time after which the table is opened anew. A process may have slept for longer than the log is kept: only then it
 finds newer snapshots. A reader of an object store only then finds that another registry is in the folder."""
-
-
-def among(epochs: Collection[int], known: Iterable[int]) -> str:
-    """Return the SQL condition that of the known epochs selects these: as ranges, because there may be many."""
-    ranges: list[list[int]] = []
-    was_wanted = False
-    for epoch in sorted(set(known)):
-        is_wanted = epoch in epochs
-        if is_wanted and was_wanted:
-            ranges[-1][1] = epoch
-        elif is_wanted:
-            ranges.append([epoch, epoch])
-        was_wanted = is_wanted
-    return " OR ".join(f"epoch BETWEEN {first} AND {last}" for first, last in ranges) or "false"
 
 
 class Snapshots:

@@ -282,19 +282,6 @@ class RustWriter:
             write_deltalake(table, stored, mode="append", **_commit_once(base, tag))
             return table.version()
 
-    def replace(self, spec: TableSpec, base: int, condition: str, rows: pa.Table, tag: CommitTag) -> int:
-        """Write rows in place of all rows that meet an SQL condition. Each new row has to meet the condition too."""
-        with self._on(spec, base) as table:
-            stored = with_partition_column(spec, rows)
-            write_deltalake(table, stored, mode="overwrite", predicate=condition, **_commit_once(base, tag))
-            return table.version()
-
-    def delete(self, spec: TableSpec, base: int, condition: str, tag: CommitTag) -> int:
-        """Delete the rows that meet an SQL condition. If there is no such row, nothing is committed."""
-        with self._on(spec, base) as table:
-            table.delete(condition, **_commit_once(base, tag))
-            return table.version()
-
     def restore(self, spec: TableSpec, head: int, version: int, tag: CommitTag) -> int:
         """Restore the rows of an older version in a commit on top of `head`."""
         with self._on(spec, head) as table:
