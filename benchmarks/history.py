@@ -10,8 +10,8 @@ times. With 10 million lines a broker leaves seven times a day, far more often t
 questions about sessions have as much to do as that many lines allow. One broker of 50 loses its id to another address
 instead of its lease. Maintenance then clusters the history.
 
-`before` and `after` have rows of `live` and `broker`, or of 5 topics, with all columns that the rules write. The topics
-are some of the 40 that a broker name has, others each time, and sometimes the one that the cookbook asks for.
+A line changes rows of `live` and `broker`, or of 5 topics, with all columns that the rules write. The topics are some
+of the 40 that a broker name has, others each time, and sometimes the one that the cookbook asks for.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import cache
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,13 +40,13 @@ from rich.table import Table
 from benchmarks.drawing import draw
 from benchmarks.processes import machine_text
 from namesrv_stream.history.views import register_views
-from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition, TopicRow
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition, RowChange, TopicRow
+from namesrv_stream.tables.arrow import row_changes_to_arrow
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import BROKER_EVENT, DATA_VERSION, TIMESTAMP
+from namesrv_stream.tables.schemas import BROKER_EVENT, DATA_VERSION, ROW_CHANGE, TIMESTAMP
 from namesrv_stream.tables.writer import RowChanges, RustWriter
 from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.spark import local_session
@@ -60,11 +61,21 @@ YEAR_END_MS = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() * 1000)
 _OF_A_CYCLE = np.array(["REGISTERED", "TOPICS_CHANGED", "EXPIRED", "TOPICS_CHANGED"])
 _CAUSES = np.array(["REGISTER_BROKER", "REGISTER_BROKER", "SILENCE", "SILENCE"])
 _ONE_LOSES_ITS_ID_OF = 50
+_TOPICS_A_LINE = 5
 _LIMIT_S = 10.0
 
 
-def month_of_events(start: datetime, count: int, rng: np.random.Generator) -> pa.Table:
-    """Return about `count` lines of one month in order of time, in cycles of four for each broker."""
+class Lines(NamedTuple):
+    """Lines in order of time: `phase` counts through _OF_A_CYCLE; `lasted_ms`: of the lease that a cycle ends."""
+
+    at_ms: np.ndarray
+    broker: np.ndarray
+    phase: np.ndarray
+    lasted_ms: np.ndarray
+
+
+def month_of_events(start: datetime, count: int, rng: np.random.Generator) -> Lines:
+    """Return about `count` lines of one month, in cycles of four for each broker."""
     cycles = count // (4 * BROKERS)
     length_ms = DAYS * 24 * 3_600_000
     edges = np.sort(rng.integers(0, length_ms, (BROKERS, 2 * cycles)), axis=1)  # up, down, up, down, ...
@@ -73,17 +84,18 @@ def month_of_events(start: datetime, count: int, rng: np.random.Generator) -> pa
     broker = np.repeat(np.arange(BROKERS), 4 * cycles)
     phase = np.tile(np.arange(4), BROKERS * cycles)
     order = np.lexsort((phase, times))
-    return _events(times[order], broker[order], phase[order], lasted[order])
+    return Lines(times[order], broker[order], phase[order], lasted[order])
 
 
-def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np.ndarray) -> pa.Table:
-    """Return the lines. `phase` counts through _OF_A_CYCLE; `lasted`: milliseconds of the lease that a cycle ends."""
+def _events(lines: Lines) -> pa.Table:
+    """Return the rows of `broker_event`."""
+    times, broker, phase, lasted = lines
     rows = len(times)
     loses_id = (phase == 2) & (broker % _ONE_LOSES_ITS_ID_OF == 0)
-    ended, is_begin = pa.array((phase == 2) & ~loses_id), pa.array(phase < 2)
+    ended = pa.array((phase == 2) & ~loses_id)
     heard = pa.array(times - 120_001, pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
     version = pa.nulls(rows, DATA_VERSION)
-    changed = pc.if_else(pa.array(phase % 2 == 0), _lease_rows(broker, times), _topic_rows(broker, times))
+    of_topics, removes = phase % 2 == 1, phase > 1
     columns = {
         "epoch": pa.nulls(rows, pa.int64()),
         "seq": pa.nulls(rows, pa.int64()),
@@ -92,46 +104,62 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np
         "offset": pa.array(np.arange(rows)),
         "type": pa.array(np.where(loses_id, "ID_LOST", _OF_A_CYCLE[phase])),
         "cluster_name": _of_broker("cluster_name").take(broker),
+        "zone_name": _of_broker("zone_name").take(broker),
         "broker_name": _of_broker("broker_name").take(broker),
         "broker_id": pa.array(broker % 2),
         "broker_addr": _of_broker("broker_addr").take(broker),
         "data_version": version,
         "cause": pa.array(_CAUSES[phase]),
         "requested_by": pa.nulls(rows, pa.string()),
-        "before": pc.if_else(is_begin, pa.scalar(None, pa.string()), changed),
-        "after": pc.if_else(is_begin, changed, pa.scalar(None, pa.string())),
+        "held_id": ended,
+        "topics_added": pa.array(np.where(of_topics & ~removes, _TOPICS_A_LINE, 0), pa.int32()),
+        "topics_changed": pa.array(np.zeros(rows, np.int32)),
+        "topics_removed": pa.array(np.where(of_topics & removes, _TOPICS_A_LINE, 0), pa.int32()),
         "last_heard_at": pc.if_else(ended, heard, pa.scalar(None, TIMESTAMP)),
         "lease_millis": pc.if_else(ended, pa.array(lasted), pa.scalar(None, pa.int64())),
     }
     later = {field.name: pa.nulls(rows, field.type) for field in BROKER_EVENT.schema if field.name not in columns}
-    return pa.table(columns | later).cast(BROKER_EVENT.schema)
+    return pa.table(columns | later).select(BROKER_EVENT.schema.names).cast(BROKER_EVENT.schema)
 
 
 def _of_broker(column: str) -> pa.Array:
-    return pa.array([getattr(lease, column) for _, lease in map(_broker_rows, range(BROKERS))])
+    rows = (lease if column in LiveRow._fields else held for held, lease in map(_broker_rows, range(BROKERS)))
+    return pa.array([getattr(row, column) for row in rows])
 
 
-def _lease_rows(broker: np.ndarray, times: np.ndarray) -> pa.Array:
-    """Return the rows of each line's broker: those of YEAR_END_MS with the line's own time in them."""
-    of_brokers = [_json(live=[lease], broker=[held]) for held, lease in map(_broker_rows, range(BROKERS))]
-    pieces = zip(*(text.split(str(YEAR_END_MS)) for text in of_brokers), strict=True)
-    own_time = pc.cast(pa.array(times), pa.string())
-    first, *rest = (pa.array(piece).take(pa.array(broker)) for piece in pieces)
-    return pc.binary_join_element_wise(first, *(part for piece in rest for part in (own_time, piece)), "")
+def _row_changes(lines: Lines, epoch: int) -> pa.Table:
+    """Return the rows of `row_change`: two rows of a lease, or five topics, chosen by the line's time."""
+    base, first_of_topics = _base()
+    is_end, of_topics = lines.phase > 1, lines.phase % 2 == 1
+    topics = lines.broker // 2 * _TOPICS_A_NAME + lines.at_ms % _TOPICS_A_NAME
+    first = np.where(of_topics, first_of_topics + _TOPICS_A_LINE * topics, 2 * lines.broker)
+    first += np.where(is_end, len(base) // 2, 0)
+    count = np.where(of_topics, _TOPICS_A_LINE, 2)
+    seq = np.repeat(np.arange(len(count)), count)
+    place = np.arange(len(seq)) - np.repeat(np.cumsum(count) - count, count)
+    found = base.take(pa.array(first[seq] + place))
+    at = pa.array(lines.at_ms[seq], pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
+    for number, values in enumerate((pa.array(np.full(len(seq), epoch)), pa.array(seq), at)):
+        found = found.set_column(number, found.schema.field(number), values)
+    return found
 
 
-def _topic_rows(broker: np.ndarray, times: np.ndarray) -> pa.Array:
-    """Return five topics of each line's broker name, chosen by the line's time."""
-    texts = [
-        _json(topic=[_topic_row(name + BROKER_NAMES * ((first + more) % _TOPICS_A_NAME)) for more in range(5)])
+@cache
+def _base() -> tuple[pa.Table, int]:
+    """Return the changes of all lines that begin, then of all that end, and the place of the first topic in a half."""
+    leases = [
+        [("broker", row[0][:2], row[0]), ("live", row[1][:1], row[1])] for row in map(_broker_rows, range(BROKERS))
+    ]
+    topics = [
+        [_topic_row(name + BROKER_NAMES * ((first + more) % _TOPICS_A_NAME)) for more in range(_TOPICS_A_LINE)]
         for name in range(BROKER_NAMES)
         for first in range(_TOPICS_A_NAME)
     ]
-    return pa.array(texts).take(pa.array(broker // 2 * _TOPICS_A_NAME + times % _TOPICS_A_NAME))
-
-
-def _json(**tables: list[Any]) -> str:
-    return msgspec.json.encode({table: [as_json_row(row) for row in rows] for table, rows in tables.items()}).decode()
+    rows = [*chain(*leases), *(("topic", row[:2], row) for row in chain(*topics))]
+    begin = [RowChange(table, key, None, row) for table, key, row in rows]
+    end = [RowChange(table, key, row, None) for table, key, row in rows]
+    line = BrokerEventRow(0, 0, 0, 0, 0, "", None, None, None, None, None, None, "", None, changes=(*begin, *end))
+    return row_changes_to_arrow(0, [line]), 2 * BROKERS
 
 
 def make_year(publisher: Publisher, events: int) -> None:
@@ -139,21 +167,22 @@ def make_year(publisher: Publisher, events: int) -> None:
     rng = np.random.default_rng(0)
     for month in MONTHS:
         lines = month_of_events(month, events // len(MONTHS), rng)
-        of_a_day = -(-len(lines) // DAYS)
-        for first in range(0, len(lines), of_a_day):
-            _publish(publisher, lines.slice(first, of_a_day), {})
+        of_a_day = -(-len(lines.at_ms) // DAYS)
+        for first in range(0, len(lines.at_ms), of_a_day):
+            _publish(publisher, Lines(*(each[first : first + of_a_day] for each in lines)), {})
 
 
 def end_year(publisher: Publisher) -> None:
     """Start all brokers again and publish a snapshot that names the tables as maintenance has left them."""
     zero = np.zeros(BROKERS, np.int64)
-    _publish(publisher, _events(zero + YEAR_END_MS, np.arange(BROKERS), zero, zero), _routes())
+    _publish(publisher, Lines(zero + YEAR_END_MS, np.arange(BROKERS), zero, zero), _routes())
 
 
-def _publish(publisher: Publisher, lines: pa.Table, changes: dict[str, RowChanges]) -> None:
+def _publish(publisher: Publisher, lines: Lines, routes: dict[str, RowChanges]) -> None:
     batch_id = publisher.last.epoch
-    event_time_ms = pc.max(lines["event_time"]).value // 1_000
-    publisher.publish(Batch("bench", batch_id, event_time_ms, {0: batch_id}, changes, lines), _now_ms())
+    changes = routes | {ROW_CHANGE.name: _row_changes(lines, batch_id + 1)}
+    batch = Batch("bench", batch_id, int(lines.at_ms.max()), {0: batch_id}, changes, _events(lines))
+    publisher.publish(batch, _now_ms())
 
 
 def _now_ms() -> int:

@@ -63,7 +63,7 @@ def cases(root: str) -> dict[str, list[str]]:
 
 
 def _in_duckdb(statement: str) -> str:
-    return statement.replace("date_sub(day, 1)", "day - 1")
+    return statement.replace("date_sub(known_day, 1)", "known_day - 1")
 
 
 def _namesrv(root: str, *arguments: str) -> list[str]:

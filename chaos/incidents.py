@@ -23,10 +23,9 @@ from chaos.job import COMMITTED, FAILPOINTS
 from chaos.lively import LivelyBrokers
 from chaos.world import LEASE_MS, World
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.events import events_between
+from namesrv_stream.history.events import Span, newest_of
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -391,7 +390,7 @@ def _event_time_ms(world: World) -> int:
 def _require_living(world: World, brokers: LivelyBrokers, since_ms: int) -> None:
     """Raise LivingBrokerLeftError if a living broker is not in the routes, or was not at any time since then."""
     newest = world.snapshots()[0]
-    lines = events_between(Root(world.settings.delta_root), newest, AsOf(at_ms=since_ms), AsOf(epoch=newest.epoch))
+    lines = newest_of(Root(world.settings.delta_root), newest, Span(since_ms).covers, None)
     ended = [line for line in lines if line.type in LEASE_ENDS and line.broker_addr in brokers.living]
     texts = [f"{line.broker_addr} {line.type} in epoch {line.epoch}" for line in ended]
     if texts or not brokers.living <= _live(world):

@@ -6,11 +6,13 @@ definition. Field names are RocketMQ's own; unknown fields are ignored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from namesrv_stream.errors import MalformedRecordError
+from namesrv_stream.rules.admission import admitted
 from namesrv_stream.rules.record_types import (
     PERM_READ_WRITE,
     BrokerRequest,
@@ -78,6 +80,8 @@ def decode_record(value: bytes | str | None, key: bytes | None = None) -> Reques
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRecordError(f"not JSON: {error}") from error
     _require_key(request, key)
+    if isinstance(request, RegisterBroker):
+        _require_all_topics(admitted(request)[1])
     return request
 
 
@@ -86,9 +90,14 @@ def _decode_with_defaults(value: bytes | str, error: msgspec.ValidationError) ->
         request, left_out = _registration(value)
     except _UNREADABLE:
         raise MalformedRecordError(what_is_wrong(error)) from error
-    if left_out:
-        raise MalformedRecordError(f"topics that cannot be read: {', '.join(map(ascii, left_out))}") from error
+    _require_all_topics(left_out)
     return request
+
+
+def _require_all_topics(left_out: Sequence[str]) -> None:
+    if left_out:
+        names = ", ".join(ascii(name[:100]) for name in left_out)
+        raise MalformedRecordError(f"topics that cannot be read: {names}")
 
 
 def decode_readable(value: bytes | str | None, key: bytes | None = None) -> tuple[RegisterBroker, bool]:
@@ -99,7 +108,7 @@ def decode_readable(value: bytes | str | None, key: bytes | None = None) -> tupl
     MalformedRecordError if the remaining fields cannot be read either.
     """
     try:
-        request, is_lease_only = _registration(value or b"")[0], False
+        request, is_lease_only = admitted(_registration(value or b"")[0])[0], False
     except _UNREADABLE:
         request, is_lease_only = _decode_lease(value), True
     _require_key(request, key)

@@ -130,8 +130,6 @@ def _diff_rows(found: accounts.Diff) -> Iterator[list[str]]:
     for each in found.differences:
         sign = "+" if each.before is None else "-" if each.after is None else "~"
         yield [each.table, sign, " ".join(map(str, each.key)).strip(), _values(each)]
-    for name, count in found.unnamed_topics.items():
-        yield ["topic", "~", name, f"{counted(count, 'topic')}, which the history does not name"]
 
 
 def _values(each: accounts.DifferentRow) -> str:

@@ -124,5 +124,5 @@ class KeptSnapshots:
             self._views.popitem(last=False)
 
     def _nearest(self, epoch: int) -> RegistryView | None:
-        """Return the kept view of the highest epoch below, from which a change feed leads to the next."""
+        """Return the kept view of the highest epoch below, from which its changes lead to the next."""
         return self._views.get(max((each for each in self._views if each < epoch), default=0))

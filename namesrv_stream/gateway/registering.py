@@ -39,6 +39,7 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.rules.registration import RegisterReply, reply
 from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.wire.headers import BrokerHeader
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import read_registration
@@ -223,6 +224,21 @@ class Registering:
         return None
 
     # --- other signs of life, and ends
+
+    def heartbeat(self, header: BrokerHeader, connection: Connection) -> InLog | None:
+        """Send a light heartbeat for a broker's request, as `sign_of_life`, but none if it names another broker (D14).
+
+        So a broker under a new name does not keep the lease alive that stands in its way.
+        """
+        return None if self.is_other_than_the_holder(header) else self.sign_of_life(header.broker_addr, connection)
+
+    def is_other_than_the_holder(self, header: BrokerHeader) -> bool:
+        """Return whether a request names another cluster or broker name than its address has registered under."""
+        head = self._shown_head(header.broker_addr)
+        return head is not None and (
+            (header.cluster_name or head.cluster_name) != head.cluster_name
+            or (header.broker_name or head.broker_name) != head.broker_name
+        )
 
     def sign_of_life(self, address: str, connection: Connection) -> InLog | None:
         """Send a light heartbeat, now or later. Return the future by which the broker may be answered.

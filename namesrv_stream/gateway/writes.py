@@ -139,17 +139,18 @@ class Writes:
         return Sent(self.registering.unregister(request, connection), command.answer)
 
     def _heartbeat(self, command: RemotingCommand, header: BrokerHeader, connection: Connection) -> Sent:
-        return Sent(self.registering.sign_of_life(header.broker_addr, connection), command.answer, is_light=True)
+        return Sent(self.registering.heartbeat(header, connection), command.answer, is_light=True)
 
     def _query_data_version(
         self, command: RemotingCommand, asked: tuple[BrokerHeader, DataVersion], connection: Connection
     ) -> Sent:
-        place = self.registering.sign_of_life(asked[0].broker_addr, connection)
+        place = self.registering.heartbeat(asked[0], connection)
         return Sent(place, partial(self._answer_to_query, command, *asked), is_light=True)
 
     def _answer_to_query(self, command: RemotingCommand, asking: BrokerHeader, version: DataVersion) -> RemotingCommand:
         address = asking.broker_addr
-        changed = self.registering.is_in_doubt(address) or self._answers.is_changed(asking, version)
+        is_other = self.registering.is_other_than_the_holder(asking)
+        changed = is_other or self.registering.is_in_doubt(address) or self._answers.is_changed(asking, version)
         live = self._answers.live.get(address)
         body = encode_body(live.data_version) if live else b""
         return command.answer(ext_fields={"changed": "true" if changed else "false"}, body=body)

@@ -1,6 +1,6 @@
 """The views of the history without Spark and Java: in DuckDB, and from there in Arrow, polars and pandas.
 
-They are those of history/views.sql, in which this module replaces the few names that DuckDB does not have.
+They are those of history/views.sql, in which this module adds the few functions that DuckDB does not have.
 """
 
 from __future__ import annotations
@@ -30,46 +30,18 @@ _THREADS = 1
 _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
 """Matches a URL, and a path that DuckDB would take for a pattern."""
 
-_MACROS = r"""
-array_union(a, b) AS list_distinct(list_concat(a, b))
-collect_set(x) AS list(DISTINCT x)
-count_if(x) AS count(*) FILTER (WHERE x)
-date_format(day, pattern) AS strftime(day, replace(replace(replace(replace(replace(replace(pattern,
-  'yyyy', '%Y'), 'MM', '%m'), 'dd', '%d'), 'HH', '%H'), 'mm', '%M'), 'ss', '%S'))
+_MACROS = """
 date_from_unix_date(days) AS DATE '1970-01-01' + days
 explode(list) AS unnest(list)
-explode_outer(list) AS unnest(CASE WHEN len(list) = 0 THEN [NULL] ELSE list END)
-from_json(text, ddl) AS json_transform(text, '{' || regexp_replace(replace(replace(regexp_replace(ddl,
-  '(\w+): (\w+)', '"\1": "\2"', 'g'), 'ARRAY<STRUCT<', '[{'), '>>', '}]'), '^(\w+) ', '"\1": ') || '}')
-get_json_object(text, path) AS json_extract_string(text, path)
-map_from_arrays(keys, rows) AS map(keys, rows)
-max_by(x, place) AS arg_max_null(x, place)
-min_by(x, place) AS arg_min_null(x, place)
 sequence(first, last) AS generate_series(first, last)
 slice(list, first, number) AS list_slice(list, first, first + number - 1)
-substring(bytes, first, last) AS array_slice(bytes, first, last)
-timestamp_millis(ms) AS make_timestamptz(ms * 1000)
+timestamp_millis(ms) AS make_timestamptz(CAST(ms * 1000 AS BIGINT))
 try_validate_utf8(text) AS try(decode(CAST(text AS BLOB)))
 unix_millis(time) AS epoch_ms(time)
-url_encode(text) AS replace(replace(replace(url_encode(text), '%20', '+'), '%2A', '*'), '~', '%7E')
+url_encode(text) AS replace(replace(replace(system.main.url_encode(text), '%20', '+'), '%2A', '*'), '~', '%7E')
 xxhash64(a, b, c) AS hash(a, b, c)
 """
-"""Functions of Spark in views.sql that DuckDB lacks, or has under the same name with another meaning, one a line."""
-
-_MACRO = re.compile(r"^(\w+)(\(.*?\) AS (?:.+\n(?:  .+\n)*))", re.MULTILINE)
-_FUNCTIONS = {name: f"spark_{name}{rest}" for name, rest in _MACRO.findall(_MACROS)}
-_SYNTAX = (
-    (r"--.*", ""),
-    (r"\b(at|offset)\b", r'"\1"'),
-    (r"\bDIV\b", "//"),
-    (r"\) IGNORE NULLS", " IGNORE NULLS)"),
-    (r"\barray\(", "list_value("),
-    (r"\barrays_zip\((\w+)\.(\w+), \w+\.(\w+)\)", r"[{'\2': each.\2, '\3': each.\3} for each in \1]"),
-    (r"('\w+'), ((?:was|became)\[key\])", r"\1: \2"),
-    (r"\bnamed_struct\(([^()]*)\)", r"{\1}"),
-    (rf"\b({'|'.join(_FUNCTIONS)})\(", r"spark_\1("),
-)
-"""Pattern in Spark's SQL -> replacement in DuckDB's."""
+"""Functions of Spark in views.sql that DuckDB lacks, or has with another meaning, one a line."""
 
 
 def register_views(  # noqa: PLR0913 -- as Spark's
@@ -94,20 +66,20 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     queries, stored = history_queries(), sources(tables.snapshot)
     names = wanted_views(queries, {spec.name for spec in stored}, only)
     db.execute("SET TimeZone = 'UTC'")
-    for function in _FUNCTIONS.values():
+    for function in _MACROS.strip().splitlines():
         db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
     for spec, (version, condition) in stored.items():
         if spec.name in names:
             made = tables.made(spec)
             if made is None:
                 until = spark_sql_of(rows_until(spec, tables.snapshot))
-                _register_table(db, place, spec, version, f"{condition} AND {_in_duckdb(until)}")
+                _register_table(db, place, spec, version, f"{condition} AND {until}")
             else:
                 _register_rows(db, spec, with_partition_column(spec, made))
     for name, text in queries.items():
         if name in names:
             kind = "TABLE" if name in kept else "VIEW"
-            db.execute(f"CREATE OR REPLACE TEMP {kind} {name} AS {_in_duckdb(text)}")
+            db.execute(f"CREATE OR REPLACE TEMP {kind} {name} AS {text}")
     return tables.snapshot
 
 
@@ -158,10 +130,6 @@ class Views(NamedTuple):
         """Return the answer of a statement."""
         return self.db.sql(statement).to_arrow_table()
 
-    def spark_table(self, statement: str) -> pa.Table:
-        """Return the answer of a statement in Spark's SQL, of what views.sql uses."""
-        return self.table(_in_duckdb(statement))
-
     def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
         """Return the rows of a statement, in which `$name` stands for one of `values`."""
         used = {name: value for name, value in values.items() if f"${name}" in statement}
@@ -208,9 +176,3 @@ def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str 
         files = f"read_parquet([{', '.join(names)}], hive_partitioning = false, union_by_name = true)"
         reads.append(f"SELECT {stored}{own} FROM {files}")
     return f"({' UNION ALL BY NAME '.join(reads)})"
-
-
-def _in_duckdb(text: str) -> str:
-    for pattern, replacement in _SYNTAX:
-        text = re.sub(pattern, replacement, text)
-    return text

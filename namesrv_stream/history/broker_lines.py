@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from namesrv_stream.history.events import recorded_rows
 from namesrv_stream.history.story import changes, end_text, taken_from
 from namesrv_stream.reporting.texts import duration_text
-from namesrv_stream.rules.history import LEASE_ENDS
+from namesrv_stream.rules.history import LEASE_ENDS, rows_before_and_after
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 
 MOST_LINES = 20
@@ -89,7 +88,7 @@ def _line(event: BrokerEventRow) -> BrokerLine | None:
 
 def _said(event: BrokerEventRow) -> tuple[str, str]:
     """Return the verb and the detail of an event, in the words of the broker's story; empty texts if it has no line."""
-    before, after = recorded_rows(event.before), recorded_rows(event.after)
+    before, after = rows_before_and_after(event)
     match event.type:
         case "REGISTERED":
             return "came", f"cluster {event.cluster_name}{taken_from(event, before)}"

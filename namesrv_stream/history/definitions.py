@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from namesrv_stream.history.events import Span, newest_of_each, recorded_rows
+from namesrv_stream.history.events import Span, newest_of_each, with_changes
 from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.lookup import RouteTables
@@ -31,8 +31,6 @@ TOGETHER_MS = 60_000
 
 _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
-_HELD_AN_ID = """strpos(before, '"broker":') > 0"""
-_HAD_TOPICS = """strpos(before, '"topic":') > 0"""
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
 
@@ -107,18 +105,17 @@ def up_brokers(tables: RouteTables) -> set[BrokerKey]:
 
 def _fallen(past: Past, span: Span) -> list[DownBroker]:
     """Return the last end of each broker whose last end is unplanned."""
-    keys, condition = "cluster_name, broker_name, broker_id", f"{_ENDS} AND {_HELD_AN_ID} AND {span.covers}"
+    keys, condition = "cluster_name, broker_name, broker_id", f"{_ENDS} AND held_id AND {span.covers}"
     lines = newest_of_each(past.root, past.snapshot, keys, condition)
     return [_down_broker(line) for line in lines if line.type in UNPLANNED]
 
 
 def _down_broker(line: BrokerEventRow) -> DownBroker:
-    [row, *_] = recorded_rows(line.before)["broker"]
     return DownBroker(
         line.cluster_name or "",
         line.broker_name or "",
         line.broker_id or 0,
-        row.get("zone_name"),
+        line.zone_name,
         line.broker_addr or "",
         line.type,
         line.last_heard_at or line.event_time,
@@ -141,17 +138,11 @@ def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> 
 
 def _last_lost(past: Past, span: Span, of_names: str) -> list[tuple[int, str, list[str]]]:
     """Return when each broker name lost all its topics unplanned, if that is its last change of topics, and these."""
-    condition = f"{of_names} AND {_HAD_TOPICS} AND {span.covers}"
+    condition = f"{of_names} AND topics_changed + topics_removed > 0 AND {span.covers}"
     lines = newest_of_each(past.root, past.snapshot, "broker_name", condition)
-    lost = [each for each in lines if each.type == "TOPICS_CHANGED" and not each.after and each.cause in _LOSSES]
-    return [
-        (
-            each.event_time,
-            each.broker_name or "",
-            [row["topic"] for row in recorded_rows(each.before).get(TOPIC.name, ())],
-        )
-        for each in lost
-    ]
+    lost = [each for each in lines if each.cause in _LOSSES and not (each.topics_added or each.topics_changed)]
+    lost = with_changes(past.root, past.snapshot, lost, f"table_name = '{TOPIC.name}'")
+    return [(each.event_time, each.broker_name or "", [str(topic.key[0]) for topic in each.changes]) for each in lost]
 
 
 class TopicVerdict(NamedTuple):

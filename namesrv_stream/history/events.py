@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from operator import itemgetter
-from typing import Any, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
+from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import (
-    QUIET_COLUMNS,
     BrokerEventRow,
+    RowChange,
     SnapshotRow,
 )
-from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.arrow import row_changes_from_arrow, rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, month_of, rows_until, timestamp_sql
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, query, quoted, select
-from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.tables.schemas import BROKER_EVENT, ROW_CHANGE
 
+Place = tuple[int, int]
+"""Epoch and number of a line."""
+
+_TABLE_AND_KEY = attrgetter("table", "key")
 _PLACE = f"(epoch * {2**32} + seq)"
-_MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)
-
-_QUIET = rf'"({"|".join(sorted(set().union(*QUIET_COLUMNS.values())))})":(\{{[^}}]*\}}|[0-9]+)'
-"""Regular expression for a column of QUIET_COLUMNS in `before` or `after`: an object or a number."""
-_WITHOUT_VERSION = (f"regexp_replace({side}, '{_QUIET}', '', 'g')" for side in ("before", "after"))
-_SHOWS_MORE_THAN_A_VERSION = f"type <> 'CHANGED' OR {' IS DISTINCT FROM '.join(_WITHOUT_VERSION)}"
-
-
-Rows = dict[str, list[dict[str, Any]]]
-"""Table -> rows as JSON objects, as in `before` and `after` of a line."""
 
 
 class Span(NamedTuple):
@@ -92,7 +86,7 @@ def event_condition(
     """Return the SQL condition of events; the arguments are those of `newest_events`."""
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     concerned += " OR type = 'LOG_GAP'" if with_gaps else ""
-    shown = "true" if with_versions else f"({_SHOWS_MORE_THAN_A_VERSION})"
+    shown = "true" if with_versions else "is_version_only IS NOT TRUE"
     earlier = "true" if below is None else "(epoch < {0} OR (epoch = {0} AND seq < {1}))".format(*below)
     return f"({concerned}) AND {shown} AND {earlier} AND {span.covers}"
 
@@ -100,7 +94,8 @@ def event_condition(
 def newest_of(root: Root, snapshot: SnapshotRow, condition: str, limit: int | None) -> list[BrokerEventRow]:
     """Return the newest `limit` events that meet a SQL condition, in order of the log; all for None."""
     newest = "" if limit is None else f" LIMIT {limit}"
-    return _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
+    lines = _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")
+    return with_changes(root, snapshot, lines[::-1])
 
 
 def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
@@ -108,22 +103,13 @@ def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
     return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE {condition}") or 0
 
 
-class TopicLines(NamedTuple):
-    """The lines that name a topic, and those of release 0.1.0 that only count topics, which may include it."""
-
-    named: list[BrokerEventRow]
-    counted: list[BrokerEventRow]
-
-
-def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> TopicLines:
-    """Return the events that name a topic or may concern it, in order of the log."""
-    own, counts = f'"topic":{msgspec.json.encode(topic).decode()}', ('"topic":{"count":', '"topic_mapping":{"count":')
-    mentioned = [f"strpos({side}, {quoted(text)}) > 0" for text in (own, *counts) for side in ("before", "after")]
-    lines = _lines(root, snapshot, f"({' OR '.join(mentioned)}) AND {span.covers} ORDER BY epoch, seq")
-    found = TopicLines([], [])
-    for line in lines:
-        found[all(own not in (side or "") for side in (line.before, line.after))].append(line)
-    return found
+def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
+    """Return the events that changed a topic, and the commands about it that changed nothing, in order of the log."""
+    changed = _changes(root, snapshot, f"topic = {quoted(topic)} AND {span.covers}")
+    subject = f'"topic":{msgspec.json.encode(topic).decode()}'
+    named = f"strpos(command, {quoted(subject)}) > 0"
+    lines = _lines(root, snapshot, f"({_is_at(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
+    return with_changes(root, snapshot, lines)
 
 
 def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
@@ -146,9 +132,45 @@ def addresses_that_left(root: Root, snapshot: SnapshotRow, after_epoch: int) -> 
     return set(found.column("broker_addr").to_pylist())
 
 
-def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
-    """Return the events after one moment, up to another one and up to a snapshot, in order of the log."""
-    return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
+def changes_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[RowChange]:
+    """Return the changes after one moment, up to another one and up to a snapshot, in order of the log."""
+    found = _changes(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here}")
+    return [each for _, changes in sorted(found.items()) for each in changes]
+
+
+def with_changes(
+    root: Root, snapshot: SnapshotRow, lines: Sequence[BrokerEventRow], tables: str = "true"
+) -> list[BrokerEventRow]:
+    """Return lines of the history with the rows that they changed, in tables that meet an SQL condition."""
+    if not lines:
+        return []
+    at_ms = [line.event_time for line in lines]
+    span = Span(min(at_ms), (AsOf(at_ms=max(at_ms)),))
+    changes = _changes(
+        root, snapshot, f"{_is_at((line.epoch, line.seq) for line in lines)} AND {tables} AND {span.covers}"
+    )
+    return [line._replace(changes=tuple(changes.get((line.epoch, line.seq), ()))) for line in lines]
+
+
+def _is_at(places: Iterable[Place]) -> str:
+    """Return the SQL condition of rows at some places."""
+    found = sorted(places)
+    if not found:
+        return "false"
+    within = f"epoch BETWEEN {found[0][0]} AND {found[-1][0]}"
+    return f"({within} AND {_PLACE} IN ({', '.join(str(epoch * 2**32 + seq) for epoch, seq in found)}))"
+
+
+def _changes(root: Root, snapshot: SnapshotRow, condition: str) -> dict[Place, list[RowChange]]:
+    """Return place -> changed rows, in order of table and key."""
+    version = snapshot.versions[ROW_CHANGE.name]
+    until = rows_until(ROW_CHANGE, snapshot)
+    with naming_damage(root, ROW_CHANGE, version):
+        found = query(root.open(ROW_CHANGE, version), f"SELECT * FROM rows WHERE {until} AND {condition}")
+    changes: dict[Place, list[RowChange]] = {}
+    for place, change in row_changes_from_arrow(found):
+        changes.setdefault(place, []).append(change)
+    return {place: sorted(rows, key=_TABLE_AND_KEY) for place, rows in changes.items()}
 
 
 def newest_of_each(root: Root, snapshot: SnapshotRow, keys: str, condition: str) -> list[BrokerEventRow]:
@@ -190,18 +212,6 @@ def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int
 def came(counts: Counter[str]) -> int:
     """Return by how many addresses more than before are alive after events of these types."""
     return counts["REGISTERED"] - sum(counts[kind] for kind in LEASE_ENDS)
-
-
-def recorded_rows(side: str | None) -> Rows:
-    """Return the rows in `before` or `after` of a line, without a command's text and tables that have only a count."""
-    decoded = msgspec.json.decode(side) if side else {}
-    return {table: rows for table, rows in decoded.items() if isinstance(rows, list)}
-
-
-def recorded_counts(side: str | None) -> dict[str, int]:
-    """Return table -> number of rows, for each table that has only its count in `before` or `after`."""
-    decoded = msgspec.json.decode(side) if side else {}
-    return {table: rows["count"] for table, rows in decoded.items() if isinstance(rows, dict) and "count" in rows}
 
 
 def _lines(root: Root, snapshot: SnapshotRow, condition: str) -> list[BrokerEventRow]:

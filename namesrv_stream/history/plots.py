@@ -57,7 +57,7 @@ _ROOMY_COLUMNS = 10
 """Most columns of a heat map that also writes the 100 of whole days. In more columns it would hide the other shares."""
 
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
-KNOWN = "SELECT (SELECT min(event_time) FROM broker_event) AS begins, at AS ends FROM known_until"
+KNOWN = "SELECT (SELECT min(event_time) FROM broker_event) AS begins, known_at AS ends FROM known_until"
 """Query of the time that the history covers."""
 
 OF_PERIOD = """
@@ -69,7 +69,8 @@ OF_PERIOD = """
 
 _AVAILABILITY = f"""
     WITH part AS (
-      SELECT *, explode(sequence(from_millis DIV 86400000, (expected_until_millis - 1) DIV 86400000)) AS day_number
+      SELECT *, explode(sequence(CAST(floor(from_millis / 86400000) AS BIGINT),
+                                 CAST(floor((expected_until_millis - 1) / 86400000) AS BIGINT))) AS day_number
       FROM ({OF_PERIOD})
     )
     SELECT {_BROKER} AS broker, date_from_unix_date(CAST(day_number AS INT)) AS day,
@@ -92,7 +93,7 @@ _SESSIONS = f"""
     )
     SELECT * FROM shown JOIN most USING (broker)"""
 _FALLEN = f"""
-    SELECT {_BROKER} AS broker, count(*) AS ends, count_if(away_millis <= 600000) AS flaps,
+    SELECT {_BROKER} AS broker, count(*) AS ends, count(*) FILTER (WHERE away_millis <= 600000) AS flaps,
            count(*) OVER () AS brokers
     FROM outage
     WHERE gone_at BETWEEN :since AND :until
@@ -130,7 +131,7 @@ def bounded(statement: str, since: datetime, until: datetime) -> str:
 def answer(source: Source, statement: str, since: datetime, until: datetime) -> pa.Table:
     """Return the answer of a statement in Spark's SQL about a period."""
     asked = bounded(statement, since, until)
-    return source.spark_table(asked) if isinstance(source, Views) else source.sql(asked).toArrow()
+    return source.table(asked) if isinstance(source, Views) else source.sql(asked).toArrow()
 
 
 def known_period(source: Source, since: datetime, until: datetime) -> tuple[datetime, datetime]:

@@ -57,20 +57,14 @@ _TABLES = {
         SELECT first_gone_at, last_gone_at, brokers, concat_ws(', ', which) AS which
         FROM ({_GREATEST_OUTAGE})""",
     "Brokers by zone at the greatest of these": f"""
-        WITH outage AS ({_GREATEST_OUTAGE} LIMIT 1), placed AS (
-          SELECT broker_key, max_by(after.zone_name, (epoch, seq)) AS zone_name
-          FROM broker_change JOIN outage ON event_time <= first_gone_at
-          WHERE after IS NOT NULL
-          GROUP BY broker_key
-        )
-        SELECT coalesce(placed.zone_name, 'none') AS zone, count(*) AS brokers_before,
-               count_if(array_contains(broker_keys, broker_key)) AS brokers_gone
+        WITH outage AS ({_GREATEST_OUTAGE} LIMIT 1)
+        SELECT coalesce(zone_name, 'none') AS zone, count(*) AS brokers_before,
+               count(*) FILTER (WHERE array_contains(broker_keys, broker_key)) AS brokers_gone
         FROM outage
         JOIN broker_session ON from_time <= first_gone_at AND coalesce(to_time, last_gone_at) >= first_gone_at
-        LEFT JOIN placed USING (broker_key)
         GROUP BY zone ORDER BY brokers_gone DESC, zone""",
     "Times without a tick": """
-        SELECT event_time AS next_tick, CAST(get_json_object(after, '$.log_gap.millis') AS BIGINT) DIV 1000 AS seconds
+        SELECT event_time AS next_tick, CAST(floor(gap_millis / 1000) AS BIGINT) AS seconds
         FROM broker_event
         WHERE type = 'LOG_GAP' AND event_time BETWEEN :since AND :until
           AND event_month BETWEEN :first_month AND :last_month
@@ -91,17 +85,19 @@ _SUMMARY = (
     FROM ({_BROKERS})""",
     f"""
     SELECT concat('The greatest outage took ', brokers, ' brokers together, from ',
-                  date_format(first_gone_at, 'yyyy-MM-dd HH:mm:ss'), ' UTC on: ', concat_ws(', ', slice(which, 1, 6)),
+                  substring(CAST(first_gone_at AS STRING), 1, 19), ' UTC on: ', concat_ws(', ', slice(which, 1, 6)),
                   IF(brokers > 6, ' and others', ''), '.')
     FROM ({_GREATEST_OUTAGE} LIMIT 1)""",
     """
     SELECT concat(cluster_name, ' ', broker_name, ' ', broker_id,
-                  IF(count_if(away_millis <= 600000) = 0, '', ' flapped most: it'), ' fell out unplanned ', count(*),
-                  IF(count(*) = 1, ' time, ', ' times, '), count_if(away_millis <= 600000),
+                  IF(count(*) FILTER (WHERE away_millis <= 600000) = 0, '', ' flapped most: it'),
+                  ' fell out unplanned ', count(*),
+                  IF(count(*) = 1, ' time, ', ' times, '), count(*) FILTER (WHERE away_millis <= 600000),
                   ' of them for less than ten minutes.')
     FROM outage WHERE gone_at BETWEEN :since AND :until
     GROUP BY cluster_name, broker_name, broker_id
-    ORDER BY count_if(away_millis <= 600000) DESC, count(*) DESC, cluster_name, broker_name, broker_id LIMIT 1""",
+    ORDER BY count(*) FILTER (WHERE away_millis <= 600000) DESC, count(*) DESC, cluster_name, broker_name, broker_id
+    LIMIT 1""",
 )
 """Queries of the three sentences at the top. A query without a row gives no sentence."""
 _LONELY_TOPICS = "SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY 1 ORDER BY topics DESC, 1"
@@ -153,7 +149,7 @@ def _summary(views: Views, since: datetime, until: datetime) -> str:
 def _require_brokers(views: Views, since: datetime, until: datetime) -> None:
     statement = """
         WITH stretch AS (SELECT from_time, timestamp_millis(up_until_millis) AS up_until FROM broker_stretch)
-        SELECT count_if(from_time < :until AND up_until > :since) AS found,
+        SELECT count(*) FILTER (WHERE from_time < :until AND up_until > :since) AS found,
                max(IF(up_until <= :since, up_until, NULL)) AS before,
                min(IF(from_time >= :until, from_time, NULL)) AS after
         FROM stretch"""

@@ -8,18 +8,11 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from namesrv_stream.history.events import (
-    Rows,
-    Span,
-    newest_events,
-    recorded_counts,
-    recorded_names,
-    recorded_rows,
-    topic_events,
-)
+from namesrv_stream.history.events import Span, newest_events, recorded_names, topic_events
 from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
+from namesrv_stream.rules.history import Rows, rows_before_and_after
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
 from namesrv_stream.tables.root import Root
 
 _NAMED = 5
@@ -109,8 +102,8 @@ def topic_story(
 ) -> list[Sentence] | None:
     """Return the story of a topic, even if a broker has the same name; None if neither history nor tables have it."""
     found = topic_events(root, snapshot, topic, span)
-    if found.named or topic in topics or topic_events(root, snapshot, topic).named:
-        return story_of_topic(topic, *found)
+    if found or topic in topics or topic_events(root, snapshot, topic):
+        return story_of_topic(topic, found)
     return None
 
 
@@ -124,7 +117,7 @@ def story_of_group(lines: Sequence[BrokerEventRow]) -> str:
     """Return one sentence for lines of one type and cluster, or of one operator's command."""
     first = lines[0]
     if first.type in BY_OPERATORS:
-        topics = {row["topic"] for line in lines for row in recorded_rows(line.before or line.after).get("topic", ())}
+        topics = {str(each.key[0]) for line in lines for each in line.changes if each.table == "topic"}
         about = f" of {topics.pop()}" if len(topics) == 1 else ""
         names = _some(sorted({line.broker_name or "" for line in lines}, key=natural_key))
         return f"{_asker(first)} asked for {first.type}{about} on {names}{_given_reason(first)}."
@@ -145,50 +138,33 @@ def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
     `wipes`: the wipe in force for each broker name, which this keeps up to date.
     """
     name = line.broker_name or ""
-    if line.type == _WIPE and line.before is not None:
+    if line.type == _WIPE and line.changes:
         wipes[name] = line
     elif line.type == _ADD:
         wipes.pop(name, None)
-    elif line.type == "TOPICS_CHANGED" and name in wipes:
-        before, after = recorded_counts(line.before).get("topic", 0), recorded_counts(line.after).get("topic", 0)
-        if _gives_write(line) or (before and after):
-            wipe = wipes.pop(name)
-            verb = "undid" if _gives_write(line) else "may have undone"
-            return f"; this {verb} the {_WIPE} of epoch {wipe.epoch} by {_asker(wipe)}"
+    elif line.type == "TOPICS_CHANGED" and name in wipes and _gives_write(line):
+        wipe = wipes.pop(name)
+        return f"; this undid the {_WIPE} of epoch {wipe.epoch} by {_asker(wipe)}"
     return ""
 
 
 def _gives_write(line: BrokerEventRow) -> bool:
-    """Return whether a listed topic is writable after the line, and before it was not writable or did not exist."""
-    before, after = (
-        {row["topic"] for row in recorded_rows(side).get("topic", []) if row["perm"] & PERM_WRITE}
-        for side in (line.before, line.after)
-    )
-    return bool(after - before)
+    """Return whether a topic is writable after the line, and before it was not writable or did not exist."""
+    return any(_is_writable(each.after) and not _is_writable(each.before) for each in line.changes)
 
 
-def story_of_topic(
-    topic: str, lines: Sequence[BrokerEventRow], uncertain: Sequence[BrokerEventRow] = ()
-) -> list[Sentence]:
-    """Return the sentences of lines that name a topic.
-
-    Lines in `uncertain` have only a number of topics, which may include this one. All of them share one sentence.
-    """
-    sentences = [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
-    if uncertain:
-        sentences.append(Sentence(uncertain[-1].epoch, uncertain[-1].event_time, _maybe(topic, uncertain)))
-    return sorted(sentences, key=lambda sentence: sentence.epoch)
+def _is_writable(row: object) -> bool:
+    return isinstance(row, TopicRow) and bool(row.perm & PERM_WRITE)
 
 
-def _maybe(topic: str, uncertain: Sequence[BrokerEventRow]) -> str:
-    names = _some(sorted({line.broker_name or "" for line in uncertain}))
-    lines = counted(len(uncertain), "change")
-    return f"Up to here release 0.1.0 counted the topics of {lines} on {names} and named none: {topic} may be one."
+def story_of_topic(topic: str, lines: Sequence[BrokerEventRow]) -> list[Sentence]:
+    """Return the sentences of lines that concern a topic."""
+    return [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
 
 
 def _of_broker(line: BrokerEventRow) -> str:
     """Return the sentence of a line, without the full stop."""
-    before, after = recorded_rows(line.before), recorded_rows(line.after)
+    before, after = rows_before_and_after(line)
     who = _who(line)
     match line.type:
         case "REGISTERED":
@@ -200,17 +176,16 @@ def _of_broker(line: BrokerEventRow) -> str:
         case "CHANGED":
             return f"{who} {_changed(line, before, after)}"
         case "TOPICS_CHANGED":
-            return f"{line.broker_name}: {', '.join(_topics(line, before, after))}, {_because(line)}"
+            return f"{line.broker_name}: {', '.join(_topics(before, after))}, {_because(line)}"
         case "REFUSED" if line.lease_millis is None:
             return f"{who} was refused: the address that holds this id has a higher state version{_by(line)}"
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
             lost = f"{line.broker_addr}, which was {_identity(line)} no longer,"
             lasted = duration_text(line.lease_millis or 0)
-            return f"{who if 'broker' in before else lost} {end_text(line)}; it had been alive for {lasted}"
+            return f"{who if line.held_id else lost} {end_text(line)}; it had been alive for {lasted}"
         case "LOG_GAP":
-            gap = msgspec.json.decode(line.after or "{}").get("log_gap", {})
             return (
-                f"no tick for {duration_text(gap.get('millis', 0))}: Kafka or all gateways were away, or a clock "
+                f"no tick for {duration_text(line.gap_millis or 0)}: Kafka or all gateways were away, or a clock "
                 "stepped. Leases counted no more than tickGapMillis of it"
             )
         case command if command in BY_OPERATORS:
@@ -234,8 +209,8 @@ def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
     changed = False
     for table, sentence in (("topic", _topic_change), ("topic_mapping", _mapped)):
         before, after = (
-            {row["broker_name"]: row for row in recorded_rows(side).get(table, []) if row["topic"] == topic}
-            for side in (line.before, line.after)
+            {row["broker_name"]: row for row in side.get(table, []) if row["topic"] == topic}
+            for side in rows_before_and_after(line)
         )
         for name in sorted(before.keys() | after.keys()):
             changed = True
@@ -291,11 +266,11 @@ def end_text(line: BrokerEventRow) -> str:
 
 def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
     """Return what a command changed, and on which broker name. If it changed nothing, return its subject."""
-    if topics := list(_topics(line, before, after)):
+    if topics := list(_topics(before, after)):
         return f" on {line.broker_name}: {', '.join(topics)}"
     if settings := list(_settings(before, after)):
         return f": {', '.join(settings)}"
-    command = msgspec.json.decode(line.after or "{}").get("command", {})
+    command = msgspec.json.decode(line.command or "{}")
     if rows := command.get("rows"):
         return f" of epoch {command['epoch']}: {', '.join(f'{table} {count}' for table, count in rows.items())}"
     about = [f"{key}={text}" for key, text in command.items() if isinstance(text, str) and key not in _NOT_SHOWN]
@@ -346,17 +321,13 @@ def _value(value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def _topics(line: BrokerEventRow, before: Rows, after: Rows) -> Iterator[str]:
-    counts = recorded_counts(line.before), recorded_counts(line.after)
+def _topics(before: Rows, after: Rows) -> Iterator[str]:
     for table, noun in _TOPIC_TABLES.items():
         was, became = ({row["topic"] for row in side.get(table, [])} for side in (before, after))
         groups = {"came": became - was, "went": was - became, "changed": was & became}
         for verb, names in groups.items():
             if names:
                 yield f"{counted(len(names), noun)} {verb} ({_some(sorted(names))})"
-        count_before, count_after = (side.get(table, 0) for side in counts)
-        if count_before or count_after:
-            yield f"{counted(max(count_before, count_after), noun)} {_verb(count_before, count_after)}"
 
 
 def _settings(before: Rows, after: Rows) -> Iterator[str]:

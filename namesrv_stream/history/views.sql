@@ -3,15 +3,13 @@
 -- In Python register_views(spark, root) makes them. For a plain spark-sql:
 --     namesrv-stream snapshots --sql > registry.sql && spark-sql -S -i registry.sql
 --
--- A broker here is (cluster_name, broker_name, broker_id): it stays the same broker when its address changes.
--- Days, hours and months are those of UTC, whatever spark.sql.session.timeZone is. They are computed from milliseconds,
--- because to_date and similar functions would use that time zone.
--- broker_event is partitioned by event_month ('2026-11'). If a view has this column, a condition on it leaves the files
--- of other months unopened. Of conditions on event_time and on a session's to_time, the statistics in each file's footer
--- leave the rows unread.
+-- A broker here is (cluster_name, broker_name, broker_id): it stays the same broker when its address changes. broker_key is
+-- its one key for tools that join by one column: 'cluster/name/id', each name as in a URL so that no name holds a slash.
+-- Days, hours and months are those of UTC, whatever the session's time zone is: they are computed from milliseconds.
+-- If a view has the column event_month ('2026-11'), a condition on it leaves the files of other months unopened.
 --
--- Spark and DuckDB read the same text: namesrv_stream/history/analysis.py translates the few names that differ. So sums of
--- whole numbers are cast (DuckDB makes them wider), and times are added to in hours, which no time zone changes.
+-- Spark and DuckDB read this very text. DuckDB gets a few functions of Spark as macros (history/analysis.py), sums of whole
+-- numbers are cast (DuckDB makes them wider), whole numbers are divided by floor(a / b), and min_by and max_by get no NULL.
 --
 -- The words for it are in docs/definitions.md: up, expected, down, planned end, outage, flap, writable, degraded.
 
@@ -21,44 +19,45 @@ SELECT epoch, term, run_id, query_id, batch_id, published_at, event_time, kind F
 
 -- One row: the time up to which the history is known, with its day and month. NULL before the first record.
 CREATE OR REPLACE TEMPORARY VIEW known_until AS
-SELECT at, day, date_format(day, 'yyyy-MM') AS event_month
-FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(event_time)) DIV 86400000 AS INT)) AS day
+SELECT known_at, known_day, substring(CAST(known_day AS STRING), 1, 7) AS known_month
+FROM (SELECT max(event_time) AS known_at,
+             date_from_unix_date(CAST(floor(unix_millis(max(event_time)) / 86400000) AS INT)) AS known_day
       FROM snapshot);
 
 -- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
--- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
--- zone_name is the broker's zone at the end of the session (a question without this column does not look for it).
+-- ended_by are NULL and last_addr is the present address. back_at: when the broker's next session began. zone_name is the
+-- broker's zone at the end of the session.
 --
 -- If one address held the id from the beginning of its lease to its end, the line of the end has all facts of the
 -- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id has
--- ever passed between living addresses (a promotion, a new address). The inner steps of that use one order, so all
--- windows cost one sort. These brokers are selected by a hash, which is faster to join by. Another broker with the same
--- hash is followed too, with the same sessions as result.
+-- ever passed between living addresses (a promotion, a new address). They are selected by a hash, which is faster to
+-- join by: another broker with the same hash is followed too, with the same sessions as result.
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
-WITH
-handed_over AS (
+WITH handed_over AS (
   SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
   FROM broker_event
   WHERE type IN ('ID_TAKEN', 'ID_LOST')
 ), line AS (
   SELECT /*+ BROADCAST(handed_over) */
-         cluster_name, broker_name, broker_id, broker_addr, broker_addr AS first_addr, epoch, seq, event_time, type,
-         last_heard_at, get_json_object(before, '$.broker[0].zone_name') AS zone_name,
+         cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at, zone_name,
          type IN ('REGISTERED', 'ID_TAKEN') AS begins
   FROM broker_event SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
      OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
-), followed AS (
-  SELECT *, last_value(IF(begins, broker_addr, NULL)) IGNORE NULLS OVER of_broker AS holder
+), counted AS (
+  SELECT *, sum(IF(begins, 1, 0)) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq) AS holder
   FROM line
-  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
+), followed AS (
+  SELECT *, first_value(broker_addr) OVER (PARTITION BY cluster_name, broker_name, broker_id, holder
+                                           ORDER BY epoch, seq) AS holder_addr
+  FROM counted
 ), of_holder AS (  -- leaves out lines of an address that had lost the id before
   SELECT *,
          lag(begins) OVER of_broker AS began_before,
          type = 'ID_LOST' AND lead(begins) OVER of_broker AND lead(event_time) OVER of_broker = event_time AS hands_over,
          lag(type) OVER of_broker = 'ID_LOST' AND lag(event_time) OVER of_broker = event_time AS takes_over
   FROM followed
-  WHERE begins OR holder = broker_addr
+  WHERE begins OR holder > 0 AND holder_addr = broker_addr
   WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
 ), edge AS (
   SELECT *,
@@ -71,7 +70,7 @@ handed_over AS (
   WHERE IF(begins, NOT coalesce(takes_over, false), coalesce(began_before, false) AND NOT coalesce(hands_over, false))
   WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
 ), session AS (
-  SELECT cluster_name, broker_name, broker_id, first_addr,
+  SELECT cluster_name, broker_name, broker_id, edge.broker_addr AS first_addr,
          coalesce(next_addr, broker.broker_addr) AS last_addr,
          event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at,
          IF(next_time IS NULL, broker.zone_name, next_zone) AS zone_name
@@ -80,8 +79,7 @@ handed_over AS (
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr,
-         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at,
-         get_json_object(before, '$.broker[0].zone_name')
+         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at, zone_name
   FROM broker_event ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   UNION ALL
@@ -98,7 +96,7 @@ handed_over AS (
   FROM session
 )
 SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
-       unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis,
+       unix_millis(coalesce(to_time, (SELECT known_at FROM known_until))) - unix_millis(from_time) AS session_millis,
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key, zone_name
 FROM beside;
 
@@ -111,41 +109,53 @@ FROM beside;
 -- which the broker comes back. The figures of any period are sums over the parts of stretches within it.
 CREATE OR REPLACE TEMPORARY VIEW broker_stretch AS
 SELECT broker_session.*, unix_millis(from_time) AS from_millis,
-       unix_millis(coalesce(to_time, at)) AS up_until_millis,
-       CASE WHEN to_time IS NULL THEN unix_millis(at)
+       unix_millis(coalesce(to_time, known_at)) AS up_until_millis,
+       CASE WHEN to_time IS NULL THEN unix_millis(known_at)
             WHEN ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST') THEN unix_millis(to_time)
-            ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, at))) END AS expected_until_millis
+            ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, known_at)))
+       END AS expected_until_millis
 FROM broker_session CROSS JOIN known_until;
+
+-- One row for each outage of a broker: a session of it that ended unplanned. It lasts until the broker is back, for 7 days
+-- at most, as in broker_stretch: the sum of down_millis is what availability lacks.
+--
+-- zone_name and broker_addr are those with which it fell out. back_at and away_millis: when it was back and after how
+-- long, NULL if it is not, or was not within 7 days. down_millis: how long it was, or has been, down.
+CREATE OR REPLACE TEMPORARY VIEW outage AS
+SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(to_time) / 86400000) AS INT)) AS STRING), 1, 7) AS month,
+       cluster_name, zone_name, broker_name, broker_id, broker_key, last_addr AS broker_addr, ended_by,
+       coalesce(last_heard_at, to_time) AS last_heard_at, to_time AS gone_at,
+       IF(back_at <= to_time + INTERVAL 168 HOURS, back_at, NULL) AS back_at,
+       IF(back_at <= to_time + INTERVAL 168 HOURS, unix_millis(back_at) - unix_millis(to_time), NULL) AS away_millis,
+       expected_until_millis - up_until_millis AS down_millis,
+       session_millis
+FROM broker_stretch
+WHERE ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
 
 -- One row for each broker that is down: expected, and not up. gone_at: the end of its lease, last_heard_at: its last sign
 -- of life, broker_addr: its last address, zone_name: its zone then.
 CREATE OR REPLACE TEMPORARY VIEW broker_down AS
-SELECT cluster_name, broker_name, broker_id, broker_key, zone_name, last_addr AS broker_addr, ended_by,
-       coalesce(last_heard_at, to_time) AS last_heard_at, to_time AS gone_at
-FROM broker_session CROSS JOIN known_until
-     ANTI JOIN broker USING (cluster_name, broker_name, broker_id)
-WHERE back_at IS NULL AND to_time + INTERVAL 168 HOURS > at AND ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
+SELECT cluster_name, broker_name, broker_id, broker_key, outage.zone_name, outage.broker_addr, ended_by, last_heard_at, gone_at
+FROM outage CROSS JOIN known_until ANTI JOIN broker USING (cluster_name, broker_name, broker_id)
+WHERE back_at IS NULL AND gone_at + INTERVAL 168 HOURS > known_at;
 
 -- One row for each broker and day on which it was expected: its time in the routes and its expected time.
 CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
 WITH part AS (
-  SELECT *, explode(  -- most stretches lie within one day, for which an array is faster than a sequence
-    IF(from_millis DIV 86400000 = expected_until_millis DIV 86400000, array(from_millis DIV 86400000),
-       sequence(from_millis DIV 86400000, expected_until_millis DIV 86400000))
-  ) AS day_number
+  SELECT *, explode(sequence(CAST(floor(from_millis / 86400000) AS BIGINT),
+                             CAST(floor(expected_until_millis / 86400000) AS BIGINT))) AS day_number
   FROM broker_stretch
 ), of_day AS (
-  SELECT cluster_name, broker_name, broker_id, day_number,
+  SELECT cluster_name, broker_name, broker_id, broker_key, day_number,
          CAST(sum(greatest(0, least(up_until_millis, (day_number + 1) * 86400000)
                               - greatest(from_millis, day_number * 86400000))) AS BIGINT) AS up_millis,
          CAST(sum(least(expected_until_millis, (day_number + 1) * 86400000)
                   - greatest(from_millis, day_number * 86400000)) AS BIGINT) AS expected_millis
   FROM part
-  GROUP BY cluster_name, broker_name, broker_id, day_number
+  GROUP BY cluster_name, broker_name, broker_id, broker_key, day_number
 )
 SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number AS INT)) AS day,
-       up_millis, expected_millis, up_millis / expected_millis AS availability,
-       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
+       up_millis, expected_millis, up_millis / expected_millis AS availability, broker_key
 FROM of_day
 WHERE expected_millis > 0;
 
@@ -165,12 +175,9 @@ FROM broker_availability
 GROUP BY cluster_name, day;
 
 -- One row for each group of two or more brokers that ended unplanned, each within a minute of the one before: the
--- outage of a zone, a switch or a host. A silent broker ended at its last sign of life. Brokers send one at least every
--- minute, so brokers that die together have their last signs of life within the same minute, whenever they expire.
--- The view counts leases that end: a dead master counts, even if a slave has taken its id before it expires.
---
--- Columns: event_month (of first_gone_at), first_gone_at and last_gone_at, brokers (their number), cluster_names, which and
--- broker_keys (sorted arrays, in `which` each broker as 'cluster name id', in broker_keys by its key).
+-- outage of a zone, a switch or a host. A silent broker ended at its last sign of life, so brokers that die together
+-- are together here, whenever they expire. The view counts leases that end: a dead master counts, even if a slave has
+-- taken its id before it expires. `which` has each broker as 'cluster name id', broker_keys by its key.
 CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
 WITH gone AS (
   SELECT cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
@@ -183,40 +190,24 @@ WITH gone AS (
   FROM gone
 ), numbered AS (
   SELECT *, sum(begins) OVER (ORDER BY gone_at) AS group_number FROM following
+), of_group AS (
+  SELECT min(gone_at) AS first_gone_at, max(gone_at) AS last_gone_at, count(DISTINCT broker) AS brokers,
+         array_sort(array_agg(DISTINCT cluster_name)) AS cluster_names, array_sort(array_agg(DISTINCT broker)) AS which,
+         array_sort(array_agg(DISTINCT broker_key)) AS broker_keys
+  FROM numbered
+  GROUP BY group_number
 )
-SELECT date_format(date_from_unix_date(CAST(unix_millis(min(gone_at)) DIV 86400000 AS INT)), 'yyyy-MM') AS event_month,
-       min(gone_at) AS first_gone_at,
-       max(gone_at) AS last_gone_at,
-       count(DISTINCT broker) AS brokers,
-       array_sort(collect_set(cluster_name)) AS cluster_names,
-       array_sort(collect_set(broker)) AS which,
-       array_sort(collect_set(broker_key)) AS broker_keys
-FROM numbered
-GROUP BY group_number
-HAVING count(DISTINCT broker) >= 2;
-
--- One row for each outage of a broker: a session of it that ended unplanned. It lasts until the broker is back, for 7 days
--- at most, as in broker_stretch: the sum of down_millis is what availability lacks.
---
--- zone_name and broker_addr are those with which it fell out. back_at and away_millis: when it was back and after how
--- long, NULL if it is not, or was not within 7 days. down_millis: how long it was, or has been, down.
-CREATE OR REPLACE TEMPORARY VIEW outage AS
-SELECT date_format(date_from_unix_date(CAST(unix_millis(to_time) DIV 86400000 AS INT)), 'yyyy-MM') AS month,
-       cluster_name, zone_name, broker_name, broker_id, broker_key, last_addr AS broker_addr, ended_by,
-       coalesce(last_heard_at, to_time) AS last_heard_at, to_time AS gone_at,
-       IF(back_at <= to_time + INTERVAL 168 HOURS, back_at, NULL) AS back_at,
-       IF(back_at <= to_time + INTERVAL 168 HOURS, unix_millis(back_at) - unix_millis(to_time), NULL) AS away_millis,
-       unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, at))) - unix_millis(to_time) AS down_millis,
-       session_millis
-FROM broker_session CROSS JOIN known_until
-WHERE ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
+SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(first_gone_at) / 86400000) AS INT)) AS STRING), 1, 7)
+         AS event_month, *
+FROM of_group
+WHERE brokers >= 2;
 
 -- One row for each cluster, zone and month with outages: their number, how many of them are over (repaired: the broker was
 -- back within 7 days), the mean time to repair of those (mttr_millis), and the time of the longest, which may last.
 -- zone_name is the zone of that time, NULL for brokers that sent none.
 CREATE OR REPLACE TEMPORARY VIEW zone_outage AS
 SELECT month, cluster_name, zone_name, count(*) AS outages, count(DISTINCT broker_key) AS brokers,
-       count(away_millis) AS repaired, CAST(sum(away_millis) AS BIGINT) DIV nullif(count(away_millis), 0) AS mttr_millis,
+       count(away_millis) AS repaired, CAST(floor(avg(away_millis)) AS BIGINT) AS mttr_millis,
        max(down_millis) AS longest_millis
 FROM outage
 GROUP BY month, cluster_name, zone_name;
@@ -225,17 +216,12 @@ GROUP BY month, cluster_name, zone_name;
 -- the broker was back within 10 minutes. The broker with flap_rank 1 has flapped most in that month.
 CREATE OR REPLACE TEMPORARY VIEW broker_flapping AS
 WITH fallen AS (
-  SELECT month, cluster_name, broker_name, broker_id,
-         count(*) AS unplanned_ends,
-         count_if(away_millis <= 600000) AS flaps,
-         min(session_millis) AS shortest_session_millis
+  SELECT month, cluster_name, broker_name, broker_id, count(*) AS unplanned_ends,
+         count(*) FILTER (WHERE away_millis <= 600000) AS flaps, min(session_millis) AS shortest_session_millis, broker_key
   FROM outage
-  GROUP BY month, cluster_name, broker_name, broker_id
+  GROUP BY month, cluster_name, broker_name, broker_id, broker_key
 )
-SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank,
-       month, cluster_name, broker_name, broker_id, unplanned_ends, flaps, shortest_session_millis,
-       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
-FROM fallen;
+SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank, * FROM fallen;
 
 -- One row for each expired lease: the time from its last sign of life to its end.
 CREATE OR REPLACE TEMPORARY VIEW time_to_expiry AS
@@ -256,8 +242,9 @@ HAVING count(*) = 1;
 -- them, and its number of brokers. A broker name may be in several clusters at once (table `cluster`), so a join of
 -- `topic` or `broker` with `cluster` by broker_name alone can give a row twice. A join with this view cannot.
 CREATE OR REPLACE TEMPORARY VIEW broker_name_dim AS
-SELECT broker_name, max_by(cluster_name, registered_at) AS cluster_name, max_by(zone_name, registered_at) AS zone_name,
-       count(*) AS brokers, count_if(broker_id = 0) > 0 AS has_master
+SELECT broker_name, max_by(cluster_name, registered_at) AS cluster_name,
+       nullif(max_by(coalesce(zone_name, ''), registered_at), '') AS zone_name,
+       count(*) AS brokers, count(*) FILTER (WHERE broker_id = 0) > 0 AS has_master
 FROM broker
 GROUP BY broker_name;
 
@@ -267,22 +254,15 @@ SELECT topic, broker_name, cluster_name, zone_name, read_queue_nums, write_queue
        (perm & 4) <> 0 AS is_readable, (perm & 2) <> 0 AS is_writable
 FROM topic LEFT JOIN broker_name_dim USING (broker_name);
 
--- One row for each broker that has ever been in the routes. broker_key is its one key, the same in every view that has
--- the column, for tools that join by one column: 'cluster/name/id', each name as in a URL so that no name holds a slash.
---
--- Columns: first_seen_at and last_seen_at (while it is in the routes: the time up to which the history is known),
--- is_in_routes, broker_addr and zone_name (the latest), sessions.
+-- One row for each broker that has ever been in the routes, with its latest address and zone. last_seen_at: while it is in
+-- the routes, the time up to which the history is known.
 CREATE OR REPLACE TEMPORARY VIEW broker_dim AS
-WITH seen AS (
-  SELECT cluster_name, broker_name, broker_id, min(from_time) AS first_seen_at,
-         max(coalesce(to_time, at)) AS last_seen_at, count_if(to_time IS NULL) > 0 AS is_in_routes,
-         max_by(last_addr, from_time) AS broker_addr, max_by(zone_name, from_time) AS zone_name, count(*) AS sessions
-  FROM broker_session CROSS JOIN known_until
-  GROUP BY cluster_name, broker_name, broker_id
-)
-SELECT concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
-       cluster_name, broker_name, broker_id, zone_name, broker_addr, is_in_routes, first_seen_at, last_seen_at, sessions
-FROM seen;
+SELECT broker_key, cluster_name, broker_name, broker_id,
+       nullif(max_by(coalesce(zone_name, ''), from_time), '') AS zone_name, max_by(last_addr, from_time) AS broker_addr,
+       count(*) FILTER (WHERE to_time IS NULL) > 0 AS is_in_routes, min(from_time) AS first_seen_at,
+       max(coalesce(to_time, known_at)) AS last_seen_at, count(*) AS sessions
+FROM broker_session CROSS JOIN known_until
+GROUP BY broker_key, cluster_name, broker_name, broker_id;
 
 -- One row for each broker name: its place as in broker_name_dim, and its number of topics and queues.
 CREATE OR REPLACE TEMPORARY VIEW topic_spread AS
@@ -290,123 +270,52 @@ SELECT cluster_name, zone_name, broker_name,
        count(topic) AS topics,
        CAST(sum(write_queue_nums) AS BIGINT) AS write_queues,
        CAST(sum(read_queue_nums) AS BIGINT) AS read_queues,
-       count_if((perm & 2) = 0) AS topics_not_writable
+       count(*) FILTER (WHERE (perm & 2) = 0) AS topics_not_writable
 FROM broker_name_dim LEFT JOIN topic USING (broker_name)
 GROUP BY cluster_name, zone_name, broker_name;
 
--- One row for each topic and broker name that a line of the history changed, before and after: structs, NULL if there
--- was or is no such row. A line of 0.1.0 that changed more than 200 topics has one row, with their number in unnamed_topics and
--- no topic: the tables as of this epoch and the one before have the rows.
+-- One row for each topic and broker name that a line of the history changed. before and after: the row of `topic`, a
+-- struct, NULL if there was or is none. requested_by and reason: who asked for it and why, as far as the record says.
 CREATE OR REPLACE TEMPORARY VIEW topic_change AS
-WITH side AS (
-  SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason, broker_name AS of_name,
-         IF(contains(before, '"topic":{') OR contains(after, '"topic":{'),
-            greatest(CAST(get_json_object(before, '$.topic.count') AS BIGINT),
-                     CAST(get_json_object(after, '$.topic.count') AS BIGINT)), NULL) AS unnamed_topics,
-         coalesce(from_json(before, 'topic ARRAY<STRUCT<topic: STRING, broker_name: STRING, read_queue_nums: INT,
-           write_queue_nums: INT, perm: INT, topic_sys_flag: INT>>').topic, array()) AS before,
-         coalesce(from_json(after, 'topic ARRAY<STRUCT<topic: STRING, broker_name: STRING, read_queue_nums: INT,
-           write_queue_nums: INT, perm: INT, topic_sys_flag: INT>>').topic, array()) AS after
-  FROM broker_event
-  WHERE contains(before, '"topic":') OR contains(after, '"topic":')
-), by_key AS (  -- arrays_zip is compiled, transform is not
-  SELECT *,
-         map_from_arrays(arrays_zip(before.topic, before.broker_name), before) AS was,
-         map_from_arrays(arrays_zip(after.topic, after.broker_name), after) AS became
-  FROM side
-), row AS (
-  SELECT *, explode_outer(array_union(map_keys(was), map_keys(became))) AS key FROM by_key
-)
-SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason, key.topic AS topic,
-       coalesce(key.broker_name, of_name) AS broker_name, unnamed_topics,
-       IF(was[key] IS NULL, NULL, named_struct('read_queue_nums', was[key].read_queue_nums, 'write_queue_nums', was[key].write_queue_nums,
-                    'perm', was[key].perm, 'topic_sys_flag', was[key].topic_sys_flag)) AS before,
-       IF(became[key] IS NULL, NULL, named_struct('read_queue_nums', became[key].read_queue_nums, 'write_queue_nums', became[key].write_queue_nums,
-                    'perm', became[key].perm, 'topic_sys_flag', became[key].topic_sys_flag)) AS after
-FROM row
-WHERE key IS NOT NULL OR unnamed_topics IS NOT NULL;
+SELECT line.event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
+       row_change.topic, row_change.broker_name, topic_before AS before, topic_after AS after
+FROM row_change JOIN broker_event line USING (epoch, seq)
+WHERE table_name = 'topic';
 
--- One row for each broker id whose row in `broker` a line of the history changed, before and after: structs, NULL if
--- nobody held or holds the id. cluster_name and broker_key are those after the change, or before it if nobody holds the
--- id any more. requested_by and reason: who asked for it and why, as far as the record says.
+-- One row for each broker id whose row in `broker` a line of the history changed, in the same form. cluster_name and
+-- broker_key are those after the change, or before it if nobody holds the id any more.
 CREATE OR REPLACE TEMPORARY VIEW broker_change AS
-WITH side AS (
-  SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason,
-         coalesce(from_json(before, 'broker ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT, broker_addr: STRING,
-           cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>').broker, array()) AS before,
-         coalesce(from_json(after, 'broker ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT, broker_addr: STRING,
-           cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>').broker, array()) AS after
-  FROM broker_event
-  WHERE contains(before, '"broker":') OR contains(after, '"broker":')
-), by_key AS (
-  SELECT *,
-         map_from_arrays(arrays_zip(before.broker_name, before.broker_id), before) AS was,
-         map_from_arrays(arrays_zip(after.broker_name, after.broker_id), after) AS became
-  FROM side
-), row AS (
-  SELECT *, explode(array_union(map_keys(was), map_keys(became))) AS key FROM by_key
+WITH change AS (
+  SELECT line.event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
+         coalesce(broker_after.cluster_name, broker_before.cluster_name) AS cluster_name,
+         row_change.broker_name, row_change.broker_id, broker_before AS before, broker_after AS after
+  FROM row_change JOIN broker_event line USING (epoch, seq)
+  WHERE table_name = 'broker'
 )
-SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason,
-       coalesce(became[key].cluster_name, was[key].cluster_name) AS cluster_name, key.broker_name AS broker_name,
-       key.broker_id AS broker_id,
-       concat_ws('/', url_encode(coalesce(became[key].cluster_name, was[key].cluster_name)), url_encode(key.broker_name),
-                 key.broker_id) AS broker_key,
-       IF(was[key] IS NULL, NULL, named_struct('broker_addr', was[key].broker_addr, 'cluster_name', was[key].cluster_name,
-                    'zone_name', was[key].zone_name, 'enable_acting_master', was[key].enable_acting_master)) AS before,
-       IF(became[key] IS NULL, NULL, named_struct('broker_addr', became[key].broker_addr, 'cluster_name', became[key].cluster_name,
-                    'zone_name', became[key].zone_name, 'enable_acting_master', became[key].enable_acting_master)) AS after
-FROM row;
+SELECT *, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key FROM change;
 
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
---
--- A line of 0.1.0 that changed more than 200 topics does not name them. If a session's beginning or end is in no other line, it is
--- the latest such line before, or the first one after, that brought or took topics of the broker name, and from_time is
--- NULL if there is none. A session of which no line names the topic is there only while it lasts.
 CREATE OR REPLACE TEMPORARY VIEW topic_session AS
-WITH counted AS (
-  SELECT broker_name AS of_name, epoch AS at_epoch, seq AS at_seq, event_time AS at, cause AS ended_by,
-         coalesce(contains(after, '"topic":{'), false) AS brings, coalesce(contains(before, '"topic":{'), false) AS takes
-  FROM broker_event
-  WHERE contains(before, '"topic":{') OR contains(after, '"topic":{')
-), edge AS (
-  SELECT topic, broker_name, epoch, seq, event_time, cause, before IS NULL AS begins
+WITH edge AS (
+  SELECT topic, broker_name, event_time AS from_time, before IS NULL AS begins,
+         lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by
   FROM topic_change
-  WHERE unnamed_topics IS NULL AND (before IS NULL OR after IS NULL)
-  UNION ALL
-  SELECT topic, broker_name, 9223372036854775807, 0, NULL, NULL, false FROM topic
-), beside AS (
-  SELECT *, NOT lead(begins) OVER of_topic AS ends_next, lead(event_time) OVER of_topic AS next_time,
-         lead(cause) OVER of_topic AS next_cause, lag(begins) OVER of_topic AS began_before
-  FROM edge
+  WHERE before IS NULL OR after IS NULL
   WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
-), named AS (
-  SELECT topic, broker_name, epoch, seq, begins, NOT begins OR coalesce(ends_next, false) AS is_end_named,
-         IF(begins, event_time, NULL) AS from_time, IF(begins, next_time, event_time) AS to_time,
-         IF(begins, next_cause, cause) AS ended_by
-  FROM beside
-  WHERE begins OR NOT coalesce(began_before, false)
 )
-SELECT topic, broker_name,
-       IF(begins, from_time, max(at)) AS from_time,
-       IF(is_end_named, to_time, min(at)) AS to_time,
-       IF(is_end_named, named.ended_by, min_by(counted.ended_by, (at_epoch, at_seq))) AS ended_by
-FROM named LEFT JOIN counted
-  ON of_name = broker_name
- AND IF(begins, NOT is_end_named AND takes AND NOT brings AND (at_epoch, at_seq) > (epoch, seq),
-                brings AND NOT takes AND (at_epoch, at_seq) < (epoch, seq))
-GROUP BY topic, broker_name, epoch, seq, begins, is_end_named, from_time, to_time, named.ended_by;
+SELECT topic, broker_name, from_time, to_time, ended_by FROM edge WHERE begins;
 
 -- One row for each topic on a broker name that is down: the topics that the name had when its last broker went, without
 -- a command or an unregistration, less than 7 days ago. The topic is expected on that name.
 CREATE OR REPLACE TEMPORARY VIEW topic_down AS
 WITH latest AS (
-  SELECT *, max(coalesce(to_time, at)) OVER (PARTITION BY broker_name) AS latest_at, at
+  SELECT *, max(coalesce(to_time, known_at)) OVER (PARTITION BY broker_name) AS latest_at
   FROM topic_session CROSS JOIN known_until
 )
 SELECT topic, broker_name, to_time AS gone_at
 FROM latest ANTI JOIN broker USING (broker_name)
-WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > at;
+WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at;
 
 -- One row for each topic that has a route or is expected to have one, with its state:
 --
@@ -416,8 +325,6 @@ WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_t
 -- - degraded: producers reach it, but of its `broker_names` fewer than all are up with a master (broker_names_up).
 -- - read_only: no broker name has it with the permission to write, and all are up with a master.
 -- - writable: all of its broker names are up with a master. is_readable: some broker name has it with the permission.
---
--- An acting master takes no messages: lookups show it in place of the master only where a topic cannot be written.
 CREATE OR REPLACE TEMPORARY VIEW topic_state AS
 WITH of_name AS (
   SELECT topic, broker_name, has_master IS NOT NULL AS has_route, has_master, is_readable, is_writable
@@ -425,9 +332,9 @@ WITH of_name AS (
   UNION ALL
   SELECT topic, broker_name, false, false, false, false FROM topic_down
 ), of_topic AS (
-  SELECT topic, count(*) AS broker_names, count_if(has_master) AS broker_names_up, count_if(has_route) AS routes,
-         count_if(has_route AND is_readable) > 0 AS is_readable, count_if(has_route AND is_writable) AS may_write,
-         count_if(is_writable AND has_master) > 0 AS is_writable
+  SELECT topic, count(*) AS broker_names, count(*) FILTER (WHERE has_master) AS broker_names_up, count(*) FILTER (WHERE has_route) AS routes,
+         count(*) FILTER (WHERE has_route AND is_readable) > 0 AS is_readable, count(*) FILTER (WHERE has_route AND is_writable) AS may_write,
+         count(*) FILTER (WHERE is_writable AND has_master) > 0 AS is_writable
   FROM of_name
   GROUP BY topic
 )
@@ -447,27 +354,18 @@ FROM of_topic;
 -- is. After any other end (a command, an unregistration, a registration without it or without the permission) it is not.
 CREATE OR REPLACE TEMPORARY VIEW topic_uptime AS
 WITH routed AS (
-  SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, at)) AS to_ms,
-         unix_millis(at) AS known_ms, coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned
+  SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
+         unix_millis(known_at) AS known_ms, coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned
   FROM topic_session CROSS JOIN known_until
-  WHERE from_time IS NOT NULL
-), change AS (
-  SELECT topic, broker_name, epoch, seq, unix_millis(event_time) AS at_ms, before.perm AS was, after.perm AS became
-  FROM topic_change
-  WHERE unnamed_topics IS NULL
-  UNION ALL
-  SELECT topic, broker_name, 9223372036854775807, 0, NULL, perm, NULL FROM topic
-  UNION ALL
-  SELECT DISTINCT topic, broker_name, -1, 0, NULL, NULL, NULL FROM topic_session
 ), permission AS (
-  SELECT topic, broker_name, coalesce(at_ms, 0) AS from_ms,
-         coalesce(lead(at_ms) OVER of_topic, 9223372036854775807) AS to_ms, coalesce(became, lead(was) OVER of_topic) AS perm
-  FROM change
+  SELECT topic, broker_name, unix_millis(event_time) AS from_ms, after.perm AS perm,
+         coalesce(unix_millis(lead(event_time) OVER of_topic), 9223372036854775807) AS to_ms
+  FROM topic_change
   WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
 ), master AS (
-  SELECT broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, at)) AS to_ms,
+  SELECT broker_name, from_millis AS from_ms, up_until_millis AS to_ms,
          coalesce(ended_by, 'EXPIRED') NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST', 'REFUSED') AS is_unplanned
-  FROM broker_session CROSS JOIN known_until
+  FROM broker_stretch
   WHERE broker_id = 0
 ), written AS (
   SELECT topic, broker_name, greatest(routed.from_ms, permission.from_ms, master.from_ms) AS from_ms,
@@ -502,7 +400,9 @@ WITH routed AS (
            AS expected_until_ms
   FROM up
 ), part AS (
-  SELECT *, explode(sequence(from_ms DIV 86400000, expected_until_ms DIV 86400000)) AS day_number FROM stretch
+  SELECT *, explode(sequence(CAST(floor(from_ms / 86400000) AS BIGINT),
+                             CAST(floor(expected_until_ms / 86400000) AS BIGINT))) AS day_number
+  FROM stretch
 ), of_day AS (
   SELECT measure, topic, of_name, day_number,
          CAST(sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000)
@@ -529,20 +429,23 @@ SELECT topic, broker_name, day, up_millis, expected_millis, availability FROM to
 
 -- One row for each hour and type of event.
 CREATE OR REPLACE TEMPORARY VIEW route_changes AS
-SELECT event_month, timestamp_millis(unix_millis(event_time) DIV 3600000 * 3600000) AS hour, type, count(*) AS events,
-       count(DISTINCT broker_name) AS broker_names
+SELECT event_month, timestamp_millis(CAST(floor(unix_millis(event_time) / 3600000) AS BIGINT) * 3600000) AS hour, type,
+       count(*) AS events, count(DISTINCT broker_name) AS broker_names
 FROM broker_event
 GROUP BY event_month, hour, type;
 
 -- One row for each operator command and broker name whose topics it changed. A command that changed none has one row.
+-- topic_change and row_change have what it changed.
 CREATE OR REPLACE TEMPORARY VIEW operator_command AS
-SELECT event_month, event_time, epoch, type AS command, requested_by, reason, broker_name, before, after
+SELECT event_month, event_time, epoch, seq, type AS command, requested_by, reason, broker_name,
+       topics_added, topics_changed, topics_removed
 FROM broker_event
 WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
                'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG', 'LIFT_EXPIRY_GUARD',
                'IMPORT', 'RESTORE', 'REPAIR');
 
--- One row for each record outside the contract, with its first 200 bytes as text.
+-- One row for each record outside the contract, with its first 200 characters as text.
 CREATE OR REPLACE TEMPORARY VIEW rejected_record AS
-SELECT event_time, partition, offset, key, length, reason, try_validate_utf8(CAST(substring(value, 1, 200) AS STRING)) AS text
+SELECT event_time, partition, rejected.offset, key, length, reason,
+       substring(try_validate_utf8(CAST(value AS STRING)), 1, 200) AS text
 FROM rejected;

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from namesrv_stream.history.diff import Diff as RowDiff
-from namesrv_stream.history.diff import Difference, diff_of_events
+from namesrv_stream.history.diff import Difference, differences
 from namesrv_stream.history.events import (
     EVERYTHING,
     Span,
+    changes_between,
     count_of,
     event_condition,
-    events_between,
     newest_of,
     recorded_names,
     topic_events,
@@ -23,6 +22,7 @@ from namesrv_stream.history.events import (
 from namesrv_stream.history.story import BY_OPERATORS, story_of, story_of_broker, story_of_group, topic_story
 from namesrv_stream.questions.lists import check_known
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
+from namesrv_stream.rules.history import rows_before_and_after
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
@@ -62,6 +62,9 @@ class Event(Fields, omit_defaults=True):
     last_heard_at: str | None = None
     lease_millis: int | None = None
     reason: str | None = None
+    zone_name: str | None = None
+    command: dict[str, Any] | None = None
+    gap_millis: int | None = None
 
 
 class Events(Fields):
@@ -160,14 +163,6 @@ def sentence(line: BrokerEventRow) -> str:
     return " ".join(each.text for each in story_of_broker([line]))
 
 
-def _rows(side: str | None) -> dict[str, Any] | None:
-    """Return `before` or `after` of a line as table -> rows, with the names and times of an answer."""
-    if side is None:
-        return None
-    tables: dict[str, Any] = msgspec.json.decode(side)
-    return {name: _row_list(rows) if isinstance(rows, list) else row_fields(rows) for name, rows in tables.items()}
-
-
 def _row_list(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | dict[str, int]:
     """Return the rows of a line, or only their number if they are many: `diff` lists them."""
     return {"count": len(rows)} if len(rows) > MOST_ROWS_OF_A_LINE else list(map(row_fields, rows))
@@ -181,7 +176,9 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _event(line: BrokerEventRow) -> Event:
-    return Event.of(line, text=sentence(line), before=_rows(line.before), after=_rows(line.after))
+    before, after = ({table: _row_list(rows) for table, rows in side.items()} for side in rows_before_and_after(line))
+    command = line.command and row_fields(msgspec.json.decode(line.command))
+    return Event.of(line, text=sentence(line), before=before or None, after=after or None, command=command)
 
 
 def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
@@ -233,7 +230,7 @@ def events(  # noqa: PLR0913  # what a reader may choose
 
 
 def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:
-    found = topic_events(seen.root, seen.snapshot, topic, span).named
+    found = topic_events(seen.root, seen.snapshot, topic, span)
     if not found and topic_story(seen.root, seen.snapshot, topic, span, seen.tables.queues) is None:
         raise seen.not_found("topic", topic, seen.tables.queues)
     return [line for line in found if below is None or (line.epoch, line.seq) < below]
@@ -297,7 +294,6 @@ class Diff(Fields):
     to: str | None
     epochs: tuple[int, int]
     counts: dict[str, dict[str, int]]
-    unnamed_topics: Mapping[str, int]
     total: int
     differences: list[DifferentRow]
     next: str | None
@@ -308,7 +304,7 @@ class Comparison(NamedTuple):
 
     before: AsOf
     after: AsOf
-    diff: RowDiff
+    differences: list[Difference]
     epochs: tuple[int, int]
 
 
@@ -316,15 +312,15 @@ def comparison(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> Co
     """Compare two moments by the lines between them. Raises NoSuchSnapshotError if one is no moment of the log."""
     epochs = reader.past(before).snapshot.epoch, reader.past(after).snapshot.epoch
     newest = reader.snapshots.newest()
-    undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
-    return Comparison(before, after, diff_of_events(done, undone), epochs)
+    undone, done = changes_between(root, newest, after, before), changes_between(root, newest, before, after)
+    return Comparison(before, after, differences(done, undone), epochs)
 
 
 def diff(compared: Comparison, table: str | None = None, *, limit: int | None = None, after: int = 0) -> Diff:
     """Return the differences of a comparison: all, or those of one table."""
     if table is not None and table not in _TABLES:
         raise BadQuestionError(f"table={table[:100]!r} is none of {', '.join(_TABLES)}.")
-    found = sorted(compared.diff.differences, key=lambda each: each.table in _MANY_ROWS)
+    found = sorted(compared.differences, key=lambda each: each.table in _MANY_ROWS)
     counts: dict[str, dict[str, int]] = {}
     for each in found:
         kind = "added" if each.before is None else "removed" if each.after is None else "changed"
@@ -336,7 +332,6 @@ def diff(compared: Comparison, table: str | None = None, *, limit: int | None = 
         to=compared.after.as_json,
         epochs=compared.epochs,
         counts=counts,
-        unnamed_topics=compared.diff.unnamed,
         total=len(wanted),
         differences=list(map(_different_row, wanted[after:last])),
         next=str(last) if last < len(wanted) else None,
@@ -345,4 +340,4 @@ def diff(compared: Comparison, table: str | None = None, *, limit: int | None = 
 
 def _different_row(each: Difference) -> DifferentRow:
     before, after = (None if side is None else row_fields(side) for side in (each.before, each.after))
-    return DifferentRow(each.table, list(each.key), before, after)
+    return DifferentRow(each.table, list(each.key), before, after)  # type: ignore[arg-type]  # texts and numbers

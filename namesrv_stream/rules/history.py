@@ -2,8 +2,7 @@
 
 An applied event is one record or one end of a lease. Each address whose lease or filter servers changed gets a line. So
 does each id that an address lost to another, and each broker name whose topics changed. An operator's command makes at
-least one line. `before` and `after` are JSON objects, table name -> the rows that changed. If an address takes an id
-from another one, `before` has the former holder's row.
+least one line.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ _TOPIC_TABLES = ("topic", "topic_mapping")
 _LEFT_OUT_IF_NONE = frozenset({"suspect_since", "broker_version"})
 """Columns of `live` that not all rows have."""
 
-_Sides = tuple[str | None, str | None]
-"""`before` and `after` of a line."""
+Rows = dict[str, list[dict[str, Any]]]
+"""Table -> rows as JSON objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,7 @@ def _lines_of(applied: AppliedEvent, changes: list[RowChange]) -> list[BrokerEve
 
 def log_gap_line(at: LogPosition, gap_ms: int) -> BrokerEventRow:
     """Return the line of a tick that came long after the tick before it (E11)."""
-    gap = msgspec.json.encode({"log_gap": {"millis": gap_ms}}).decode()
-    return _line(AppliedEvent("SCAN", at.event_time, at), "LOG_GAP")._replace(after=gap)
+    return _line(AppliedEvent("SCAN", at.event_time, at), "LOG_GAP")._replace(gap_millis=gap_ms)
 
 
 def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
@@ -181,7 +179,16 @@ def _address_line(
     applied: AppliedEvent, type_: str, address: str, changes: Sequence[RowChange], lease: RowChange | None
 ) -> BrokerEventRow:
     about: Any = (lease.after or lease.before) if lease else _newest_row(changes, BrokerRow)
+    holders = [(each.before, each.after) for each in changes if each.table == "broker"]
+    held = [row for row, _ in holders if getattr(row, "broker_addr", None) == address]
+    holds = [row for _, row in holders if getattr(row, "broker_addr", None) == address]
     line = _line(applied, type_, changes, about)._replace(broker_addr=address)
+    if row := next(iter(held if type_ in _LOSSES else holds), None):
+        line = line._replace(zone_name=getattr(row, "zone_name", None))
+    if type_ in _LOSSES:
+        line = line._replace(held_id=bool(held))
+    if type_ == "CHANGED":
+        line = line._replace(is_version_only=all(map(_is_quiet, changes)))
     if lease is None or lease.after is not None:
         return line
     lasted_ms = max(0, applied.event_time - about.lease_began_at)
@@ -204,13 +211,13 @@ def _goes_on(lease: RowChange | None) -> bool:
     return lease is None or (lease.before is not None and lease.after is not None)
 
 
-def _is_quiet(lease: RowChange) -> bool:
-    if not isinstance(lease.before, LiveRow) or not isinstance(lease.after, LiveRow):
+def _is_quiet(change: RowChange) -> bool:
+    """Return whether a row is another one after the change, but not for a lookup."""
+    quiet = QUIET_COLUMNS.get(change.table)
+    if quiet is None or change.before is None or change.after is None:
         return False
-    return all(
-        column in QUIET_COLUMNS["live"] or getattr(lease.before, column) == getattr(lease.after, column)
-        for column in LiveRow._fields
-    )
+    fields: Sequence[str] = change.after._fields  # type: ignore[attr-defined]  # a row of rules/rows.py
+    return all(was == is_ or name in quiet for name, was, is_ in zip(fields, change.before, change.after, strict=True))
 
 
 def _type_of(applied: AppliedEvent, lease: RowChange | None, has_gained_id: bool) -> str:
@@ -237,13 +244,13 @@ def _command_lines(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[
     """Return one line for each broker name whose topics the command changed, else one line for the command."""
     of_names = _by_broker_name([change for change in changes if change.table in _TOPIC_TABLES])
     rest = [change for change in changes if change.table not in _TOPIC_TABLES]
-    subject = msgspec.json.encode({"command": applied.command}).decode()
+    subject = msgspec.json.encode(applied.command).decode()
     lines = [_line(applied, applied.cause, of_name)._replace(broker_name=name) for name, of_name in of_names.items()]
     if lines:
         return lines
     line = _line(applied, applied.cause, rest)
     name = getattr(applied.command, "broker_name", None)
-    return [line._replace(broker_name=name, after=line.after or subject)]
+    return [line._replace(broker_name=name, command=None if rest else subject)]
 
 
 def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
@@ -253,25 +260,18 @@ def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
     return groups
 
 
-def _rows_as_json(changes: Iterable[RowChange]) -> _Sides:
-    """Return the rows before and after as JSON text {table: [row, ...]}, None if there is none."""
-    of_table: dict[str, list[RowChange]] = {}
-    for change in changes:
-        of_table.setdefault(change.table, []).append(change)
-    sides: tuple[dict[str, object], dict[str, object]] = ({}, {})
-    for table, of_one in of_table.items():
-        for side, rows in zip(sides, zip(*((each.before, each.after) for each in of_one), strict=True), strict=True):
-            if found := [row for row in rows if row is not None]:
-                side[table] = [as_json_row(row) for row in found]
-    return _json(sides[0]), _json(sides[1])
-
-
-def _json(tables: dict[str, object]) -> str | None:
-    return msgspec.json.encode(tables).decode() if tables else None
+def rows_before_and_after(line: BrokerEventRow) -> tuple[Rows, Rows]:
+    """Return the rows that a line changed, table -> rows, as they were and as they became."""
+    sides: tuple[Rows, Rows] = ({}, {})
+    for each in line.changes:
+        for side, row in zip(sides, (each.before, each.after), strict=True):
+            if row is not None:
+                side.setdefault(each.table, []).append(as_json_row(row))
+    return sides
 
 
 def as_json_row(row: Any) -> dict[str, object]:
-    """Return a table's row as `before` and `after` have it."""
+    """Return a row as JSON has it, with the columns that `row_change` has."""
     fields = {column: _plain(value) for column, value in row._asdict().items() if column not in UNRECORDED_COLUMNS}
     return {column: value for column, value in fields.items() if value is not None or column not in _LEFT_OUT_IF_NONE}
 
@@ -286,7 +286,10 @@ def _plain(value: object) -> object:
 
 def _line(applied: AppliedEvent, kind: str, changes: Sequence[RowChange] = (), about: object = None) -> BrokerEventRow:
     """Return a line of history; `about` is the row or the registration of the broker that it concerns."""
-    at, rows = applied.record, _rows_as_json(changes)
+    at, request = applied.record, applied.request
+    topics = [each for each in changes if each.table == "topic"]
+    added = sum(each.before is None for each in topics)
+    removed = sum(each.after is None for each in topics)
     return BrokerEventRow(
         epoch=0,
         seq=0,
@@ -295,16 +298,16 @@ def _line(applied: AppliedEvent, kind: str, changes: Sequence[RowChange] = (), a
         offset=at.offset if at else None,
         type=kind,
         cluster_name=getattr(about, "cluster_name", None),
+        zone_name=request.zone_name if request and request.broker_addr == getattr(about, "broker_addr", "") else None,
         broker_name=getattr(about, "broker_name", None),
         broker_id=getattr(about, "broker_id", None),
         broker_addr=getattr(about, "broker_addr", None),
         data_version=getattr(about, "data_version", None),
         cause=applied.cause,
         requested_by=applied.requested_by,
-        before=rows[0],
-        after=rows[1],
-        last_heard_at=None,
-        lease_millis=None,
+        topics_added=added,
+        topics_changed=len(topics) - added - removed,
+        topics_removed=removed,
         reason=getattr(applied.command, "reason", None),
         changes=tuple(changes),
     )

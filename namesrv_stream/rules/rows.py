@@ -119,7 +119,7 @@ SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "clock_millis", "grac
 """Columns of `live` that a mere sign of life changes. A change of these columns alone is no change of the registry."""
 
 UNRECORDED_COLUMNS = frozenset({"clock_millis", "grace_until", "channels", "tokens"})
-"""Columns of `live` that the history's `before` and `after` leave out, because they do not describe the broker."""
+"""Columns of `live` that `row_change` leaves out, because they do not describe the broker."""
 
 QUIET_COLUMNS: Mapping[str, frozenset[str]] = {
     "broker": frozenset({"registered_at"}),
@@ -164,9 +164,8 @@ class TopicMappingRow(NamedTuple):
 class BrokerEventRow(NamedTuple):
     """One line of history. The table is append-only and ordered by (epoch, seq).
 
-    `partition` and `offset` are None for an event that no record caused (an expiry). `before` and `after` are JSON
-    objects of the changed rows, None if there was or is no row. `lease_millis`: how long a lease that ended had lasted.
-    `changes` is no column: the table `row_change` has these rows.
+    `partition` and `offset` are None for an event that no record caused (an expiry). `lease_millis`: how long a lease
+    that ended had lasted. `changes` is no column: the table `row_change` has these rows.
     """
 
     epoch: Annotated[int, "snapshot that published the line"]
@@ -176,6 +175,7 @@ class BrokerEventRow(NamedTuple):
     offset: Annotated[int | None, "Kafka offset of the record that caused it; NULL for an expiry"]
     type: Annotated[str, "what happened, such as REGISTERED or EXPIRED; docs/tables.md lists all"]
     cluster_name: Annotated[str | None, "cluster of the broker concerned; NULL if it is no single one"]
+    zone_name: Annotated[str | None, "zone of the broker concerned: as it registered, or with which it lost its id"]
     broker_name: Annotated[str | None, "broker name concerned; NULL if it is no single one"]
     broker_id: Annotated[int | None, "id of the broker concerned; NULL if it is no single one"]
     broker_addr: Annotated[str | None, "address concerned; NULL if it is no single one"]
@@ -186,11 +186,18 @@ class BrokerEventRow(NamedTuple):
         "who asked for a command or sent the registration: user@peer if the gateway knows the user, only the peer for "
         "other commands",
     ]
-    before: Annotated[str | None, "rows before, JSON: table name -> rows; old lines have {count} for over 200 topics"]
-    after: Annotated[str | None, "rows after, in the same form as before"]
-    last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"]
-    lease_millis: Annotated[int | None, "duration of a lease that ended"]
-    reason: Annotated[str | None, "why an operator sent the command, if the command says so; NULL before 0.2.0"] = None
+    reason: Annotated[str | None, "why an operator sent the command, if the command says so"] = None
+    command: Annotated[
+        str | None, "a command as JSON, if it changed no row; RESTORE and REPAIR with the number of rows of each table"
+    ] = None
+    last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"] = None
+    lease_millis: Annotated[int | None, "duration of a lease that ended"] = None
+    gap_millis: Annotated[int | None, "of a LOG_GAP: the time without a tick (E11)"] = None
+    held_id: Annotated[bool | None, "true if the address held the id until this line"] = None
+    is_version_only: Annotated[bool | None, "true if the line changed nothing that a route lookup returns"] = None
+    topics_added: Annotated[int | None, INT, "rows of `topic` that came with this line"] = None
+    topics_changed: Annotated[int | None, INT, "rows of `topic` with other values since this line"] = None
+    topics_removed: Annotated[int | None, INT, "rows of `topic` that went with this line"] = None
     changes: tuple[RowChange, ...] = ()
 
 

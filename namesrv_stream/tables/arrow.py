@@ -5,7 +5,7 @@ Rows carry times as epoch milliseconds; Arrow and Delta carry them as timestamps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from zlib import crc32
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import UNRECORDED_COLUMNS, BrokerEventRow, LogPosition
+from namesrv_stream.rules.rows import UNRECORDED_COLUMNS, BrokerEventRow, LogPosition, RowChange
 from namesrv_stream.tables import schemas
 from namesrv_stream.tables.schemas import (
     CHANNELS,
@@ -84,6 +84,18 @@ def row_changes_to_arrow(epoch: int, events: Sequence[BrokerEventRow]) -> pa.Tab
         else:
             arrays.append(pa.nulls(len(found), field.type))
     return pa.table(arrays, schema=ROW_CHANGE.schema)
+
+
+def row_changes_from_arrow(table: pa.Table) -> Iterator[tuple[tuple[int, int], RowChange]]:
+    """Yield epoch and number of its line, and the change, for each row of ROW_CHANGE."""
+    places = list(zip(table["epoch"].to_pylist(), table["seq"].to_pylist(), strict=True))
+    names = table["table_name"].to_pylist()
+    for spec in (spec for spec in ROUTE_TABLES if spec.name in set(names)):
+        keys = zip(*(table[name].to_pylist() for name in spec.key), strict=True)
+        before, after = (rows_of_side(spec, table[f"{spec.name}_{side}"]) for side in SIDES)
+        for place, name, *change in zip(places, names, keys, before, after, strict=True):
+            if name == spec.name:
+                yield place, RowChange(name, *change)
 
 
 def rows_of_side(spec: TableSpec, column: pa.ChunkedArray) -> list[Any]:

@@ -209,7 +209,6 @@ def table_properties(spec: TableSpec, exact_ms: int = DEFAULT_EXACT_MS) -> dict[
     return {
         FORMAT_PROPERTY: str(FORMAT),
         RELEASE_PROPERTY: __version__,
-        "delta.enableChangeDataFeed": str(spec.change_feed).lower(),
         "delta.enableDeletionVectors": "false",  # delta-rs counts them wrongly and refuses such tables
         "delta.deletedFileRetentionDuration": f"interval {kept_ms // 1000} seconds",
         LOG_RETENTION_PROPERTY: f"interval {kept_ms // 1000} seconds",

@@ -19,7 +19,7 @@ import pyarrow as pa
 from namesrv_stream.rules import rows
 from namesrv_stream.rules.record_types import DataVersion
 
-FORMAT = 3
+FORMAT = 4
 """Number of the tables' format. It rises with each change that older code would misread. 3: `row_change`."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -104,9 +104,8 @@ class TableSpec:
     """One Delta table. A table with an empty key is append only.
 
     `grain` completes the sentence "one row is ...". `partition` is computed from the row and is no field of it.
-    `more_columns` follow those of the row. `change_feed` is True if Delta's change data feed is on, for gateways, which
-    follow that of `topic`. `checks` are CHECK constraints, name -> SQL. They state only what the rules guarantee,
-    because a row that violates one would stop the publication.
+    `more_columns` follow those of the row. `checks` are CHECK constraints, name -> SQL. They state only
+    what the rules guarantee, because a row that violates one would stop the publication.
     """
 
     name: str
@@ -115,7 +114,6 @@ class TableSpec:
     key: tuple[str, ...] = ()
     partition: Column | None = None
     more_columns: tuple[Column, ...] = ()
-    change_feed: bool = False
     checks: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -139,7 +137,7 @@ class TableSpec:
     @property
     def is_rewritten(self) -> bool:
         """True if each change writes the whole table as one file, which takes less time than a merge."""
-        return bool(self.key) and not self.change_feed
+        return bool(self.key) and self.partition is None
 
     @property
     def description(self) -> str:
@@ -194,7 +192,6 @@ TOPIC = TableSpec(
         "partition, 00 to 31: CRC32 of broker_name modulo 32. A condition on it leaves the files of other buckets "
         "unread. Tables of release 0.1.0 lack it",
     ),
-    change_feed=True,
 )
 BROKER = TableSpec(
     "broker",

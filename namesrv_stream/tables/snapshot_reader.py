@@ -20,9 +20,9 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import all_rows
 from namesrv_stream.tables.root import OpenTables, Root, query, quoted, select
-from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
+from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, ROW_CHANGE, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots, naming_what_is_gone
-from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
+from namesrv_stream.tables.topic_queues import changed_queues, last_changes, load_queues
 
 _NO_VERSION = -1
 
@@ -50,10 +50,14 @@ class LoadedTable:
 
 @dataclass(frozen=True)
 class LoadedTopics:
-    """The table `topic` at one version, in the packed form that lookups read."""
+    """The table `topic` at one version, in the packed form that lookups read.
+
+    `snapshot`: the first snapshot that was read with this version.
+    """
 
     version: int
     index: TopicQueues
+    snapshot: SnapshotRow
 
     def rows(self) -> list[Any]:
         """Return the rows in order of their key."""
@@ -64,7 +68,7 @@ class LoadedTopics:
 class RegistryView:
     """One snapshot: the row that names it, and its tables.
 
-    `as_of`: the moment, if it is past (tables/as_of.py). `changed_topics`: the topics in the change feed since the view
+    `as_of`: the moment, if it is past (tables/as_of.py). `changed_topics`: the topics that changed since the view
     that was this one's base; None if any topic may have changed. `registry` is the identity of the registry.
     """
 
@@ -105,7 +109,7 @@ def _as_of(past: Past, table: LoadedTable | LoadedTopics, topics: str) -> Loaded
     by_topic: dict[str, dict[str, QueueSettings | None]] = {}
     for (topic, broker_name), row in changed.items():
         by_topic.setdefault(topic, {})[broker_name] = None if row is None else QueueSettings(*row[2:])
-    return LoadedTopics(_NO_VERSION, table.index.changed(by_topic))
+    return LoadedTopics(_NO_VERSION, table.index.changed(by_topic), past.snapshot)
 
 
 class RouteReader:
@@ -170,7 +174,7 @@ class RouteReader:
     def follow(self) -> RegistryView:
         """Return a view of the newest snapshot, or the former view itself if no new snapshot is published.
 
-        Reads only tables whose version has changed; for the table `topic` only the change feed if that is possible.
+        Reads only tables whose version has changed; of the table `topic` only the changed rows if that is possible.
         """
         changed = self.refresh() or self._latest is None
         if self._latest is not None and not changed:
@@ -195,18 +199,27 @@ class RouteReader:
     ) -> tuple[LoadedTopics, frozenset[str] | None]:
         """Return the table `topic` and the topics that have changed since `known`, None if that is unknown."""
         version = snapshot.versions[TOPIC.name]
-        if isinstance(known, LoadedTopics) and known.version == version:
-            return known, frozenset()
+        if isinstance(known, LoadedTopics):
+            if known.version == version:
+                return known, frozenset()
+            if (changes := self._changes(known.snapshot, snapshot)) is not None:
+                queues, changed_topics = changed_queues(known.index, changes)
+                return LoadedTopics(version, queues, snapshot), changed_topics
         with naming_what_is_gone(self._root, TOPIC, snapshot):
             table = self._tables.at(TOPIC, version)
-            is_followed = isinstance(known, LoadedTopics) and self._topic is None
-            feed = change_feed(table, known.version) if known and is_followed else None
-            if feed is None:
-                wanted = "true" if self._topic is None else f"topic = {quoted(self._topic)}"
-                return LoadedTopics(version, load_queues(table, wanted)), None
-        assert isinstance(known, LoadedTopics)
-        queues, changed_topics = changed_queues(known.index, feed)
-        return LoadedTopics(version, queues), changed_topics
+            wanted = "true" if self._topic is None else f"topic = {quoted(self._topic)}"
+            return LoadedTopics(version, load_queues(table, wanted), snapshot), None
+
+    def _changes(self, known: SnapshotRow, snapshot: SnapshotRow) -> pa.Table | None:
+        """Return the topics' rows that changed from one snapshot to a later one of its term, None if that is unknown.
+
+        A repair claims a term, and may find a table without rows that no line has taken away.
+        """
+        if self._topic is not None or known.term != snapshot.term or known.epoch >= snapshot.epoch:
+            return None
+        with naming_what_is_gone(self._root, ROW_CHANGE, snapshot):
+            table = self._tables.at(ROW_CHANGE, snapshot.versions[ROW_CHANGE.name])
+            return last_changes(table, known.epoch, snapshot.epoch)
 
 
 def rejected_count(root: Root, snapshot: SnapshotRow) -> int:

@@ -1,4 +1,4 @@
-"""The table `topic` in the form that lookups read: packed from Arrow once, then updated from the change feed.
+"""The table `topic` in the form that lookups read: packed from Arrow once, then updated from `row_change`.
 
 Arrow works on whole columns without holding Python's lock, so lookups in other threads are not held up.
 """
@@ -24,7 +24,7 @@ from namesrv_stream.rules.queues import (
     TopicQueues,
 )
 from namesrv_stream.tables.damage import UNREADABLE
-from namesrv_stream.tables.root import batches
+from namesrv_stream.tables.root import batches, query
 from namesrv_stream.tables.schemas import TOPIC
 
 log = logging.getLogger(__name__)
@@ -32,11 +32,18 @@ log = logging.getLogger(__name__)
 _PAIR = struct.Struct("=ii")
 _LONG = struct.Struct("=q")
 _LOW_BITS = 0xFFFF_FFFF
-_FEED = TOPIC.schema.append(pa.field("_change_type", pa.string())).append(pa.field("_commit_version", pa.int64()))
-_BEFORE_A_CHANGE = "update_preimage"
+_IS_GONE = "is_gone"
+_CHANGES = TOPIC.schema.append(pa.field(_IS_GONE, pa.bool_()))
+_LAST_CHANGES = f"""
+SELECT topic, broker_name, {", ".join(f"topic_after['{name}'] AS {name}" for name in QueueSettings._fields)},
+       topic_after IS NULL AS {_IS_GONE}
+FROM (SELECT *, row_number() OVER (PARTITION BY topic, broker_name ORDER BY epoch DESC, seq DESC) AS place
+      FROM rows WHERE table_name = 'topic' AND epoch > {{after}} AND epoch <= {{until}}) AS changes
+WHERE place = 1 LIMIT {{most}}
+"""
 _PIECE_ROWS = 2_048
 MOST_CHANGES = 500_000
-"""Most rows of the change feed that are applied. For more, loading the whole table takes no longer and needs less
+"""Most changed rows that are applied. For more, loading the whole table takes no longer and needs less
 memory."""
 
 
@@ -63,51 +70,37 @@ def packed_queues(rows: Iterable[pa.RecordBatch]) -> TopicQueues:
     return TopicQueues(codes, _pages(codes, runs, cells), counts)
 
 
-def changed_queues(queues: TopicQueues, feed: pa.Table) -> tuple[TopicQueues, frozenset[str]]:
-    """Return `queues` after the changes in the change feed, and the topics that the feed names.
+def changed_queues(queues: TopicQueues, changes: pa.Table) -> tuple[TopicQueues, frozenset[str]]:
+    """Return `queues` after what `last_changes` has returned, and the topics that changed.
 
-    Arrow sorts the feed, and its rows become Python objects in small pieces: one long step would hold up the lookups
-    of other threads. A restore deletes rows and inserts them again in one version: "delete" comes before "insert".
+    Rows become Python objects in small pieces: one long step would hold up the lookups of other threads.
     """
     topics: set[str] = set()
-    ordered = feed.sort_by([(name, "ascending") for name in (*TOPIC.key, "_commit_version", "_change_type")])
-    for piece in ordered.to_batches(max_chunksize=_PIECE_ROWS):
-        changes = _changes(piece)
-        queues = queues.changed(changes)
-        topics.update(changes)
+    for piece in changes.to_batches(max_chunksize=_PIECE_ROWS):
+        by_topic = _by_topic(piece)
+        queues = queues.changed(by_topic)
+        topics.update(by_topic)
     return queues, frozenset(topics)
 
 
-def _changes(piece: pa.RecordBatch) -> TopicChanges:
-    """Return the last change of each row; `piece` is in order of key and version."""
+def _by_topic(piece: pa.RecordBatch) -> TopicChanges:
     changes: dict[str, dict[str, QueueSettings | None]] = {}
-    columns = (piece.column(name).to_pylist() for name in ("_change_type", *TOPIC.schema.names))
-    for kind, topic, broker_name, *settings in zip(*columns, strict=True):
-        if kind != _BEFORE_A_CHANGE:
-            changes.setdefault(topic, {})[broker_name] = None if kind == "delete" else QueueSettings(*settings)
+    for topic, broker_name, *settings, is_gone in zip(*(column.to_pylist() for column in piece.columns), strict=True):
+        changes.setdefault(topic, {})[broker_name] = None if is_gone else QueueSettings(*settings)
     return changes
 
 
-def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
-    """Return the changes of the table `topic` from version `since` to the one at which it is open.
+def last_changes(table: DeltaTable, after: int, until: int) -> pa.Table | None:
+    """Return the last change of each topic's row after one epoch, up to another one. `table` is `row_change`.
 
-    Return None, so that the whole table is loaded, in three cases: `since` is the higher version; the log no longer has
-    all versions in between or their files; more than `MOST_CHANGES` rows changed.
+    Return None, so that the whole table is loaded, if more than `MOST_CHANGES` rows changed, or if it cannot be read.
     """
-    if table.version() == since:
-        return _FEED.empty_table()
     try:
-        feed = pa.RecordBatchReader.from_stream(table.load_cdf(since + 1, table.version()))
-        read, rows = [], 0
-        for batch in feed:
-            rows += len(batch)
-            if rows > MOST_CHANGES:
-                return None
-            read.append(batch.select(_FEED.names).cast(_FEED))
-        return pa.Table.from_batches(read, _FEED)
+        found = query(table, _LAST_CHANGES.format(after=after, until=until, most=MOST_CHANGES + 1))
     except UNREADABLE as error:
-        log.debug("no change feed from version %d to %d: %s", since, table.version(), error)
+        log.debug("no changes from epoch %d to %d: %s", after, until, error)
         return None
+    return None if len(found) > MOST_CHANGES else found.cast(_CHANGES)
 
 
 def _coded(table: pa.Table) -> tuple[pa.DictionaryArray, ...]:

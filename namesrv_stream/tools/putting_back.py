@@ -170,8 +170,7 @@ def _history(
     subject = {"type": cause, "epoch": content.snapshot.epoch, "rows": rows}
     command = AppliedEvent(cause, event_time, requested_by=requested_by, command=subject)
     [first] = history_of(command, of_command)
-    after = msgspec.json.decode(first.after or "{}") | {"command": subject}
-    first = first._replace(after=msgspec.json.encode(after).decode())
+    first = first._replace(command=msgspec.json.encode(subject).decode())
     brokers = AppliedEvent(cause, event_time, requested_by=requested_by)
     return [first, *history_of(brokers, of_brokers)]
 

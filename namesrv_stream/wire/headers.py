@@ -42,7 +42,7 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
 
 
 class BrokerHeader(Header, frozen=True, kw_only=True):
-    """Requests 104, 322 and 904: the broker that sends them. Only its address counts (D4)."""
+    """Requests 104, 322 and 904: the broker that sends them. Only its address counts (D4), but see D14."""
 
     broker_addr: BrokerAddress
     cluster_name: str | None = None

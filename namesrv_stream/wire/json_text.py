@@ -31,6 +31,7 @@ _UP_TO_BARE_KEY = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]*)?")
 _encoder = msgspec.json.Encoder()
 
 
@@ -75,6 +76,38 @@ def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str, *, bar
             return decoder.decode(with_quoted_keys(text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise malformed_body(body, error) from error
+
+
+def as_int(value: object) -> int:
+    """Return a number as RocketMQ's reader takes it from a value of any type. Raises ValueError.
+
+    A fraction is cut off, true is 1, nothing, an empty text and an object are 0, a list of one value is that value.
+    """
+    match value:
+        case msgspec.Raw():
+            return as_int(msgspec.json.decode(value))
+        case None | "" | "null" | dict():
+            return 0
+        case bool() | int() | float():
+            return int(value)
+        case str() if _NUMBER.fullmatch(value):
+            return int(value.partition(".")[0])
+        case [one]:
+            return as_int(one)
+    raise ValueError(f"{str(value)[:100]!r} is no number")
+
+
+def as_text(value: msgspec.Raw) -> str | None:
+    """Return a JSON value as RocketMQ's reader takes it for a text: a number as it is written, an object as JSON."""
+    match bytes(value)[:1]:
+        case b"n":
+            return None
+        case b'"':
+            return msgspec.json.decode(value, type=str)
+        case b"{" | b"[":
+            return msgspec.json.format(bytes(value), indent=-1).decode()
+    text = bytes(value).decode()
+    return repr(float(text)) if text[:1] not in "tf" and "e" in text.lower() else text
 
 
 def encode_json(value: object) -> bytes:

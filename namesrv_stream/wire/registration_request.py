@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Annotated, Any, Literal
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -19,7 +20,7 @@ from isal.isal_zlib import crc32
 from namesrv_stream.records import readable_topics, without_nulls
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
-from namesrv_stream.wire.json_text import decode_json
+from namesrv_stream.wire.json_text import as_int, decode_json
 from namesrv_stream.wire.wire_errors import BadRequestError, malformed_body
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
@@ -27,13 +28,6 @@ MAX_INFLATED_BYTES = 16 * 1024 * 1024
 
 MAX_TOPICS = 50_000
 """Limit of topics in one registration. A broker with more topics registers in parts."""
-
-MAX_TOPIC_CHARS = 255
-"""Longest topic name that a client requests."""
-
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-T = TypeVar("T")
 
 _BODY, _WRAPPER = "RegisterBrokerBody", "topicConfigSerializeWrapper"
 _ZLIB_FIRST_BYTE = 0x78
@@ -43,6 +37,7 @@ _UP_TO_MAPPING_VERSION = re.compile(
 )
 """Matches the begin of a body up to `mappingDataVersion` alone: a topic may have that name too."""
 _INT32 = struct.Struct(">i")
+_NUMBERS_OF_A_TOPIC = frozenset(field.encode_name for field in msgspec.structs.fields(TopicConfig))
 
 
 class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,8 +51,8 @@ class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
 class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
     """The content of a registration's body. `filter_server_list`: None keeps the registered list (R11).
 
-    Decoding keeps only the fields of a topic that the registry uses. `left_out`: the topics that are not accepted
-    (R1a).
+    Decoding keeps only the fields of a topic that the registry uses. `left_out`: the topics whose settings cannot be
+    read (R1a).
     """
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper()
@@ -116,32 +111,9 @@ def decode_registration(
     """
     read, left_out = _decode(body, version, compressed, only_quick)
     wrapper = read.topic_config_serialize_wrapper
-    table, mappings = wrapper.topic_config_table, wrapper.topic_queue_mapping_info_map
-    _check_topics(len(table))
-    _check_topics(len(mappings))
-    if not _are_usual(table) or not _are_usual(mappings):
-        left_out += [name for name in table if not is_topic_name(name)]
-        wrapper = TopicConfigSerializeWrapper(wrapper.data_version, _of_topic_names(table), _of_topic_names(mappings))
+    _check_topics(len(wrapper.topic_config_table))
+    _check_topics(len(wrapper.topic_queue_mapping_info_map))
     return RegisterBrokerBody(wrapper, read.filter_server_list, tuple(left_out))
-
-
-def is_topic_name(name: str) -> bool:
-    """Return whether a client can ask for a topic of this name (R1a)."""
-    return 0 < len(name) <= MAX_TOPIC_CHARS and not has_control_characters(name)
-
-
-def has_control_characters(name: str) -> bool:
-    """Return whether a name has characters that move a terminal's cursor, or end a line."""
-    return _CONTROL_CHARACTERS.search(name) is not None
-
-
-def _are_usual(names: Mapping[str, object]) -> bool:
-    """Return whether all names are certainly topic names. One check of all is quicker than a check of each."""
-    return "" not in names and "".join(names).isprintable() and max(map(len, names), default=0) <= MAX_TOPIC_CHARS
-
-
-def _of_topic_names(values: dict[str, T]) -> dict[str, T]:
-    return {name: value for name, value in values.items() if is_topic_name(name)}
 
 
 def _decode(body: bytes, version: int, compressed: bool, only_quick: bool) -> tuple[RegisterBrokerBody, list[str]]:
@@ -173,12 +145,27 @@ def _decode_with_defaults(text: bytes) -> tuple[RegisterBrokerBody, list[str]]:
             fields["filterServerList"] = None  # keeps the list (R11)
         fields.pop("leftOut", None)
         wrapper = fields.get(_WRAPPER, {})
-        table = readable_topics(wrapper.get("topicConfigTable", {}), strict=False)
+        if "dataVersion" in wrapper:
+            wrapper["dataVersion"] = {name: as_int(value) for name, value in wrapper["dataVersion"].items()}
+        servers = fields.get("filterServerList")
+        if servers is not None:
+            fields["filterServerList"] = list(map(str, servers)) if isinstance(servers, list) else [servers]
+        configs = {name: _with_numbers(config) for name, config in wrapper.get("topicConfigTable", {}).items()}
+        table = readable_topics(configs, strict=False)
         wrapper["topicConfigTable"] = table
         left_out = [name for name in (said.get(_WRAPPER) or {}).get("topicConfigTable") or () if name not in table]
         return msgspec.convert(fields, RegisterBrokerBody, strict=False), left_out
-    except (msgspec.ValidationError, AttributeError, RecursionError) as error:
+    except (msgspec.ValidationError, AttributeError, TypeError, RecursionError, ValueError) as error:
         raise malformed_body(_BODY, error) from error
+
+
+def _with_numbers(config: Any) -> Any:
+    """Return a topic's settings with its numbers as RocketMQ's reader takes them."""
+    if isinstance(config, dict):
+        for name in config.keys() & _NUMBERS_OF_A_TOPIC:
+            with suppress(ValueError):  # the topic is left out
+                config[name] = as_int(config[name])
+    return config
 
 
 def _check_topics(topics: int) -> None:
@@ -260,8 +247,11 @@ def _decode_version(block: bytes) -> DataVersion:
     try:
         return decode_json(block, _version_decoder, "DataVersion")
     except BadRequestError:
-        said = without_nulls(decode_json(block, _any_decoder, "DataVersion"))
-        return decode_json(msgspec.json.encode(said or {}), _version_decoder, "DataVersion")
+        said = without_nulls(decode_json(block, _any_decoder, "DataVersion")) or {}
+    try:
+        return msgspec.convert({name: as_int(value) for name, value in said.items()}, DataVersion)
+    except (msgspec.ValidationError, AttributeError, ValueError) as error:
+        raise malformed_body("DataVersion", error) from error
 
 
 def _decode_topic(block: bytes) -> tuple[str, TopicConfig | None]:

@@ -6,12 +6,13 @@ length (4 B, counts all that follows) | header word (4 B: serialize type, header
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 
 from namesrv_stream.wire.codes import Flag, ResponseCode, SerializeType, Version
+from namesrv_stream.wire.json_text import as_int, as_text
 from namesrv_stream.wire.wire_errors import FrameError, malformed_header
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -158,15 +159,14 @@ class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
     version: _Int32 = 0
 
 
-class _MixedJsonHeader(_JsonHeader, frozen=True, rename="camel"):
-    """A header with extFields that are not all text. Java accepts it too."""
-
-    ext_fields: Mapping[str, str | int | float | bool | None] | msgspec.UnsetType | None = msgspec.UNSET  # type: ignore[assignment]
-
-
 _json_header_decoder = msgspec.json.Decoder(_JsonHeader)
-_mixed_json_header_decoder = msgspec.json.Decoder(_MixedJsonHeader)
+_raw_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_fields_or_null_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _json_header_encoder = msgspec.json.Encoder()
+
+
+_LANGUAGES = tuple("JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS".split())  # noqa: SIM905
+"""RocketMQ's LanguageCode, each at the number that stands for it."""
 
 
 def _check_fields(count: int) -> None:
@@ -181,10 +181,8 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
         try:
             read = _json_header_decoder.decode(header)
         except msgspec.ValidationError:
-            mixed = _mixed_json_header_decoder.decode(header)
-            _check_fields(len(mixed.ext_fields or ()))
-            read = msgspec.structs.replace(mixed, ext_fields=_texts(mixed.ext_fields))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            read = _as_java_reads(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise malformed_header(str(error)) from error
     _check_fields(len(read.ext_fields or ()))
     return RemotingCommand(
@@ -192,22 +190,31 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
         opaque=read.opaque,
         flag=read.flag,
         version=read.version,
-        language=read.language or "OTHER",
+        language=read.language if read.language in _LANGUAGES else _language(read.language),
         remark=read.remark or None,
         ext_fields=None if read.ext_fields is msgspec.UNSET else read.ext_fields,
         body=body,
     )
 
 
-def _texts(fields: object) -> dict[str, str] | None:
-    """Return header fields as Java holds them: as text, even if a peer sent a number or a boolean."""
-    if not isinstance(fields, dict):
-        return None
-    return {
-        name: value if isinstance(value, str) else str(value).lower()
-        for name, value in fields.items()
-        if value is not None
-    }
+def _as_java_reads(header: bytes) -> _JsonHeader:
+    """Decode a header with values of other types than RocketMQ writes, as its own reader takes them."""
+    raw = _raw_fields_decoder.decode(header)
+    said = {name: as_text(raw[name]) for name in ("language", "remark") if name in raw}
+    fields = _raw_fields_or_null_decoder.decode(raw.get("extFields", b"null")) or {}
+    _check_fields(len(fields))
+    texts = {name: text for name, value in fields.items() if (text := as_text(value)) is not None}
+    read: dict[str, object] = {name: as_int(raw[name]) for name in ("flag", "opaque", "version") if name in raw}
+    read |= {"code": as_int(raw.get("code")), "extFields": texts or None, "remark": said.get("remark") or ""}
+    return msgspec.convert(read | {"language": _language(said.get("language", "JAVA"))}, _JsonHeader)
+
+
+def _language(said: str | None) -> str:
+    """Return the name of RocketMQ's LanguageCode that a peer sent by name or by number."""
+    name = (said or "").strip().upper().removesuffix(".0")
+    if name.isdigit() and int(name) < len(_LANGUAGES):
+        return _LANGUAGES[int(name)]
+    return name if name in _LANGUAGES else "OTHER"
 
 
 def _encode_json_header(command: RemotingCommand) -> bytes:

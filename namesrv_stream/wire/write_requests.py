@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from namesrv_stream.rules.admission import admitted, is_topic_name
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     Command,
@@ -33,7 +34,6 @@ from namesrv_stream.wire.headers import (
 from namesrv_stream.wire.registration_request import (
     check_crc32,
     decode_registration,
-    has_control_characters,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError, bad_field, unprintable_name
@@ -81,7 +81,8 @@ def read_registration(
         requested_by=command.sender,
         broker_version=release_name(command.version),
     )
-    return request, body.left_out
+    request, left_out = admitted(request)
+    return request, (*body.left_out, *left_out)
 
 
 def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
@@ -132,7 +133,7 @@ def _register_topic(command: RemotingCommand) -> RegisterTopic:
 def _topic_header(command: RemotingCommand) -> TopicHeader:
     """Return the header of a command on a topic. The topic may have any name that a registration may have (R1a)."""
     header = read_names(command, TopicHeader)
-    if has_control_characters(header.topic):
+    if not is_topic_name(header.topic):
         raise unprintable_name(request_name(command.code), "topic", header.topic)
     return header
 

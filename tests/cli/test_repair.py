@@ -244,7 +244,7 @@ def test_the_history_has_the_rows_by_table_of_a_repair(run, registry):
     run("repair --take-over --as ann")
     line = json.loads(run("history --json").stdout)[-1]
     assert (line["type"], line["requestedBy"]) == ("REPAIR", "ann")
-    assert line["after"]["command"]["rows"] | {"topic": 5, "broker": 2, "live": 2} == line["after"]["command"]["rows"]
+    assert line["command"]["rows"] | {"topic": 5, "broker": 2, "live": 2} == line["command"]["rows"]
     assert "asked for REPAIR of epoch" in run("history").stdout
 
 

@@ -185,6 +185,18 @@ async def test_d14_an_address_that_another_living_broker_has_is_refused(site, ca
     assert (await same).code == 0, "the holder registers over another connection"
 
 
+@pytest.mark.parametrize("code", [RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION])
+@pytest.mark.parametrize("names", [{"brokerName": "b"}, {"clusterName": "d"}, {}])
+async def test_d14_a_request_under_another_name_is_no_sign_of_life(site, code, names):
+    site.writes.follow(site.answers(**{ADDRESS: live()}))
+    asking = msgspec.structs.replace(LEAVE, code=code, ext_fields={"brokerAddr": ADDRESS, **names}, body=b"")
+    asked = site.ask(asking, site.connect())
+    await settle()
+    site.log.acknowledge()
+    assert (await asked).code == ResponseCode.SUCCESS
+    assert site.log.kinds == ([] if names else [LIGHT])
+
+
 @pytest.mark.parametrize(
     ("silent_s", "has_lease", "is_closed"), [(121, False, True), (119, False, False), (121, True, False)]
 )

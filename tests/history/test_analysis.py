@@ -120,17 +120,6 @@ def test_a_random_history_has_the_same_views_in_spark_and_in_duckdb(spark, root,
     assert keys == ["c-1_./broker+a%2Fb*%7E%C3%BC/0"]
 
 
-def test_a_question_about_sessions_does_not_look_for_zones_unless_it_names_them(spark, root, registry):
-    registry.register(START_MS, A, "broker-a", zone="z1")
-    registry.publish()
-    register_views(spark, root, only=["broker_availability"])
-    plans = [
-        spark.sql(statement)._jdf.queryExecution().optimizedPlan().toString()
-        for statement in ("SELECT * FROM broker_availability", "SELECT zone_name FROM broker_session")
-    ]
-    assert ["get_json_object" in plan for plan in plans] == [False, True]
-
-
 def test_an_empty_registry_has_empty_views_in_duckdb(root, registry):
     with duckdb.connect() as db:
         register_in_duckdb(db, root)

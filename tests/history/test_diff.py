@@ -2,11 +2,8 @@
 
 import pytest
 
-from namesrv_stream.history.diff import Difference, diff_of_events, shown_of
-from namesrv_stream.history.events import events_between
-from namesrv_stream.rules.history import as_json_row
-from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.history.diff import Difference, differences, shown_of
+from namesrv_stream.history.events import changes_between
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
@@ -22,8 +19,7 @@ def diff_of_views(before, after):
     found = []
     for spec in ROUTE_TABLES:
         was, became = (
-            {row[: len(spec.key)]: shown_of(spec.name, as_json_row(row)) for row in view.rows(spec.name)}
-            for view in (before, after)
+            {row[: len(spec.key)]: shown_of(spec.name, row) for row in view.rows(spec.name)} for view in (before, after)
         )
         pairs = {key: (was.get(key), became.get(key)) for key in sorted(was.keys() | became.keys())}
         found += [Difference(spec.name, key, *pair) for key, pair in pairs.items() if pair[0] != pair[1]]
@@ -49,18 +45,5 @@ def test_events_give_the_same_differences_as_snapshots(root, seed):
     for start in epochs:
         for end in [epoch for epoch in epochs if epoch >= start]:
             by_views = diff_of_views(views[start], views[end])
-            lines = events_between(root, newest, AsOf(epoch=start), AsOf(epoch=end))
-            assert diff_of_events(lines) == (by_views, {})
-
-
-def _register(history, topics, counter):
-    history.event_ms += 1_000
-    request = RegisterBroker(
-        cluster_name="c",
-        broker_name="broker-a",
-        broker_id=0,
-        broker_addr="a:1",
-        data_version=DataVersion(0, 0, counter),
-        topic_config_table=topics,
-    )
-    history.rules.apply(request, LogPosition(history.event_ms, 0, 1))
+            changes = changes_between(root, newest, AsOf(epoch=start), AsOf(epoch=end))
+            assert differences(changes) == by_views

@@ -3,25 +3,25 @@
 Each column of `broker` and `live` is tried, so that a new one is either quiet everywhere or shown everywhere.
 """
 
-import msgspec
 import pytest
 
 from namesrv_stream.history.broker_lines import broker_lines
-from namesrv_stream.history.diff import diff_of_events
+from namesrv_stream.history.diff import differences
 from namesrv_stream.history.events import newest_events
-from namesrv_stream.rules.history import as_json_row
+from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import (
     QUIET_COLUMNS,
     SIGN_OF_LIFE_COLUMNS,
     LiveRow,
     LogPosition,
+    RowChange,
     is_same_but_for_life,
 )
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RustWriter
-from tests.tables.rows import NOW, broker, event, live
+from tests.tables.rows import NOW, broker, live
 
 ROWS = {"broker": broker(), "live": live("10.0.0.0:10911")}
 IDENTITY = {"broker_name", "broker_id", "broker_addr"}
@@ -33,34 +33,39 @@ def with_another(row, column):
     """The row with another value in one column, of the kind that the column has."""
     value = getattr(row, column)
     other = {str: "another", int: 7, LogPosition: LogPosition(7, 7, 7), DataVersion: DataVersion(7, 7, 7)}
-    return row._replace(**{column: other.get(type(value), 7)})
+    other |= {dict: {"a connection": 7}, tuple: ("a token",)}
+    if value is None:
+        return row._replace(
+            **{column: {"zone_name": "z", "broker_version": "5", "enable_acting_master": True}.get(column, 7)}
+        )
+    return row._replace(**{column: other[type(value)]})
 
 
-def line(table, column):
-    """The line of history of a change in one column alone; `partition` is the place in COLUMNS."""
+def lines(table, column):
+    """The lines of history of a change in one column alone; `partition` is the place in COLUMNS."""
     row = ROWS[table]
-    before, after = (
-        msgspec.json.encode({table: [as_json_row(each)]}).decode() for each in (row, with_another(row, column))
-    )
-    made = event(ROWS["live"].broker_addr, NOW)._replace(type="CHANGED", before=before, after=after)
-    return made._replace(cause="REGISTER_BROKER", partition=COLUMNS.index((table, column)))
+    change = RowChange(table, row[: 2 if table == "broker" else 1], row, with_another(row, column))
+    made = history_of(AppliedEvent("REGISTER_BROKER", NOW, broker_addr=ROWS["live"].broker_addr), [change])
+    return [each._replace(type="CHANGED", partition=COLUMNS.index((table, column))) for each in made]
 
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
 def test_a_comparison_shows_all_but_quiet_columns(table, column):
-    assert bool(diff_of_events([line(table, column)]).differences) == ((table, column) in SHOWN)
+    changes = [change for line in lines(table, column) for change in line.changes]
+    assert bool(differences(changes)) == ((table, column) in SHOWN)
 
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
 def test_the_log_names_all_but_quiet_columns(table, column):
     """One without a label in `history.story` would be missing here."""
-    assert len(broker_lines([line(table, column)])) == ((table, column) in SHOWN)
+    assert len(broker_lines(lines(table, column))) == ((table, column) in SHOWN)
 
 
 def test_the_history_without_versions_has_all_but_quiet_columns(tmp_path):
     root = Root(str(tmp_path / "registry"))
     publisher = Publisher.claim(RustWriter(root), "run", NOW)
-    snapshot = publisher.publish(Batch("query", 0, NOW, {0: 1}, {}, [line(*each) for each in COLUMNS], []), NOW)
+    made = [line for each in COLUMNS for line in lines(*each)]
+    snapshot = publisher.publish(Batch("query", 0, NOW, {0: 1}, {}, made, []), NOW)
     found = newest_events(root, snapshot, limit=None, with_versions=False)
     assert [COLUMNS[each.partition] for each in found] == SHOWN
 

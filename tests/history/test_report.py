@@ -205,7 +205,7 @@ def test_each_sentence_plot_and_table_of_a_page_unfolds_the_query_that_it_comes_
     assert {heading: len(found) for heading, found in queries.items()} == {"": 3} | dict.fromkeys(set(parts) - {""}, 1)
     for found in queries.values():
         for statement in found:
-            views.spark_table(html.unescape(statement))  # which names only what there is
+            views.table(html.unescape(statement))  # which names only what there is
 
 
 def test_the_figures_of_a_page_are_those_of_its_period_and_begin_with_what_was_down(tmp_path):

@@ -1,8 +1,7 @@
 """The history of a topic, where the lines name it and where they have a count only."""
 
-import json
-
 from namesrv_stream.history.events import topic_events
+from namesrv_stream.rules.history import rows_before_and_after
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.history.fleet import RandomHistory
 from tests.tables.rows import NOW
@@ -25,8 +24,8 @@ def facts_of(topic, lines):
     facts = {}
     for line in lines:
         for table in ("topic", "topic_mapping"):
-            sides = [json.loads(side or "{}").get(table, []) for side in (line.before, line.after)]
-            rows = [next((row for row in side if row != "count" and row["topic"] == topic), None) for side in sides]
+            sides = [side.get(table, []) for side in rows_before_and_after(line)]
+            rows = [next((row for row in side if row["topic"] == topic), None) for side in sides]
             if rows != [None, None]:
                 facts[line.epoch, line.broker_name, line.seq, table] = rows
     return facts

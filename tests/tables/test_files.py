@@ -3,16 +3,13 @@
 import random
 
 import pytest
-from deltalake import write_deltalake
 
 from namesrv_stream.rules.rows import FilterRow
-from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, with_partition_column
+from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import TableFiles
 from namesrv_stream.tables.root import OpenTables, Root, select
-from namesrv_stream.tables.schemas import FILTER, TOPIC
-from namesrv_stream.tables.topic_queues import change_feed
+from namesrv_stream.tables.schemas import FILTER
 from namesrv_stream.tables.writer import CommitTag, RowChanges
-from tests.tables.rows import topic
 
 TAG = CommitTag(1, 1)
 
@@ -61,24 +58,3 @@ def test_a_followed_table_shows_at_each_version_what_a_table_shows_that_is_opene
             assert files.paths(base) == set(root.open(FILTER, base).get_add_actions()["path"].to_pylist())
     for version in (chosen.randrange(base), base):
         assert followed_rows(followed, version) == rows_at(root, FILTER, version)
-
-
-def kinds(feed):
-    """Each kind of change with its topic and version, in the feed's order."""
-    return list(zip(*(feed[name].to_pylist() for name in ("_change_type", "topic", "_commit_version")), strict=True))
-
-
-def test_files_that_a_commit_adds_or_removes_without_a_feed_of_its_own_are_rows_inserted_or_deleted(writer, root):
-    table = root.open(TOPIC)
-    for name in "tu":
-        write_deltalake(table, with_partition_column(TOPIC, rows_to_arrow(TOPIC, [topic(name)])), mode="append")
-    table.optimize.compact()
-    table.delete()  # whole files
-    feed = change_feed(table, 0)
-    assert sorted(kinds(feed)) == [("delete", "t", 4), ("delete", "u", 4), ("insert", "t", 1), ("insert", "u", 2)]
-
-
-def test_a_feed_up_to_its_own_version_is_empty_and_none_leads_back(writer, root):
-    base = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    assert kinds(change_feed(root.open(TOPIC), base)) == []
-    assert change_feed(root.open(TOPIC, 0), base) is None

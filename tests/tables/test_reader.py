@@ -13,11 +13,11 @@ from namesrv_stream.errors import (
 )
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.root import DAY_MS
-from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TOPIC
+from namesrv_stream.tables.schemas import FORMAT, LIVE, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import RowChanges, RustWriter
-from tests.tables.rows import NOW, T0, broker, live, topic
+from tests.tables.rows import NOW, T0, broker, line_of, live, topic
 from tests.tables.test_publication import claim
 
 PROJECT = Path(__file__).parents[2]
@@ -26,7 +26,9 @@ PROJECT = Path(__file__).parents[2]
 def publish(publisher, batch_id, published_at_ms=NOW, **changes):
     """`changes`: upserted rows by table."""
     rows = {name: RowChanges(upserts) for name, upserts in changes.items()}
-    return publisher.publish(Batch("query", batch_id, T0 + batch_id, {0: batch_id}, rows), published_at_ms)
+    line = line_of(topic={row[:2]: row for row in changes.get("topic", ())})
+    batch = Batch("query", batch_id, T0 + batch_id, {0: batch_id}, rows, [line])
+    return publisher.publish(batch, published_at_ms)
 
 
 def test_a_reader_that_follows_refuses_what_a_newer_release_has_written(root):
@@ -35,9 +37,9 @@ def test_a_reader_that_follows_refuses_what_a_newer_release_has_written(root):
     for number in range(2):
         publish(publisher, number, topic=[topic(f"t{number}")])
         reader.follow()
-    root.open(TOPIC).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
+    root.open(LIVE).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
     row = publisher.last
-    newer = row._replace(epoch=row.epoch + 1, versions=row.versions | {"topic": row.versions["topic"] + 1})
+    newer = row._replace(epoch=row.epoch + 1, versions=row.versions | {"live": row.versions["live"] + 1})
     with pytest.raises(NamesrvError, match="registry format"):
         reader.view(newer, reader.follow())
 

@@ -138,7 +138,7 @@ def test_the_bucket_of_a_broker_name_never_changes():
 
 
 def test_compaction_leaves_a_file_that_maintenance_has_put_in_order(writer, root, monkeypatch):
-    wide = event("in order")._replace(after=random.randbytes(50_000).hex())
+    wide = event("in order")._replace(command=random.randbytes(50_000).hex())
     ordered = writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [wide]), TAG)
     [[large, size]] = [[each["path"], each["size_bytes"]] for each in files_of(root, ordered)]
     monkeypatch.setattr("namesrv_stream.tables.writer.SMALL_EVENT_FILE_BYTES", size)
@@ -170,7 +170,6 @@ def test_replaced_files_stay_an_hour_and_maintenance_alone_shortens_the_log_of_n
     for spec in of_each_kind:
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == str(FORMAT)
-        assert properties["delta.enableChangeDataFeed"] == str(spec is TOPIC).lower()
         assert properties["delta.deletedFileRetentionDuration"] == "interval 4200 seconds"
         assert properties["delta.enableExpiredLogCleanup"] == str(spec is SNAPSHOT).lower()
 

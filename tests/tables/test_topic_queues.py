@@ -1,4 +1,4 @@
-"""The table `topic` in memory: loaded whole or brought forward by the change feed, it shows the same."""
+"""The table `topic` in memory: loaded whole or brought forward by `row_change`, it shows the same."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.tables import topic_queues
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.publication import Batch
-from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tables.schemas import ROW_CHANGE, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.topic_queues import packed_queues
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
-from tests.tables.rows import NOW, T0, live, topic
+from tests.tables.rows import NOW, T0, line_of, live, topic
 from tests.tables.test_publication import claim
 from tests.tables.test_reader import publish
 
@@ -46,7 +46,8 @@ class Followed:
         self.before = self.reader.follow()
 
     def merge(self, upserts=(), deletes=()):
-        self.publisher.publish(Batch("query", 1, T0, {0: 1}, {"topic": RowChanges(upserts, deletes)}), NOW)
+        line = line_of(topic={row[:2]: row for row in upserts} | dict.fromkeys(deletes))
+        self.publisher.publish(Batch("query", 1, T0, {0: 1}, {"topic": RowChanges(upserts, deletes)}, [line]), NOW)
 
     def assert_follows(self, changed_topics):
         """Assert that the view equals one that is opened anew, and names what has changed."""
@@ -84,28 +85,27 @@ def test_a_restore_in_between_takes_the_rows_of_a_broken_publication_back(follow
     half = followed.writer.merge(TOPIC, publisher.versions["topic"], RowChanges([topic("half")]), CommitTag(9, 9))
     followed.merge([topic("v")])
     assert publisher.restored == ["topic"]
-    view = followed.assert_follows({"half", "v"})
+    view = followed.assert_follows({"v"})
     assert view.snapshot.versions["topic"] > half
     assert "half" not in view.routes.queues
 
 
-def test_a_table_whose_feed_is_gone_is_loaded_whole(followed):
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"no Parquet")])
+def test_a_table_whose_changes_cannot_be_read_is_loaded_whole(followed, damage):
     followed.merge([topic("v")])
-    followed.merge([topic("w")])
-    for file in Path(followed.root.uri(TOPIC), "_change_data").rglob("*.parquet"):
-        file.unlink()
+    for file in Path(followed.root.uri(ROW_CHANGE)).rglob("*.parquet"):
+        damage(file)
     followed.assert_follows(None)
 
 
-def test_a_table_whose_feed_cannot_be_read_is_loaded_whole(followed):
+def test_a_table_of_another_term_is_loaded_whole_because_a_repair_may_have_lost_rows(followed):
+    followed.publisher = claim(followed.root)
     followed.merge([topic("v")])
-    for file in Path(followed.root.uri(TOPIC), "_change_data").rglob("*.parquet"):
-        file.write_bytes(b"no Parquet")
     followed.assert_follows(None)
 
 
 def test_a_change_of_a_large_part_is_loaded_whole(followed, monkeypatch):
-    monkeypatch.setattr(topic_queues, "MOST_CHANGES", 3)
+    monkeypatch.setattr(topic_queues, "MOST_CHANGES", 1)
     followed.merge([topic("t", perm=4)])
     followed.assert_follows({"t"})
     followed.merge([topic("t", perm=2), topic("u", perm=2)])

@@ -178,10 +178,6 @@ GOOD = '{"readQueueNums":1,"writeQueueNums":2,"perm":4}'
         (f'"T":{GOOD},"N":null', {"T"}, ("N",)),
         (f'"T":{GOOD},"N":{{"perm":6}}', {"T"}, ("N",)),
         (f'"T":{GOOD},"N":{{"readQueueNums":null,"writeQueueNums":8,"perm":6}}', {"T"}, ("N",)),
-        (f'"T":{GOOD},"":{GOOD}', {"T"}, ("",)),
-        (f'"T":{GOOD},"{"n" * 256}":{GOOD}', {"T"}, ("n" * 256,)),
-        (f'"T":{GOOD},"a\\u001bb":{GOOD}', {"T"}, ("a\x1bb",)),
-        (f'"{"n" * 255}":{GOOD}', {"n" * 255}, ()),
         *((f'"{name}":{GOOD}', {name}, ()) for name in (" a ", "a\u00a0", "\u3000", "a\u200b", "\ufeffa", "%", "主题")),
     ],
 )
@@ -234,7 +230,6 @@ def test_r1a_a_null_in_a_compressed_version_is_what_an_absent_field_is():
         ("N 1 2 6", "N 1 2 6"),
         ("N x 2 6 SINGLE_TAG",) * 2,
         ("N 2147483648 2 6 SINGLE_TAG", "N"),
-        ("\x1b 1 2 6 A", "\x1b"),
     ],
 )
 def test_r1a_a_topic_without_its_numbers_in_a_compressed_body_is_left_out_alone(topic, left_out):
@@ -308,7 +303,6 @@ def test_json_of_more_values_than_are_read_at_once_is_refused(values):
     [
         b"x",
         b"[]",
-        b'{"filterServerList":[1]}',
         b'{"topicConfigSerializeWrapper":[]}',
         b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"\xff":{}}}}',
         b'{"topicConfigSerializeWrapper":',

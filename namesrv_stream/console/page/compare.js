@@ -26,7 +26,6 @@ export function comparison([found, before, after], moment, state) {
     found.total > 0 && card(`${counted(found.total, "difference")}${one ? ` in ${TABLES[one] ?? one}` : ""}`,
       one && h("p", {}, link("compare", "", pinned, "All tables")),
       pages(["", "table", "key", "what"], found, { path: diffPath(state, before.snapshot.epoch, after.snapshot.epoch), epoch: state.newest, key: "differences", row, name: "differences", empty: "" })),
-    Object.keys(found.unnamedTopics).length > 0 && quiet("The events count more topics, which they do not name."),
   ];
 }
 
