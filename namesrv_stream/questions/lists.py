@@ -7,6 +7,8 @@ Whether a broker is late is decided by the log's clock at the snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
@@ -163,7 +165,7 @@ _ORDERS: dict[str, Callable[[Broker], Any]] = {
     "cluster": lambda each: natural_key(each.cluster_name),
     "zone": lambda each: natural_key(each.zone_name or ""),
     "state": lambda each: ("down", "suspect", "late", "alive").index(str(each.state)),
-    "silent": lambda each: each.silent_millis if isinstance(each.silent_millis, int) else -1,
+    "silent": lambda each: -_heard_s(each),  # by the time, since a silence grows from page to page
     "since": lambda each: each.lease_began_at or "",
     "topics": lambda each: each.topics,
 }
@@ -187,18 +189,23 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
         if chosen.has(each.cluster_name, each.zone_name, each.broker_name, each.broker_addr)
         and state in (None, each.state)
     ]
-    found.sort(key=lambda each: natural_key(each.broker_addr))
-    if order == "match":
-        found.sort(key=lambda each: rank_of(chosen.containing, each.broker_name, each.broker_addr))
-    else:
-        found.sort(key=_order(order), reverse=order.startswith("-"))
-    page, following = paged(found, _place, limit, after)
+    by = _order(order) if order != "match" else partial(_rank, chosen.containing)
+    page, following = paged(found, by, _place, limit, after, reverse=order.startswith("-"))
     return Brokers(seen.moment, len(found), following, page)
 
 
-def _place(each: Broker) -> str:
-    """Return the name of a broker in a list: its address may be down as one broker and up as another."""
-    return f"{each.cluster_name}/{each.broker_name}/{each.broker_id}" if each.down else each.broker_addr
+def _rank(text: str, each: Broker) -> int:
+    return rank_of(text, each.broker_name, each.broker_addr)
+
+
+def _place(each: Broker) -> tuple[Any, ...]:
+    """Return the place of a broker by address, which may be down as one broker and up as another."""
+    return natural_key(each.broker_addr), each.cluster_name, each.broker_name, each.broker_id, bool(each.down)
+
+
+def _heard_s(each: Broker) -> float:
+    at = each.last_update_timestamp
+    return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else float(2**33)
 
 
 def _order(text: str) -> Callable[[Broker], Any]:

@@ -8,11 +8,13 @@ not in the future counts.
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple, Self, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
+import msgspec
 from msgspec import Struct
 
 from namesrv_stream.config import NamesrvSettings
@@ -150,16 +152,48 @@ MOST_LISTED = 1_000
 """Most items in one answer over HTTP."""
 
 
-def paged(items: Sequence[T], name: Callable[[T], str], limit: int | None, after: str) -> tuple[list[T], str | None]:
-    """Return the items after the one that is named `after`, and the name of the last one if more follow."""
-    first = 0
+def paged(  # noqa: PLR0913 -- an order, and what a reader chose
+    items: Iterable[T],
+    order: Callable[[T], Any],
+    name: Callable[[T], Any],
+    limit: int | None,
+    after: str = "",
+    *,
+    reverse: bool = False,
+) -> tuple[list[T], str | None]:
+    """Return the items behind the place `after` in an order, then by name, and the last one's place if more follow.
+
+    The item at that place may have left the list meanwhile.
+    """
+    found = sorted(items, key=name)
+    found.sort(key=order, reverse=reverse)
     if after:
-        first = next((index for index, each in enumerate(items, 1) if name(each) == after), 0)
-        if not first:
-            raise BadQuestionError(f"after={after[:200]}: the list has no such item. Begin anew, without `after`.")
-    last = len(items) if limit is None else first + limit
-    page = list(items[first:last])
-    return page, name(page[-1]) if page and last < len(items) else None
+        found = _behind(found, order, name, after, reverse)
+    page = found[:limit]
+    return page, _place_text(order(page[-1]), name(page[-1])) if len(page) < len(found) and page else None
+
+
+def _behind(found: list[T], order: Callable[[T], Any], name: Callable[[T], Any], after: str, reverse: bool) -> list[T]:
+    def is_behind(each: T) -> bool:
+        key = _tuples(order(each))
+        if key == at:
+            return bool(_tuples(name(each)) > last)
+        return bool(key < at if reverse else key > at)
+
+    try:
+        at, last = _tuples(msgspec.json.decode(urlsafe_b64decode(after)))
+        return list(filter(is_behind, found))
+    except (ValueError, TypeError, msgspec.MsgspecError):
+        raise BadQuestionError(f"after={after[:200]} is no place in this order. Begin anew, without `after`.") from None
+
+
+def _place_text(*place: Any) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(place)).decode()
+
+
+def _tuples(value: Any) -> Any:
+    """Return a key with its lists as tuples, as it is after JSON."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def rank_of(text: str, *names: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from namesrv_stream.history.definitions import TopicState, TopicVerdict, topic_verdict
@@ -111,15 +112,14 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     wanted.sort()
     if order in ("name", "match"):
         if order == "match":
-            wanted.sort(key=lambda topic: rank_of(containing, topic))
-            page, following = paged(wanted, str, limit, after)
+            page, following = paged(wanted, partial(rank_of, containing), str, limit, after)
         else:
             page, following = names_behind(wanted, after, limit)
         shown = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in page]
     else:
         every = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in wanted]
-        every.sort(key=_order(order), reverse=order.startswith("-"))
-        shown, following = paged(every, lambda each: each.topic, limit, after)
+        by = _order(order)
+        shown, following = paged(every, by, lambda each: each.topic, limit, after, reverse=order.startswith("-"))
     return Topics(seen.moment, len(wanted), following, len(named) - len(wanted), shown)
 
 
