@@ -27,6 +27,7 @@ from namesrv_stream.history.definitions import TopicState
 from namesrv_stream.history.events import Span
 from namesrv_stream.questions import accounts, job_status, lists, overview, periods
 from namesrv_stream.questions import topics as of_topics
+from namesrv_stream.questions.causes import State
 from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
 from namesrv_stream.questions.lists import Chosen
 from namesrv_stream.questions.subject import (
@@ -40,7 +41,6 @@ from namesrv_stream.questions.subject import (
     time_ms,
     zone_named,
 )
-from namesrv_stream.questions.verdict import State
 from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, Past

@@ -5,7 +5,7 @@ history/views.sql states the same in SQL, for the whole history. Tests compare b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from namesrv_stream.history.events import Span, newest_of_each, with_changes
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class DownBroker(NamedTuple):
-    """A broker that is expected and not up, with its zone and address of that time."""
+    """A broker that is not up any more, with its zone and address of that time: down, unless its end was planned."""
 
     cluster_name: str
     broker_name: str
@@ -85,13 +85,19 @@ _recent: Recent[Any] = Recent(most=16)
 
 def down_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that are down at a moment, the latest first. `tables` has the brokers that are up."""
+    return [each for each in _gone(past, tables) if each.ended_by in UNPLANNED]
+
+
+def left_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
+    """Return the brokers that unregistered in order in the last 7 days and are not back, the latest first."""
+    return [each for each in _gone(past, tables) if each.ended_by == "UNREGISTERED"]
+
+
+def _gone(past: Past, tables: RouteTables) -> list[DownBroker]:
     up = up_brokers(tables)
-    fallen = [
-        each
-        for each in past.read("fallen", EXPECTED_MS, lambda span: _fallen(past, span))
-        if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up
-    ]
-    return sorted(fallen, key=lambda each: (-each.gone_ms, each[:3]))
+    ends = past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
+    gone = [each for each in ends if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]
+    return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
 
 
 def up_brokers(tables: RouteTables) -> set[BrokerKey]:
@@ -103,11 +109,11 @@ def up_brokers(tables: RouteTables) -> set[BrokerKey]:
     }
 
 
-def _fallen(past: Past, span: Span) -> list[DownBroker]:
-    """Return the last end of each broker whose last end is unplanned."""
+def _last_ends(past: Past, span: Span) -> list[DownBroker]:
+    """Return the last end of each broker that had one."""
     keys, condition = "cluster_name, broker_name, broker_id", f"{_ENDS} AND held_id AND {span.covers}"
     lines = newest_of_each(past.root, past.snapshot, keys, condition)
-    return [_down_broker(line) for line in lines if line.type in UNPLANNED]
+    return list(map(_down_broker, lines))
 
 
 def _down_broker(line: BrokerEventRow) -> DownBroker:
@@ -130,17 +136,38 @@ def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> 
         return {}
     found: dict[str, set[str]] = {}
     of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
-    for gone_ms, name, topics in past.read(of_names, EXPECTED_MS, lambda span: _last_lost(past, span, of_names)):
+    for gone_ms, name, topics in past.read(
+        of_names, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, _LOSSES)
+    ):
         for topic in topics if gone_ms > past.now_ms - EXPECTED_MS else ():
             found.setdefault(topic, set()).add(name)
     return {topic: frozenset(of_topic) for topic, of_topic in found.items()}
 
 
-def _last_lost(past: Past, span: Span, of_names: str) -> list[tuple[int, str, list[str]]]:
-    """Return when each broker name lost all its topics unplanned, if that is its last change of topics, and these."""
+def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> dict[str, list[str]]:
+    """Return the topics without a route that went with brokers which unregistered, each with its broker names."""
+    found: dict[str, list[str]] = {}
+    names = sorted({each.broker_name for each in left} - tables.brokers.keys())
+    if not names:
+        return {}
+    of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
+    causes = ("UNREGISTER_BROKER",)
+    lost = past.read(f"left {of_names}", EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
+    for _, name, topics in lost:
+        for topic in topics:
+            if topic not in tables.queues:
+                found.setdefault(topic, []).append(name)
+    return found
+
+
+def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, str, list[str]]]:
+    """Return when each broker name lost all its topics by one of the causes, if that was the last change of its topics.
+
+    Return these topics too.
+    """
     condition = f"{of_names} AND topics_changed + topics_removed > 0 AND {span.covers}"
     lines = newest_of_each(past.root, past.snapshot, "broker_name", condition)
-    lost = [each for each in lines if each.cause in _LOSSES and not (each.topics_added or each.topics_changed)]
+    lost = [each for each in lines if each.cause in causes and not (each.topics_added or each.topics_changed)]
     lost = with_changes(past.root, past.snapshot, lost, f"table_name = '{TOPIC.name}'")
     return [(each.event_time, each.broker_name or "", [str(topic.key[0]) for topic in each.changes]) for each in lost]
 

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.history.definitions import DownBroker
+from namesrv_stream.history.definitions import DownBroker, left_brokers
 from namesrv_stream.history.events import recorded_names
+from namesrv_stream.questions.causes import State
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged, rank_of
-from namesrv_stream.questions.verdict import State, down_of, state_of
+from namesrv_stream.questions.verdict import down_of, past_of, state_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
@@ -150,9 +151,9 @@ def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
     return {"state": state_of(seen, lease), "silent_millis": silence_ms(lease, seen.snapshot)}
 
 
-def down_broker(each: DownBroker) -> Broker:
-    """Return a broker that is down as an answer shows it."""
-    return Broker.of(each, state="down", holds_id=False, down=_down(each))
+def down_broker(each: DownBroker, state: State = "down") -> Broker:
+    """Return a broker that is down or left as an answer shows it."""
+    return Broker.of(each, state=state, holds_id=False, down=_down(each))
 
 
 def _down(each: DownBroker) -> Down:
@@ -164,7 +165,7 @@ _ORDERS: dict[str, Callable[[Broker], Any]] = {
     "name": lambda each: (natural_key(each.broker_name), each.broker_id),
     "cluster": lambda each: natural_key(each.cluster_name),
     "zone": lambda each: natural_key(each.zone_name or ""),
-    "state": lambda each: ("down", "suspect", "late", "alive").index(str(each.state)),
+    "state": lambda each: ("down", "suspect", "late", "alive", "left").index(str(each.state)),
     "silent": lambda each: -_heard_s(each),  # by the time, since a silence grows from page to page
     "since": lambda each: each.lease_began_at or "",
     "topics": lambda each: each.topics,
@@ -181,8 +182,14 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
     limit: int | None = None,
     after: str = "",
 ) -> Brokers:
-    """Return a page of the chosen brokers in an order, also of those that are down; `-` before its name reverses it."""
-    every = [*(broker(seen, lease) for lease in seen.tables.live.values()), *map(down_broker, down_of(seen))]
+    """Return a page of the chosen brokers in an order, also of those that are down; `-` before its name reverses it.
+
+    Those that unregistered within 7 days and are not back are there for the state `left` alone.
+    """
+    if state == "left":
+        every = [down_broker(each, "left") for each in left_brokers(past_of(seen), seen.tables)]
+    else:
+        every = [*(broker(seen, lease) for lease in seen.tables.live.values()), *map(down_broker, down_of(seen))]
     found = [
         each
         for each in every

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from namesrv_stream.history.events import Span, newest_events
 from namesrv_stream.questions.accounts import Told, told_together
+from namesrv_stream.questions.causes import Member
 from namesrv_stream.questions.lists import Cluster, clusters
 from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.questions.verdict import (
-    Member,
     Verdict,
     down_of,
+    left_of,
     lost_of,
     members,
     topic_verdicts,
@@ -73,7 +74,7 @@ def verdict_of(seen: Seen) -> Verdict:
     """Return the verdict about a moment."""
     down = down_of(seen)
     lost = lost_of(seen, down)
-    return verdict(members(seen, down), topic_verdicts(seen, lost))
+    return verdict(members(seen, down), topic_verdicts(seen, lost), left_of(seen))
 
 
 def overview(seen: Seen) -> Overview:
@@ -94,7 +95,7 @@ def overview(seen: Seen) -> Overview:
     return Overview.of(
         seen.snapshot,
         snapshot=seen.moment,
-        verdict=verdict(brokers, topics),
+        verdict=verdict(brokers, topics, left_of(seen)),
         counts=counts,
         groups=_groups(brokers),
         clusters=clusters(seen).clusters if len(names) <= MOST_DRAWN else [],

@@ -65,6 +65,10 @@ class PublishedRegistry:
         self.rules.apply(command, self._next_place())
         return self.publish() if publish else None
 
+    def unregister(self, address: str) -> SnapshotRow:
+        self.rules.end(address, "UNREGISTERED", self.now_ms, self._next_place())
+        return self.publish()
+
     def gap(self, gap_ms: int) -> SnapshotRow:
         """Publish two ticks with `gap_ms` between them."""
         self.rules.apply(Scan(), self._next_place())

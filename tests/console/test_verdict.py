@@ -3,7 +3,8 @@
 import pytest
 
 from namesrv_stream.history.definitions import DownBroker, TopicVerdict
-from namesrv_stream.questions.verdict import Member, TopicVerdicts, causes, verdict
+from namesrv_stream.questions.causes import Member, causes
+from namesrv_stream.questions.verdict import Left, TopicVerdicts, verdict
 
 AT = 1_795_683_180_000  # 2026-11-26 08:53 UTC
 MINUTE_MS = 60_000
@@ -34,14 +35,26 @@ def told(brokers, **counts):
         ([], {}, ("ok", "No broker is registered")),
         ([alive(1), alive(2)], {"writable": 3}, ("ok", "All 2 brokers are up, every topic is writable")),
         ([alive(1)], {"read_only": 1}, ("ok", "The only broker is up, every topic is writable but 1 read-only")),
-        ([alive(1), alive(2)], {"not_writable": 1}, ("critical", "All 2 brokers are up, 1 topic not writable")),
+        ([alive(1), alive(2)], {"not_writable": 1}, ("critical", "T0 takes no messages; all 2 brokers are up")),
         ([alive(1), alive(2)._replace(state="late")], {}, ("warning", "All 2 brokers are up, 1 late")),
         (
             [alive(1), down(2)],
             {"without_route": 10, "degraded": 1848},
-            ("critical", "b-2 0 of c1 (10.0.0.2:1) is down since 08:53 UTC; 10 topics without route, 1,848 degraded"),
+            (
+                "critical",
+                "10 topics have no route; b-2 0 of c1 (10.0.0.2:1) is down since 08:53 UTC; 1,848 topics are degraded",
+            ),
         ),
         ([down(1), down(2)], {}, ("critical", "all 2 brokers are down since 08:53 UTC")),
+        (
+            [alive(1), down(2), down(3, "c2", "z2"), down(4, "c2", "z2", AT + 9 * MINUTE_MS), alive(5, "c2", "z3")],
+            {"without_route": 1, "not_writable": 2},
+            (
+                "critical",
+                "T0 has no route, T1 and T2 take no messages; 3 of 5 brokers are down: 2 in two clusters and two "
+                "zones, b-4 0 of c2",
+            ),
+        ),
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_is_wrong_with_brokers_and_topics(brokers, counts, wanted):
@@ -69,6 +82,36 @@ def test_a_part_of_a_zone_and_a_part_of_several_zones_are_counted_by_what_they_h
     assert causes([*brokers, down(5, zone="z2")])[0].text == (
         "3 of 5 brokers in c1 and two zones are down (60 %) since 08:53 UTC"
     )
+
+
+def test_a_stray_death_in_the_same_minute_does_not_hide_the_zone():
+    fallen = [*(down(number, zone="us-b") for number in range(8)), down(90, zone="us-a"), down(91, "c2", "us-a")]
+    brokers = [*fallen, *(alive(number, zone=zone) for number, zone in ((20, "us-b"), (21, "us-a")))]
+    found = causes(brokers)
+    assert [each.text.partition(" are down")[0] for each in found] == [
+        "8 of 9 brokers of zone us-b in c1",
+        "2 of 3 brokers of zone us-a in two clusters",
+    ]
+
+
+def test_all_masters_of_a_cluster_that_are_gone_are_named_as_such():
+    slaves = [alive(number)._replace(broker_id=1) for number in (1, 2)]
+    [cause] = causes([down(1), down(2), *slaves, alive(9, "c2")])
+    assert (cause.scope, cause.name, cause.count, cause.total) == ("masters", "all masters of c1", 2, 2)
+    assert cause.text == ("all 2 masters of c1 are down (40 %) since 08:53 UTC: no writes in c1, slaves serve reads")
+
+
+@pytest.mark.parametrize(
+    ("count", "gone", "end"),
+    [
+        (1, (), "1 broker is up; 1 unregistered at 08:55 UTC and is not back"),
+        (2, ("T",), "1 broker is up; 2 unregistered up to 08:55 UTC and are not back, 1 topic went with them"),
+    ],
+)
+def test_who_unregistered_and_is_not_back_is_told_without_alarm(count, gone, end):
+    left = Left([down(number).down for number in range(2, 2 + count)], gone)
+    found = verdict([alive(1)], TopicVerdicts({}, frozenset()), left)
+    assert (found.level, found.text, found.brokers.left) == ("ok", end, count)
 
 
 def test_brokers_that_fell_out_at_two_times_are_told_as_parts_of_all_and_of_their_zone():

@@ -26,7 +26,7 @@ PROJECT = Path(__file__).parents[2]
 def publish(publisher, batch_id, published_at_ms=NOW, **changes):
     """`changes`: upserted rows by table."""
     rows = {name: RowChanges(upserts) for name, upserts in changes.items()}
-    line = line_of(topic={row[:2]: row for row in changes.get("topic", ())})
+    line = line_of(topic={row[:2]: row for row in changes.get("topic", ())})._replace(event_time=T0 + batch_id)
     batch = Batch("query", batch_id, T0 + batch_id, {0: batch_id}, rows, [line])
     return publisher.publish(batch, published_at_ms)
 

@@ -45,13 +45,29 @@ export function drawStatus(job, isConnected, newest) {
   patch(statusLine, [h("i", { class: `dot ${kind}` }), h("span", {}, parts.filter(Boolean).join(" · "))]);
 }
 
-// The verdict about the moment shown is the first line of the page, its title, and the colour of its icon.
-export function drawVerdict(verdict, title, moment) {
-  const line = document.getElementById("verdict"), isCritical = verdict?.level === "critical";
+// The verdict about the moment shown is the first line of the page. About the present it is in the title, as far as a tab
+// has room, and in the colour of the icon too.
+export function drawVerdict(verdict, title, moment, eventTime = null) {
+  const line = document.getElementById("verdict"), isPast = moment.epoch != null || moment.at != null;
+  const isCritical = !isPast && verdict?.level === "critical";
   line.hidden = !verdict;
   line.className = `verdict ${verdict?.level ?? ""}`;
-  patch(line, verdict ? [link("overview", "", moment, verdict.text)] : []);
-  document.title = [isCritical && verdict.text, title, "namesrv-stream"].filter(Boolean).join(" · ");
+  patch(line, verdict ? [h("span", {}, isPast && eventTime ? `At ${when(eventTime)}: ` : ""), link("overview", "", moment, verdict.text)] : []);
+  document.title = [isCritical && verdict.text.split(/[;:,] /)[0], isPast && "past", title, "namesrv-stream"].filter(Boolean).join(" · ");
   const icon = document.getElementById("icon"), href = isCritical ? "icon-critical.svg" : "icon.svg";
   if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
 }
+
+const LEVELS = ["ok", "warning", "critical"];
+let level = null;
+
+// A notice by the browser when the present gets worse while nobody looks, if the reader has asked for notices.
+export function noticed(verdict) {
+  const isWorse = level !== null && LEVELS.indexOf(verdict.level) > LEVELS.indexOf(level);
+  level = verdict.level;
+  if (isWorse && document.hidden && globalThis.Notification?.permission === "granted") new Notification("namesrv-stream", { body: verdict.text, tag: "verdict" });
+}
+
+const ask = document.getElementById("notices");
+ask.hidden = globalThis.Notification?.permission !== "default";
+ask.addEventListener("click", async () => { ask.hidden = (await Notification.requestPermission()) !== "default"; });

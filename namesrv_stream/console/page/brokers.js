@@ -31,7 +31,7 @@ function filterForm(all, { filters }, go) {
   return h("form", { class: "filters", onsubmit: onSubmit },
     choice("Cluster", options("clusterName", "cluster"), filters.cluster ?? "*", choose("cluster")),
     choice("Zone", options("zoneName", "zone"), filters.zone ?? "*", choose("zone")),
-    choice("State", [["*", "every state"], ["alive", "alive"], ["late", "late"], ["suspect", "suspect"], ["down", "down"]], filters.state ?? "*", choose("state")),
+    choice("State", [["*", "every state"], ["alive", "alive"], ["late", "late"], ["suspect", "suspect"], ["down", "down"], ["left", "unregistered"]], filters.state ?? "*", choose("state")),
     h("input", { name: "q", type: "search", placeholder: "name or address", "aria-label": "Name or address contains", value: filters.q ?? "" }),
     h("button", {}, "Filter"));
 }

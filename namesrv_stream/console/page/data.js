@@ -95,7 +95,7 @@ export function follow(onSnapshot, onState) {
     opened.onopen = () => onState(true);
     opened.onerror = () => {
       if (source !== opened) return;
-      onState(false);
+      read("v1/status").then(() => onState(true), () => onState(false));  // a proxy may end a stream that is in order
       if (opened.readyState === EventSource.CLOSED) setTimeout(() => { if (source === opened) { close(); open(); } }, 3000);
     };
   };

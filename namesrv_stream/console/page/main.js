@@ -1,6 +1,6 @@
 // The page: the URL says which view and which moment, the track moves the moment, and the watch keeps the present fresh.
 
-import { drawBanner, drawStatus, drawVerdict, isStale } from "./banner.js";
+import { drawBanner, drawStatus, drawVerdict, isStale, noticed } from "./banner.js";
 import { actions, disarm } from "./command.js";
 import { askComparison, comparison } from "./compare.js";
 import { at, follow, momentOf, peek, Problem, read, readAhead } from "./data.js";
@@ -158,7 +158,7 @@ function show(found) {
   const isCompare = state.view === "compare";
   const title = isCompare ? "Compare two moments" : view.title(state);
   const shown = () => state.at ?? state.epoch ?? newest, asked = shown();
-  at("v1/overview", asked).then(({ verdict }) => { if (asked === shown()) drawVerdict(verdict, title, moment); }, () => drawVerdict(null, title, moment));
+  at("v1/overview", asked).then(({ verdict, snapshot: of }) => { if (asked === shown()) drawVerdict(verdict, title, moment, of.eventTime); }, () => drawVerdict(null, title, moment));
   const page = { state: { ...state, newest }, go, actions };
   const parts = isCompare ? comparison(found, moment, page.state) : view.show(found, moment, page);
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
@@ -226,6 +226,7 @@ async function readStatus() {
   }
   drawPresent();
   if (before === null && newest !== null && shownHash !== null) onFirst();
+  else if (before !== null && refreshed !== null && newest > refreshed) refreshing ??= refresh().finally(() => { refreshing = null; });
 }
 
 async function readTimeline() {
@@ -249,8 +250,9 @@ function onSnapshot(snapshot) {
 // One step at a time, to what is the newest then: in an outage snapshots come faster than they can be shown.
 async function refresh() {
   while (refreshed !== newest) {
-    await new Promise((resolve) => { setTimeout(resolve, 50); });
+    if (!document.hidden) await new Promise((resolve) => { setTimeout(resolve, 50); });
     refreshed = newest;
+    at("v1/overview", newest).then(({ verdict }) => noticed(verdict), () => {});
     await readTimeline();
     if (state.epoch === null || state.view === "compare") await draw(false);
     await readStatus();
@@ -265,7 +267,7 @@ async function onFirst() {
 }
 
 follow(onSnapshot, (connected) => { isConnected = connected; drawPresent(); });
-setInterval(readStatus, 5000);
+new Worker("ticks.js").onmessage = readStatus;  // whose timer goes on in a hidden tab
 await readStatus();
 shownHash = location.hash;
 await onFirst();

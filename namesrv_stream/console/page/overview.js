@@ -12,8 +12,9 @@ export function overview(found, moment, actions) {
   const brokers = ["alive", "late", "suspect", "down"].filter((state) => counts[state] || !["late", "suspect"].includes(state)).map((state) => tile(state, counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state }), state));
   const topics = Object.entries(TOPIC_STATES).filter(([key]) => verdict.topics[key]).map(([key, [state, text]]) => tile(text, verdict.topics[key], link("topics", "", moment, verdict.topics[key].toLocaleString(), { state }), key === "degraded" ? "late" : "down"));
   return [
-    h("dl", { class: "figures", "data-key": "figures" }, brokers, tile("broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())), tile("clusters", counts.clusters, counts.clusters.toLocaleString()), topics, tile("topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString()))),
+    h("dl", { class: "figures", "data-key": "figures" }, brokers, tile("broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())), verdict.brokers.namesWithoutMaster > 0 && tile("without master", verdict.brokers.namesWithoutMaster, verdict.brokers.namesWithoutMaster.toLocaleString(), "down"), tile("clusters", counts.clusters, counts.clusters.toLocaleString()), topics, tile("topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString()))),
     counts.suspect > 0 && held(counts.suspect, moment, actions),
+    verdict.brokers.left > 0 && card("Unregistered within the hour, and not back", h("p", {}, link("brokers", "", moment, counted(verdict.brokers.left, "broker"), { state: "left" }), ": a planned end, so nobody expects them back. A rollout that stopped halfway looks like this too.")),
     verdict.causes.length > 0 && causes(verdict.causes, moment),
     h("div", { class: "columns", "data-key": "columns" },
       h("div", {}, members(found, moment)),

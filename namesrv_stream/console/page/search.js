@@ -2,7 +2,7 @@
 
 import { at } from "./data.js";
 import { h, patch } from "./dom.js";
-import { counted, visible } from "./words.js";
+import { counted, visible, when } from "./words.js";
 
 const MOST = 6;
 const PAUSE_MS = 120;
@@ -71,15 +71,17 @@ export function setUpSearch(epoch, go) {
 // What has the text in its name: exact names first, then those that begin with it; and of how much that is a part.
 async function candidates(text, epoch) {
   const asked = encodeURIComponent(text), nothing = () => null;
-  const [brokers, topics, all] = await Promise.all([
+  const [brokers, topics, all, left] = await Promise.all([
     at(`v1/brokers?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
     at(`v1/topics?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
     at("v1/overview", epoch).catch(nothing),
+    at(`v1/brokers?q=${asked}&state=left&sort=match&limit=${MOST}`, epoch).catch(nothing),
   ]);
   const found = [];
   for (const each of brokers?.brokers ?? []) found.push({ kind: "broker", text: each.brokerName, view: "broker", name: each.brokerName });
   for (const each of (brokers?.brokers ?? []).filter((one) => one.brokerAddr.includes(text))) found.push({ kind: `address of ${each.brokerName}`, text: each.brokerAddr, view: "broker", name: each.brokerName });
   for (const each of topics?.topics ?? []) found.push({ kind: "topic", text: each.topic, view: "topic", name: each.topic });
+  for (const each of left?.brokers ?? []) found.push({ kind: `broker, unregistered ${when(each.down.goneAt)}`, text: each.brokerName, view: "broker", name: each.brokerName });
   const has = (name) => name?.toLowerCase().includes(text.toLowerCase());
   for (const each of all?.groups ?? []) {
     if (has(each.clusterName)) found.push({ kind: "cluster", text: each.clusterName, view: "brokers", filters: { cluster: each.clusterName } });
