@@ -143,7 +143,7 @@ export class Track {
   words(mark, at, time) {
     if (this.epoch === null && this.stopped) return [h("strong", {}, "The newest known"), h("span", {}, ` — ${this.stopped}`)];
     if (this.epoch === null) return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
-    if (this.at) return [h("strong", {}, momentText(this.at)), h("span", {}, ` — within epoch ${this.epoch}: later events of it are not shown`)];
+    if (this.at) return [h("strong", {}, momentText(this.at)), h("span", {}, ` — all events up to then, the last of them in epoch ${this.epoch}`)];
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
     const next = this.marks[at + 1];
     if (this.holds(next)) return [h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`), h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`)];
