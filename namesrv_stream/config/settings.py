@@ -32,6 +32,7 @@ from namesrv_stream.config.values import (
     Port,
     Ratio,
     Servers,
+    TablesLocation,
     java_text,
 )
 from namesrv_stream.errors import MASK, NamesrvError, SettingError, masked
@@ -77,7 +78,7 @@ class NamesrvSettings(RocketmqSettings):
     kafka_options: dict[str, str] = setting("kafka.*", dict, "job, gateway, fleet, cli", repr=False)
     """Any option of Kafka's clients, such as kafka.security.protocol."""
 
-    delta_root: Location = setting("delta.root", "data/registry", "all", min_length=1)
+    delta_root: TablesLocation = setting("delta.root", "data/registry", "all", min_length=1)
     """Folder of the tables: a path, or s3a://, abfss://, gs://."""
 
     storage_options: dict[str, str] = setting("delta.storage.*", dict, "job, gateway, cli, maintenance", repr=False)

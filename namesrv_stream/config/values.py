@@ -73,6 +73,19 @@ Ratio = Annotated[float, Field(ge=0, le=1)]
 Port = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=65_535)]
 Duration = Annotated[timedelta, _parsed_by(parsed_duration), Field(gt=timedelta())]
 Location = Annotated[str, AfterValidator(_expanded)]
+
+
+def _readable_by_delta(path: str) -> str:
+    """Raise an error for a folder whose name delta-rs takes for another one, or fails on."""
+    odd = re.search(r"[%\[\]\\\x00-\x1f\x7f]", str(Path(path).absolute())) if "://" not in path else None
+    if odd is not None:
+        raise ValueError(
+            f"has {odd[0]!r} in its whole path, with which delta-rs does not find a table: take another folder"
+        )
+    return path
+
+
+TablesLocation = Annotated[Location, AfterValidator(_readable_by_delta)]
 Servers = Annotated[str, AfterValidator(_servers)]
 Networks = Annotated[str, AfterValidator(_networks)]
 

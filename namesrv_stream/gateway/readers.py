@@ -71,7 +71,8 @@ def _with_ids(
     body: bodies.TopicRouteData | bodies.ClusterInfo | bodies.GetBrokerMemberGroupResponseBody, command: RemotingCommand
 ) -> bytes:
     """Encode a body whose keys are broker ids, in the form that the asking client reads."""
-    return bodies.encode_body(body, bare_integer_keys=not _takes_standard_json(command))
+    text = bodies.encode_body(body, bare_integer_keys=not _takes_standard_json(command))
+    return bodies.with_former_flag(text) if command.version < Version.V4_9_0 else text
 
 
 def _takes_standard_json(command: RemotingCommand) -> bool:
@@ -162,6 +163,8 @@ class Reading(NamedTuple):
         texts = [fields.get(name) for name in self.fields]
         if self.has_integer_keys and not _takes_standard_json(command):
             texts.append("integer keys without quotes")
+        if self.has_integer_keys and command.version < Version.V4_9_0:
+            texts.append("topicSynFlag")
         return tuple(texts)
 
 

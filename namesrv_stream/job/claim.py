@@ -59,9 +59,10 @@ def append_time_ms_at(kafka: KafkaOptions, topic: str, offset: int) -> int | Non
     """Return the append time of the record at an offset, None if Kafka has deleted it."""
     with RecordReader(kafka, topic) as reader:
         try:
-            return next(reader.between(offset, offset + 1)).append_time_ms
+            record = next(reader.between(offset, offset + 1), None)
         except RecordGoneError:
             return None
+    return None if record is None else record.append_time_ms
 
 
 def _other_log(topic: str, problem: str) -> NamesrvError:

@@ -33,6 +33,26 @@ _AWAY = frozenset(
         KafkaError._TRANSPORT,
     }
 )
+_PASSING = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""Codes after which clients try again, by Kafka's contract. librdkafka calls few of them retriable."""
 
 
 def opened(client: Callable[..., T], options: Mapping[str, Any], address: str) -> T:
@@ -55,6 +75,11 @@ def answered(asked: Future[T], limit_s: float | None = None) -> T:
     return asked.result()
 
 
+def is_passing(error: KafkaError) -> bool:
+    """Return whether Kafka has answered with an error that passes: a partition that gets a leader, for example."""
+    return error.code() in _PASSING
+
+
 def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
     """Return a KafkaUnreachableError if trying again may help, a KafkaRefusedError otherwise."""
     problem = error.str().partition(" (after ")[0]
@@ -62,5 +87,7 @@ def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
         problem += error.name()
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
         problem += " (is kafka.security.protocol that of this listener?)"
-    kind = KafkaUnreachableError if error.code() in _AWAY or error.retriable() else KafkaRefusedError
+    kind = (
+        KafkaUnreachableError if error.code() in _AWAY or is_passing(error) or error.retriable() else KafkaRefusedError
+    )
     return kind(address, problem)

@@ -60,7 +60,8 @@ class RecordReader:
             "group.id": "namesrv-stream-reader",  # librdkafka requires one; no group is joined and no offset committed
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            "isolation.level": "read_uncommitted",  # as Spark reads: both have to see the same records
+            "isolation.level": "read_committed",  # as Spark reads: both have to see the same records
+            "enable.partition.eof": True,  # the last offsets may be a transaction's marker, or aborted records
             "fetch.message.max.bytes": MAX_RECORD_BYTES,
             "queued.max.messages.kbytes": 64 * 1024,
             "fetch.wait.max.ms": 10,
@@ -96,11 +97,11 @@ class RecordReader:
             self._rest()
 
     def between(self, start: int, end: int) -> Iterator[StoredRecord]:
-        """Yield all records from offset `start` to before `end`."""
+        """Yield all records from offset `start` to before `end`; markers and aborted records are none."""
         if start >= end:
             return
         self._seek(start)
-        while (record := self._next()).offset < end:
+        while (record := self._next(end)) is not None and record.offset < end:
             yield record
             if record.offset == end - 1:
                 break
@@ -110,10 +111,10 @@ class RecordReader:
         next_offset = self._next_offset
         if next_offset is None or not next_offset <= offset < next_offset + _READ_OVER_RECORDS:
             self._seek(offset)
-        record = self._next()
-        while record.offset < offset:
-            record = self._next()
-        if record.offset > offset:
+        record = self._next(offset + 1)
+        while record is not None and record.offset < offset:
+            record = self._next(offset + 1)
+        if record is None or record.offset > offset:
             raise RecordGoneError(self._topic, offset)
         return record
 
@@ -126,8 +127,11 @@ class RecordReader:
         self._consumer.unassign()
         self._next_offset = None
 
-    def _next(self) -> StoredRecord:
-        message = self._poll()
+    def _next(self, end: int) -> StoredRecord | None:
+        """Return the next record, None if the log has none before offset `end`."""
+        message = self._poll(end)
+        if message is None:
+            return None
         kind, append_time_ms = message.timestamp()
         offset, key, value = cast(
             "tuple[int, bytes | None, bytes | None]", (message.offset(), message.key(), message.value())
@@ -135,7 +139,7 @@ class RecordReader:
         self._next_offset = offset + 1
         return StoredRecord(offset, 0 if kind == TIMESTAMP_NOT_AVAILABLE else append_time_ms, key or b"", value)
 
-    def _poll(self) -> Message:
+    def _poll(self, end: int) -> Message | None:
         given_up_s = time.monotonic() + _LIMIT_S
         problem: NamesrvError | None = None
         while time.monotonic() < given_up_s:
@@ -145,6 +149,10 @@ class RecordReader:
             error = message.error()
             if error is None:
                 return message
+            if error.code() == KafkaError._PARTITION_EOF:
+                if (message.offset() or 0) >= end:
+                    return None
+                continue  # of a consumer that has not read to the end of an open transaction yet
             if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                 raise RecordGoneError(self._topic, self._next_offset or 0)
             problem = named_kafka_error(error, self._address)

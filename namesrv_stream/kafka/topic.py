@@ -10,8 +10,9 @@ import base64
 import logging
 import math
 import threading
+import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ from tenacity import (
 )
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, answered, named_kafka_error, opened
+from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, answered, is_passing, named_kafka_error, opened
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
 log = logging.getLogger(__name__)
@@ -225,8 +226,10 @@ def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
     Kafka forgets a group whose members have all left.
     """
     admin = _Admin(kafka)
-    asked = admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)
-    found = admin.answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
+    found = admin.answer(
+        lambda: admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)[group_id],
+        but=(KafkaError.GROUP_ID_NOT_FOUND,),
+    )
     members = found.members if found is not None else ()
     return {each.client_id: bool(each.assignment.topic_partitions) for each in members}
 
@@ -235,8 +238,10 @@ def committed_text(kafka: KafkaOptions, group_id: str, topic: str) -> str | None
     """Return the text beside the offset that a consumer group has committed for the topic's partition 0, if any."""
     admin = _Admin(kafka)
     wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
-    asked = admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)
-    found = admin.answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
+    found = admin.answer(
+        lambda: admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)[group_id],
+        but=(KafkaError.GROUP_ID_NOT_FOUND,),
+    )
     return next((each.metadata for each in found.topic_partitions), None) if found is not None else None
 
 
@@ -261,19 +266,24 @@ class _Admin:
 
     def cluster(self) -> DescribeClusterResult:
         """Return the id and the nodes of the Kafka cluster."""
-        found: DescribeClusterResult = self.answer(self.client.describe_cluster(request_timeout=self.limit_s))
+        found: DescribeClusterResult = self.answer(lambda: self.client.describe_cluster(request_timeout=self.limit_s))
         return found
 
     def topic(self, topic: str) -> TopicDescription | None:
         """Return Kafka's own description of the topic, None if there is no such topic or this client may not see it."""
-        asked = self.client.describe_topics(TopicCollection([topic]), request_timeout=self.limit_s)
-        found: TopicDescription | None = self.answer(asked[topic], but=_NO_SUCH_TOPIC)
+        wanted = TopicCollection([topic])
+        found: TopicDescription | None = self.answer(
+            lambda: self.client.describe_topics(wanted, request_timeout=self.limit_s)[topic], but=_NO_SUCH_TOPIC
+        )
         return found
 
     def made_topic(self, topic: str, config: Mapping[str, str]) -> TopicDescription:
         """Make the topic, and return its description once it can be written."""
-        asked = self.client.create_topics([NewTopic(topic, 1, config=dict(config))], request_timeout=self.limit_s)
-        self.answer(asked[topic], but=(KafkaError.TOPIC_ALREADY_EXISTS,))  # another process was faster
+        wanted = [NewTopic(topic, 1, config=dict(config))]
+        self.answer(
+            lambda: self.client.create_topics(wanted, request_timeout=self.limit_s)[topic],
+            but=(KafkaError.TOPIC_ALREADY_EXISTS,),  # another process was faster
+        )
         until = Retrying(
             retry=retry_if_result(lambda found: found is None or not all(each.leader for each in found.partitions)),
             stop=stop_after_delay(_MADE_WITHIN_S),
@@ -288,8 +298,9 @@ class _Admin:
     def facts(self, found: TopicDescription) -> TopicFacts:
         """Return the facts about a topic that Kafka has described."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, found.name)
-        [asked] = self.client.describe_configs([resource], request_timeout=self.limit_s).values()
-        entries = self.answer(asked, but=_NO_SUCH_TOPIC) or {}
+        entries = self.answer(
+            lambda: self.client.describe_configs([resource], request_timeout=self.limit_s)[resource], but=_NO_SUCH_TOPIC
+        )
         cluster = self.cluster()
         return TopicFacts(
             topic=found.name,
@@ -298,31 +309,41 @@ class _Admin:
             node_count=len(cluster.nodes),
             partition_count=len(found.partitions),
             replica_count=min(len(partition.replicas) for partition in found.partitions),
-            config={name: str(entry.value) for name, entry in entries.items()},
+            config={name: str(entry.value) for name, entry in (entries or {}).items()},
         )
 
     def offsets(self, topic: str, at: OffsetSpec) -> dict[int, ListOffsetsResultInfo]:
         """Return an offset of each partition; empty if there is no such topic."""
         found = self.topic(topic)
         partitions = range(len(found.partitions)) if found is not None else ()
-        wanted = {TopicPartition(topic, number): at for number in partitions}
-        asked = self.client.list_offsets(wanted, request_timeout=self.limit_s) if wanted else {}
-        return {partition.partition: self.answer(each) for partition, each in asked.items()}
+        wanted = [TopicPartition(topic, number) for number in partitions]
+        return {
+            each.partition: self.answer(
+                lambda each=each: self.client.list_offsets({each: at}, request_timeout=self.limit_s)[each]  # type: ignore[misc]
+            )
+            for each in wanted
+        }
 
-    def answer(self, asked: Future[Any], but: Collection[int] = ()) -> Any:
+    def answer(self, ask: Callable[[], Future[Any]], but: Collection[int] = ()) -> Any:
         """Return Kafka's answer, None if it is an error with one of the codes `but`.
 
-        If no answer came, raise the error that kept the connection from opening.
+        An error that passes is waited out for as long as an answer. If no answer came, raise the error that kept the
+        connection from opening.
         """
-        try:
-            return answered(asked)
-        except KafkaException as raised:
-            error: KafkaError = raised.args[0]
-            if error.code() in but:
-                return None
-            if error.code() == KafkaError._TIMED_OUT:
-                error = self._why_away() or error
-            raise named_kafka_error(error, self._address) from raised
+        given_up_s = time.monotonic() + self.limit_s
+        while True:
+            try:
+                return answered(ask())
+            except KafkaException as raised:
+                error: KafkaError = raised.args[0]
+                if error.code() in but:
+                    return None
+                if is_passing(error) and time.monotonic() < given_up_s:
+                    time.sleep(_LOOK_EVERY_S)
+                    continue
+                if error.code() == KafkaError._TIMED_OUT:
+                    error = self._why_away() or error
+                raise named_kafka_error(error, self._address) from raised
 
     def _why_away(self) -> KafkaError | None:
         """Return the error that has kept the connection from opening, None if there is none."""

@@ -8,12 +8,15 @@ from collections.abc import Container, Iterable
 
 _PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
 _SUFFIX = "_REPLY_TOPIC"
+# RocketMQ's TopicValidator of 5.4.0, and the topic of its proxies
 _NAMES = frozenset(
     {
         "TBW102",
         "SELF_TEST_TOPIC",
         "BenchmarkTest",
         "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+        "DefaultHeartBeatSyncerTopic",
         "SCHEDULE_TOPIC_XXXX",
         "TRANS_CHECK_MAX_TIME_TOPIC",
     }

@@ -242,13 +242,14 @@ class MicroBatches:
         self.metrics.applied(self._progress.event_time_ms, self._registry.lease_count, self._registry.suspect_count)
 
     def _catch_up(self, first_offset: int) -> None:
-        """Apply the records that Spark has read before and the tables lack, because its checkpoint is ahead of them."""
-        if first_offset <= self._progress.next_offset:
-            return
-        log.info(
-            "reading offsets %d to %d again, which the tables do not have", self._progress.next_offset, first_offset - 1
-        )
-        for record in self._reader.between(self._progress.next_offset, first_offset):
+        """Apply the records that Spark has read before and the tables lack, because its checkpoint is ahead of them.
+
+        Offsets of markers and of aborted transactions have no records.
+        """
+        next_offset = self._progress.next_offset
+        for number, record in enumerate(self._reader.between(next_offset, first_offset)):
+            if number == 0:
+                log.info("reading offsets %d to %d again, which the tables do not have", next_offset, first_offset - 1)
             self._apply(record)
             if self._progress.silent_s > SHOW_PROGRESS_S:
                 self._publish("PUBLICATION")

@@ -45,7 +45,7 @@ def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: i
         "kafka.default.api.timeout.ms": str(_KAFKA_LIMIT_MS),
         "kafkaConsumer.pollTimeoutMs": str(2 * _KAFKA_LIMIT_MS),
         "fetchOffset.numRetries": "1",
-        "kafka.isolation.level": "read_uncommitted",
+        "kafka.isolation.level": "read_committed",
         **spark_kafka_options(settings),
         # Not `subscribe`, which would read a partition that is added while the job runs.
         "assign": json.dumps({settings.kafka_topic: [LOG_PARTITION]}),

@@ -6,6 +6,7 @@ JSON if its class omits defaults.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -86,6 +87,7 @@ Body = TypeVar("Body", bound=JsonBody)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
     body: msgspec.json.Decoder(body, strict=False) for body in get_args(JsonBody)
 }
+_FLAG = re.compile(rb'"topicSysFlag":(-?[0-9]+)')  # in a string each quote has a \\ before it
 _queue_datas_decoder = msgspec.json.Decoder(_QueueDatas, strict=False)
 
 
@@ -96,6 +98,11 @@ def encode_body(body: JsonBody, *, bare_integer_keys: bool = False) -> bytes:
     both.
     """
     return encode_json_with_bare_keys(body) if bare_integer_keys else encode_json(body)
+
+
+def with_former_flag(route: bytes) -> bytes:
+    """Return an encoded route in which clients from before 4.9.0 find the flag of each queue under its former name."""
+    return _FLAG.sub(rb'"topicSynFlag":\1,\g<0>', route)
 
 
 def decode_body(text: bytes, body: type[Body]) -> Body:

@@ -68,6 +68,8 @@ class Version(IntEnum):
 
     V3_0_11 = 37
     """The first release whose registration is a RegisterBrokerBody; before it, the bare topicConfigSerializeWrapper."""
+    V4_9_0 = 393
+    """The first release that reads `topicSysFlag` in a route; those before it read `topicSynFlag`."""
     V4_9_4 = 401
     """The first release whose route has its integer keys in quotes, as standard JSON requires."""
     V5_0_0 = 413

@@ -226,3 +226,14 @@ def test_example_file_shows_every_default(file):
     path = file(uncommented)
     assert load_settings(path) == NamesrvSettings(config_store_path=str(path))
     assert all(f"#{key}=" in example for key in CATALOGUE if not key.endswith("*"))
+
+
+@pytest.mark.parametrize("folder", ["100%25 reg", "a%20b", "[x]{y}*", "b]", "a\\b", "a\tb"])
+def test_a_folder_that_delta_rs_takes_for_another_one_is_refused(tmp_path, folder):
+    with pytest.raises(SettingError, match="take another folder"):
+        load_settings(None, {}, {"delta.root": str(tmp_path / folder)})
+
+
+@pytest.mark.parametrize("folder", ["{y} *?", "ü 数", "a#b;c&d+e'f", " lead"])
+def test_a_folder_with_other_odd_letters_is_taken(tmp_path, folder):
+    assert load_settings(None, {}, {"delta.root": str(tmp_path / folder)}).delta_root.endswith(folder)

@@ -59,6 +59,7 @@ def test_clients_before_4_9_4_get_bare_broker_ids_unless_they_take_standard_json
     kept = answers.answer(RemotingCommand(code=code, version=version, ext_fields=fields))
     assert (b'{1:"10.0.0.1:1"}' in kept.prepared.frame(1)) is is_bare
     assert (b'{"1":"10.0.0.1:1"}' in kept.prepared.frame(1)) is not is_bare
+    assert (b'"topicSynFlag":0' in kept.prepared.frame(1)) is (code == 105 and version < 393)
 
 
 @pytest.mark.parametrize(

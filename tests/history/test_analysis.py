@@ -145,6 +145,20 @@ def test_a_moment_is_asked_for_by_epoch_or_time_and_an_unknown_view_is_refused(r
         register_in_duckdb(db, root, only=["broker_sesion", "topic_sesion"])
 
 
+def test_at_a_moment_within_an_outage_it_has_lasted_until_that_moment(root, registry):
+    registry.register(hours(1), A, "broker-a")
+    registry.expire(hours(4), A)
+    registry.publish()
+    registry.register(hours(8), A, "broker-a")
+    registry.publish()
+    lasted = {minutes: hours(4) + minutes * 60_000 for minutes in (5, 90)}
+    for minutes, at in lasted.items():
+        [outage] = ask(root, "FROM outage", at=at).to_pylist()
+        assert (outage["down_millis"], outage["back_at"]) == (minutes * 60_000, None)
+        assert ask(root, "FROM broker_down", at=at).num_rows == 1
+    assert ask(root, "FROM broker_down", at=hours(9)).num_rows == 0
+
+
 def topic_sessions(root, topic):
     rows = ask(root, f"FROM topic_session WHERE topic = '{topic}' ORDER BY from_time, broker_name").to_pylist()
     return [(row["broker_name"], hour(row["from_time"]), hour(row["to_time"]), row["ended_by"]) for row in rows]

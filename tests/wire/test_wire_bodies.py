@@ -24,6 +24,7 @@ from namesrv_stream.wire.bodies import (
     encode_body,
     encode_properties,
     topic_route_data,
+    with_former_flag,
 )
 from namesrv_stream.wire.json_text import decode_json, with_quoted_keys
 from namesrv_stream.wire.wire_errors import BadRequestError
@@ -236,3 +237,9 @@ def test_properties_survive_a_round_trip(settings):
 def test_broken_properties_are_refused(text):
     with pytest.raises(BadRequestError, match="Failed to decode"):
         decode_properties(text)
+
+
+def test_clients_from_before_490_find_the_flag_of_a_queue_under_both_names():
+    route = TopicRouteData([QueueData('"topicSysFlag":1', 8, 8, 6, 3)], [], {})
+    [queue] = msgspec.json.decode(with_former_flag(encode_body(route)))["queueDatas"]
+    assert (queue["topicSynFlag"], queue["topicSysFlag"], queue["brokerName"]) == (3, 3, '"topicSysFlag":1')
