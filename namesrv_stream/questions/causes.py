@@ -1,4 +1,4 @@
-"""What is wrong with brokers, by what they share: the state, the time, and then the zone or the cluster.
+"""Tell what is wrong with brokers, by what they share: the state, the time, and then the zone or the cluster.
 
 A sentence about a group of brokers is made here and nowhere else.
 """

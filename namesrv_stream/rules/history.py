@@ -26,9 +26,6 @@ from namesrv_stream.rules.rows import (
     RowChange,
 )
 
-BEGINS = ("REGISTERED", "ID_TAKEN")
-"""Types of lines that record the beginning of an address's hold on a broker id."""
-
 LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
 """Types of lines that record the end of a lease. A REFUSED without `lease_millis` ended no lease."""
 

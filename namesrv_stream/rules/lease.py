@@ -65,14 +65,8 @@ def after_sign_of_life(lease: LiveRow, at_ms: int, reading_ms: int, channel_id: 
 
 
 def with_reading(lease: LiveRow) -> LiveRow:
-    """Return the lease with a reading of the log's clock, which a row of an earlier release lacks.
-
-    The reading is made from the last sign of life, or from the rest of a grace after an outage.
-    """
-    if lease.clock_millis is not None:
-        return lease
-    heard_ms = max(lease.last_update_timestamp, (lease.grace_until or 0) - lease.heartbeat_timeout_millis)
-    return lease._replace(clock_millis=heard_ms, grace_until=None)
+    """Return the lease with a reading of the log's clock: that of its last sign of life, which a past row lacks."""
+    return lease if lease.clock_millis is not None else lease._replace(clock_millis=lease.last_update_timestamp)
 
 
 def heard_at(lease: LiveRow, reading_ms: int) -> LiveRow:
@@ -122,17 +116,8 @@ class LogClock:
 
     @classmethod
     def of(cls, snapshot: SnapshotRow) -> Self:
-        """Return the clock as a snapshot has it.
-
-        A snapshot of an earlier release has it at its newest tick. Before 0.2.0 a snapshot had no kind, and ticks were
-        not recorded. They came every second, so the event time is taken as the newest tick. Otherwise the time that an
-        upgrade took would count as silence.
-        """
-        if snapshot.clock_millis is not None:
-            return cls(snapshot.last_tick, snapshot.last_tick_append, snapshot.clock_millis)
-        is_of_first_release = snapshot.kind is None and snapshot.last_tick is None
-        newest_tick = snapshot.event_time if is_of_first_release else snapshot.last_tick
-        return cls(newest_tick, newest_tick or None, newest_tick or None)
+        """Return the clock as a snapshot has it."""
+        return cls(snapshot.last_tick, snapshot.last_tick_append, snapshot.clock_millis)
 
     def event_time_ms(self, append_time_ms: int) -> int:
         """Return the event time of a record."""

@@ -96,12 +96,8 @@ class LiveRow(NamedTuple):
     data_version: Annotated[DataVersion, "data version of the topic table of the broker"]
     ha_server_addr: Annotated[str, "address for replication; may be empty"]
     lease_began_at: Annotated[int, TIME, "the address has been alive since then without a gap"]
-    grace_until: Annotated[
-        int | None, TIME, "NULL in all rows since 0.2.0; before, the end of a grace after an outage"
-    ] = None
     channels: Annotated[
-        Mapping[str, int],
-        "connections that keep the lease, each with the log's clock at its last sign of life; NULL before 0.2.0",
+        Mapping[str, int], "connections that keep the lease, each with the log's clock at its last sign of life"
     ] = {}
     suspect_since: Annotated[
         int | None,
@@ -109,16 +105,16 @@ class LiveRow(NamedTuple):
         "tick since which the guard against mass expiry holds the silent lease (D11); NULL for all others",
     ] = None
     clock_millis: Annotated[int | None, "the log's clock (D9) at the last sign of life; 0 before the first tick"] = None
-    tokens: Annotated[tuple[str, ...], "registrations whose effect the tables show (E10); NULL before 0.2.0"] = ()
+    tokens: Annotated[tuple[str, ...], "registrations whose effect the tables show (E10)"] = ()
     broker_version: Annotated[
         str | None, "release of RocketMQ that the broker runs, such as 5.4.0; NULL if unknown"
     ] = None
 
 
-SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "clock_millis", "grace_until", "channels"})
+SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "clock_millis", "channels"})
 """Columns of `live` that a mere sign of life changes. A change of these columns alone is no change of the registry."""
 
-UNRECORDED_COLUMNS = frozenset({"clock_millis", "grace_until", "channels", "tokens"})
+UNRECORDED_COLUMNS = frozenset({"clock_millis", "channels", "tokens"})
 """Columns of `live` that `row_change` leaves out, because they do not describe the broker."""
 
 QUIET_COLUMNS: Mapping[str, frozenset[str]] = {
@@ -242,9 +238,7 @@ class SnapshotRow(NamedTuple):
     offsets: Annotated[dict[int, int], "Kafka partition -> the next offset to read"]
     versions: Annotated[dict[str, int], "table -> Delta version"]
     changes: Annotated[dict[str, int], "table -> number of rows changed"]
-    kind: Annotated[
-        str | None, "PUBLICATION; CLAIM: a run took the registry; STOP: it ended in order. NULL before 0.2.0"
-    ] = None
+    kind: Annotated[str | None, "PUBLICATION; CLAIM: a run took the registry; STOP: it ended in order"] = None
     last_tick: Annotated[int | None, TIME, "event time of the newest tick that was applied"] = None
     kafka_cluster_id: Annotated[str | None, "Kafka that the tables were made from"] = None
     kafka_topic_id: Annotated[str | None, "topic that the tables were made from"] = None

@@ -190,7 +190,7 @@ TOPIC = TableSpec(
         TOPIC_BUCKET,
         TEXT,
         "partition, 00 to 31: CRC32 of broker_name modulo 32. A condition on it leaves the files of other buckets "
-        "unread. Tables of release 0.1.0 lack it",
+        "unread",
     ),
 )
 BROKER = TableSpec(

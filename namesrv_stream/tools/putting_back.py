@@ -205,7 +205,7 @@ def _changes(
 def _lease_put_back(former: tuple[Any, ...] | None, lease: LiveRow, reading_ms: int) -> LiveRow:
     if isinstance(former, LiveRow) and is_same_but_for_life(former._replace(tokens=lease.tokens), lease):
         return former._replace(tokens=lease.tokens)
-    return lease._replace(channels={}, clock_millis=reading_ms, grace_until=None, suspect_since=None)
+    return lease._replace(channels={}, clock_millis=reading_ms, suspect_since=None)
 
 
 def _by_key(key: Sequence[str], rows: Rows) -> dict[tuple[Any, ...], tuple[Any, ...]]:

@@ -6,7 +6,6 @@ from namesrv_stream.rules.lease import (
     LogClock,
     after_sign_of_life,
     overdue,
-    with_reading,
     without_channel,
 )
 from namesrv_stream.rules.record_types import DataVersion
@@ -20,14 +19,6 @@ GAP_MS = 3_000
 
 def lease(last_ms=0, timeout_ms=TIMEOUT_MS, clock_millis=0, **fields):
     return LiveRow("a:1", "c", "b", 0, last_ms, timeout_ms, DataVersion(), "", 0, clock_millis=clock_millis, **fields)
-
-
-@pytest.mark.parametrize(("grace_until", "clock_millis"), [(None, 5), (60_000, 50_000), (10_006, 6), (10_004, 5)])
-def test_a_lease_of_an_earlier_release_is_heard_at_its_last_sign_of_life_plus_what_its_grace_had_left(
-    grace_until, clock_millis
-):
-    former = lease(last_ms=5, timeout_ms=10_000, clock_millis=None, grace_until=grace_until)
-    assert with_reading(former) == former._replace(clock_millis=clock_millis, grace_until=None)
 
 
 def test_l6_a_connection_that_is_not_the_leases_changes_nothing():

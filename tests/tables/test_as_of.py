@@ -32,7 +32,7 @@ from tests.tables.test_maintenance import make_older
 
 NOW = now_ms()
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # each example makes ten tables
-NOT_EXACT = {"last_update_timestamp": 0, "clock_millis": None, "grace_until": None, "channels": {}, "tokens": ()}
+NOT_EXACT = {"last_update_timestamp": 0, "clock_millis": None, "channels": {}, "tokens": ()}
 
 
 def exact(tables):
