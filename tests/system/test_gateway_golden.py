@@ -95,7 +95,8 @@ def parsed(body):
 
 def sorted_lists(value):
     if isinstance(value, dict):
-        return {key: sorted_lists(each) for key, each in value.items() if each is not None}
+        # topicSynFlag is ours alone, for clients from before 4.9.0
+        return {key: sorted_lists(each) for key, each in value.items() if each is not None and key != "topicSynFlag"}
     if isinstance(value, list):
         return sorted((sorted_lists(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
     return value
