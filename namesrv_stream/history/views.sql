@@ -374,12 +374,15 @@ WITH routed AS (
            OR master.to_ms <= least(permission.to_ms, routed.to_ms) AND master.is_unplanned AS is_unplanned
   FROM routed JOIN permission USING (topic, broker_name) JOIN master USING (broker_name)
   WHERE (perm & 2) <> 0
+    AND permission.from_ms < routed.to_ms AND routed.from_ms < permission.to_ms
+    AND master.from_ms < least(routed.to_ms, permission.to_ms)
+    AND greatest(routed.from_ms, permission.from_ms) < master.to_ms
 ), session AS (
   SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, from_ms, to_ms, known_ms, is_unplanned FROM routed
   UNION ALL
-  SELECT 'write', topic, NULL, from_ms, to_ms, known_ms, is_unplanned FROM written WHERE from_ms < to_ms
+  SELECT 'write', topic, NULL, from_ms, to_ms, known_ms, is_unplanned FROM written
   UNION ALL
-  SELECT 'write', topic, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written WHERE from_ms < to_ms
+  SELECT 'write', topic, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
 ), beside AS (
   SELECT *, IF(from_ms <= max(to_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins
