@@ -64,17 +64,6 @@ def _expanded(value: str) -> str:
     return str(Path(value).expanduser()) if value.startswith("~") else value
 
 
-Boolean = Annotated[bool, _parsed_by(_boolean)]
-Int = Annotated[int, _parsed_by(_whole_number), Field(ge=-(2**31), le=2**31 - 1)]
-Count = Annotated[int, _parsed_by(_whole_number), Field(ge=1, le=2**31 - 1)]
-CountOrNone = Annotated[Annotated[int, Field(ge=1)] | None, _parsed_by(_number_or_none)]
-Millis = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=2**31 - 1)]
-Ratio = Annotated[float, Field(ge=0, le=1)]
-Port = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=65_535)]
-Duration = Annotated[timedelta, _parsed_by(parsed_duration), Field(gt=timedelta())]
-Location = Annotated[str, AfterValidator(_expanded)]
-
-
 def _readable_by_delta(path: str) -> str:
     """Raise an error for a folder whose name delta-rs takes for another one, or fails on."""
     odd = re.search(r"[%\[\]\\\x00-\x1f\x7f]", str(Path(path).absolute())) if "://" not in path else None
@@ -85,6 +74,15 @@ def _readable_by_delta(path: str) -> str:
     return path
 
 
+Boolean = Annotated[bool, _parsed_by(_boolean)]
+Int = Annotated[int, _parsed_by(_whole_number), Field(ge=-(2**31), le=2**31 - 1)]
+Count = Annotated[int, _parsed_by(_whole_number), Field(ge=1, le=2**31 - 1)]
+CountOrNone = Annotated[Annotated[int, Field(ge=1)] | None, _parsed_by(_number_or_none)]
+Millis = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=2**31 - 1)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Port = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=65_535)]
+Duration = Annotated[timedelta, _parsed_by(parsed_duration), Field(gt=timedelta())]
+Location = Annotated[str, AfterValidator(_expanded)]
 TablesLocation = Annotated[Location, AfterValidator(_readable_by_delta)]
 Servers = Annotated[str, AfterValidator(_servers)]
 Networks = Annotated[str, AfterValidator(_networks)]

@@ -234,10 +234,11 @@ class Registering:
 
     def is_other_than_the_holder(self, header: BrokerHeader) -> bool:
         """Return whether a request names another cluster or broker name than its address has registered under."""
-        head = self._shown_head(header.broker_addr)
-        return head is not None and (
-            (header.cluster_name or head.cluster_name) != head.cluster_name
-            or (header.broker_name or head.broker_name) != head.broker_name
+        address = header.broker_addr
+        holder = self._known.unread_head(address) or self._answers.live.get(address)
+        return holder is not None and (
+            (header.cluster_name or holder.cluster_name) != holder.cluster_name
+            or (header.broker_name or holder.broker_name) != holder.broker_name
         )
 
     def sign_of_life(self, address: str, connection: Connection) -> InLog | None:

@@ -144,20 +144,15 @@ def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> 
     return {topic: frozenset(of_topic) for topic, of_topic in found.items()}
 
 
-def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> dict[str, list[str]]:
-    """Return the topics without a route that went with brokers which unregistered, each with its broker names."""
-    found: dict[str, list[str]] = {}
+def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> set[str]:
+    """Return the topics without a route that went with brokers which unregistered."""
     names = sorted({each.broker_name for each in left} - tables.brokers.keys())
     if not names:
-        return {}
+        return set()
     of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
     causes = ("UNREGISTER_BROKER",)
     lost = past.read(f"left {of_names}", EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
-    for _, name, topics in lost:
-        for topic in topics:
-            if topic not in tables.queues:
-                found.setdefault(topic, []).append(name)
-    return found
+    return {topic for *_, topics in lost for topic in topics if topic not in tables.queues}
 
 
 def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, str, list[str]]]:

@@ -92,10 +92,12 @@ def event_condition(
 
 
 def newest_of(root: Root, snapshot: SnapshotRow, condition: str, limit: int | None) -> list[BrokerEventRow]:
-    """Return the newest `limit` events that meet a SQL condition, in order of the log; all for None."""
+    """Return the newest `limit` events that meet a SQL condition, in order of the log; all for None.
+
+    They are without `changes`, of which one line may have thousands: see `with_changes`.
+    """
     newest = "" if limit is None else f" LIMIT {limit}"
-    lines = _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")
-    return with_changes(root, snapshot, lines[::-1])
+    return _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
 
 
 def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
@@ -104,12 +106,15 @@ def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
-    """Return the events that changed a topic, and the commands about it that changed nothing, in order of the log."""
+    """Return the events that changed a topic, and the commands about it that changed nothing, in order of the log.
+
+    Of their `changes` they have those of the topic alone.
+    """
     changed = _changes(root, snapshot, f"topic = {quoted(topic)} AND {span.covers}")
     subject = f'"topic":{msgspec.json.encode(topic).decode()}'
     named = f"strpos(command, {quoted(subject)}) > 0"
     lines = _lines(root, snapshot, f"({_is_at(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
-    return with_changes(root, snapshot, lines)
+    return [line._replace(changes=tuple(changed.get((line.epoch, line.seq), ()))) for line in lines]
 
 
 def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:

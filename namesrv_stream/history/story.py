@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from namesrv_stream.history.events import Span, newest_events, recorded_names, topic_events
+from namesrv_stream.history.events import Span, newest_events, recorded_names, topic_events, with_changes
 from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
 from namesrv_stream.rules.history import Rows, rows_before_and_after
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
@@ -93,7 +93,8 @@ def story_of(  # noqa: PLR0913  # what the user chose
     """
     if name in recorded_names(root, snapshot):
         events = newest_events(root, snapshot, name, span, limit=None, with_versions=with_versions, with_gaps=True)
-        return story_of_broker([*dropwhile(lambda line: line.type == "LOG_GAP", events)])
+        lines = [*dropwhile(lambda line: line.type == "LOG_GAP", events)]
+        return story_of_broker(with_changes(root, snapshot, lines))
     return topic_story(root, snapshot, name, span, topics)
 
 

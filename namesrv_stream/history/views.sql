@@ -277,19 +277,19 @@ GROUP BY cluster_name, zone_name, broker_name;
 -- One row for each topic and broker name that a line of the history changed. before and after: the row of `topic`, a
 -- struct, NULL if there was or is none. requested_by and reason: who asked for it and why, as far as the record says.
 CREATE OR REPLACE TEMPORARY VIEW topic_change AS
-SELECT line.event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
+SELECT event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
        row_change.topic, row_change.broker_name, topic_before AS before, topic_after AS after
-FROM row_change JOIN broker_event line USING (epoch, seq)
+FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
 WHERE table_name = 'topic';
 
 -- One row for each broker id whose row in `broker` a line of the history changed, in the same form. cluster_name and
 -- broker_key are those after the change, or before it if nobody holds the id any more.
 CREATE OR REPLACE TEMPORARY VIEW broker_change AS
 WITH change AS (
-  SELECT line.event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
+  SELECT event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
          coalesce(broker_after.cluster_name, broker_before.cluster_name) AS cluster_name,
          row_change.broker_name, row_change.broker_id, broker_before AS before, broker_after AS after
-  FROM row_change JOIN broker_event line USING (epoch, seq)
+  FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
   WHERE table_name = 'broker'
 )
 SELECT *, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key FROM change;

@@ -10,10 +10,8 @@ import base64
 import logging
 import math
 import threading
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +34,7 @@ from confluent_kafka.admin import (
 from tenacity import (
     RetryCallState,
     Retrying,
+    retry_if_exception,
     retry_if_exception_type,
     retry_if_result,
     sleep_using_event,
@@ -227,7 +226,7 @@ def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
     """
     admin = _Admin(kafka)
     found = admin.answer(
-        lambda: admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)[group_id],
+        lambda: answered(admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)[group_id]),
         but=(KafkaError.GROUP_ID_NOT_FOUND,),
     )
     members = found.members if found is not None else ()
@@ -239,7 +238,7 @@ def committed_text(kafka: KafkaOptions, group_id: str, topic: str) -> str | None
     admin = _Admin(kafka)
     wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
     found = admin.answer(
-        lambda: admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)[group_id],
+        lambda: answered(admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)[group_id]),
         but=(KafkaError.GROUP_ID_NOT_FOUND,),
     )
     return next((each.metadata for each in found.topic_partitions), None) if found is not None else None
@@ -266,14 +265,17 @@ class _Admin:
 
     def cluster(self) -> DescribeClusterResult:
         """Return the id and the nodes of the Kafka cluster."""
-        found: DescribeClusterResult = self.answer(lambda: self.client.describe_cluster(request_timeout=self.limit_s))
+        found: DescribeClusterResult = self.answer(
+            lambda: answered(self.client.describe_cluster(request_timeout=self.limit_s))
+        )
         return found
 
     def topic(self, topic: str) -> TopicDescription | None:
         """Return Kafka's own description of the topic, None if there is no such topic or this client may not see it."""
         wanted = TopicCollection([topic])
         found: TopicDescription | None = self.answer(
-            lambda: self.client.describe_topics(wanted, request_timeout=self.limit_s)[topic], but=_NO_SUCH_TOPIC
+            lambda: answered(self.client.describe_topics(wanted, request_timeout=self.limit_s)[topic]),
+            but=_NO_SUCH_TOPIC,
         )
         return found
 
@@ -281,7 +283,7 @@ class _Admin:
         """Make the topic, and return its description once it can be written."""
         wanted = [NewTopic(topic, 1, config=dict(config))]
         self.answer(
-            lambda: self.client.create_topics(wanted, request_timeout=self.limit_s)[topic],
+            lambda: answered(self.client.create_topics(wanted, request_timeout=self.limit_s)[topic]),
             but=(KafkaError.TOPIC_ALREADY_EXISTS,),  # another process was faster
         )
         until = Retrying(
@@ -299,7 +301,8 @@ class _Admin:
         """Return the facts about a topic that Kafka has described."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, found.name)
         entries = self.answer(
-            lambda: self.client.describe_configs([resource], request_timeout=self.limit_s)[resource], but=_NO_SUCH_TOPIC
+            lambda: answered(self.client.describe_configs([resource], request_timeout=self.limit_s)[resource]),
+            but=_NO_SUCH_TOPIC,
         )
         cluster = self.cluster()
         return TopicFacts(
@@ -316,34 +319,36 @@ class _Admin:
         """Return an offset of each partition; empty if there is no such topic."""
         found = self.topic(topic)
         partitions = range(len(found.partitions)) if found is not None else ()
-        wanted = [TopicPartition(topic, number) for number in partitions]
-        return {
-            each.partition: self.answer(
-                lambda each=each: self.client.list_offsets({each: at}, request_timeout=self.limit_s)[each]  # type: ignore[misc]
-            )
-            for each in wanted
-        }
+        wanted = {TopicPartition(topic, number): at for number in partitions}
 
-    def answer(self, ask: Callable[[], Future[Any]], but: Collection[int] = ()) -> Any:
+        def asked() -> dict[int, ListOffsetsResultInfo]:
+            answers = self.client.list_offsets(wanted, request_timeout=self.limit_s)
+            return {partition.partition: answered(each) for partition, each in answers.items()}
+
+        found_offsets: dict[int, ListOffsetsResultInfo] = self.answer(asked) if wanted else {}
+        return found_offsets
+
+    def answer(self, ask: Callable[[], Any], but: Collection[int] = ()) -> Any:
         """Return Kafka's answer, None if it is an error with one of the codes `but`.
 
         An error that passes is waited out for as long as an answer. If no answer came, raise the error that kept the
         connection from opening.
         """
-        given_up_s = time.monotonic() + self.limit_s
-        while True:
-            try:
-                return answered(ask())
-            except KafkaException as raised:
-                error: KafkaError = raised.args[0]
-                if error.code() in but:
-                    return None
-                if is_passing(error) and time.monotonic() < given_up_s:
-                    time.sleep(_LOOK_EVERY_S)
-                    continue
-                if error.code() == KafkaError._TIMED_OUT:
-                    error = self._why_away() or error
-                raise named_kafka_error(error, self._address) from raised
+        until = Retrying(
+            retry=retry_if_exception(lambda raised: isinstance(raised, KafkaException) and is_passing(raised.args[0])),
+            stop=stop_after_delay(self.limit_s),
+            wait=wait_fixed(_LOOK_EVERY_S),
+            reraise=True,
+        )
+        try:
+            return until(ask)
+        except KafkaException as raised:
+            error: KafkaError = raised.args[0]
+            if error.code() in but:
+                return None
+            if error.code() == KafkaError._TIMED_OUT:
+                error = self._why_away() or error
+            raise named_kafka_error(error, self._address) from raised
 
     def _why_away(self) -> KafkaError | None:
         """Return the error that has kept the connection from opening, None if there is none."""

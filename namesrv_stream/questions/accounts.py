@@ -18,6 +18,7 @@ from namesrv_stream.history.events import (
     newest_of,
     recorded_names,
     topic_events,
+    with_changes,
 )
 from namesrv_stream.history.story import BY_OPERATORS, story_of, story_of_broker, story_of_group, topic_story
 from namesrv_stream.questions.lists import check_known
@@ -181,12 +182,13 @@ def _event(line: BrokerEventRow) -> Event:
     return Event.of(line, text=sentence(line), before=before or None, after=after or None, command=command)
 
 
-def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
+def told_together(seen: Seen, lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
     """Return the newest lines, newest first; many lines of one epoch, type and cluster, or of one command, become one.
 
-    In an epoch the changes of topics come last, because most of them follow from an event of a broker.
+    In an epoch the changes of topics come last, because most of them follow from an event of a broker. The rows that
+    lines changed are read for those alone whose sentence names them.
     """
-    found: list[Told] = []
+    found: list[list[BrokerEventRow]] = []
     for _, of_epoch in groupby(lines, lambda line: line.epoch):
         kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
         for line in of_epoch:
@@ -194,13 +196,16 @@ def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
             kinds.setdefault((line.type, line.offset if of_command else line.cluster_name), []).append(line)
         for of_kind in sorted(kinds.values(), key=lambda lines: lines[0].type == "TOPICS_CHANGED"):
             is_one = len(of_kind) > (1 if of_kind[0].type in BY_OPERATORS else _FEW)
-            found += [_told(of_kind, story_of_group(of_kind))] if is_one else [_told([e], sentence(e)) for e in of_kind]
+            found += [of_kind] if is_one else [[each] for each in of_kind]
         if len(found) >= limit:
             break
-    return found[:limit]
+    named = [line for each in found[:limit] if len(each) == 1 or each[0].type in BY_OPERATORS for line in each]
+    changed = {(line.epoch, line.seq): line for line in with_changes(seen.root, seen.snapshot, named)}
+    return [_told([changed.get((line.epoch, line.seq), line) for line in each]) for each in found[:limit]]
 
 
-def _told(lines: Sequence[BrokerEventRow], text: str) -> Told:
+def _told(lines: Sequence[BrokerEventRow]) -> Told:
+    text = sentence(lines[0]) if len(lines) == 1 else story_of_group(lines)
     return Told.of(lines[0], text=text, count=len(lines))
 
 
@@ -226,7 +231,8 @@ def events(  # noqa: PLR0913  # what a reader may choose
             check_known(seen, broker)
     lines = lines[-(limit + 1) :]
     following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
-    return Events(seen.moment, total, list(map(_event, lines[-limit:])), following)
+    shown = with_changes(seen.root, seen.snapshot, lines[-limit:])
+    return Events(seen.moment, total, list(map(_event, shown)), following)
 
 
 def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:

@@ -114,11 +114,16 @@ def _causes(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[Caus
         of_place, around = ([each for each in some if each.cluster == place] for some in (masters, every))
         if 1 < len(of_place) == len(around):
             yield _cause("masters", of_place, around, brokers)
-            rest = [each for each in rest if each not in of_place]
+            rest = _without(rest, of_place)
     while rest:
         part = _most(rest)
         yield _cause("broker" if len(part) == 1 else "some", part, _around(part, brokers), brokers)
-        rest = [each for each in rest if each not in part]
+        rest = _without(rest, part)
+
+
+def _without(group: Sequence[Member], part: Sequence[Member]) -> list[Member]:
+    told = set(part)
+    return [each for each in group if each not in told]
 
 
 def _most(group: Sequence[Member]) -> Sequence[Member]:

@@ -100,7 +100,7 @@ def overview(seen: Seen) -> Overview:
         groups=_groups(brokers),
         clusters=clusters(seen).clusters if len(names) <= MOST_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
-        events=told_together(reversed(recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS)), _EVENTS),
+        events=told_together(seen, reversed(recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS)), _EVENTS),
     )
 
 

@@ -200,7 +200,8 @@ def _text(
     parts = [", ".join(lost)] if lost else []
     parts += _brokers_text(brokers, found, left)
     parts += [f"{brokers.late:,} late"] if brokers.late else []
-    parts += [_topics_text(range(topics.degraded), "is degraded", "are degraded")] if topics.degraded else []
+    if topics.degraded:
+        parts.append(f"{counted(topics.degraded, 'topic')} {'is' if topics.degraded == 1 else 'are'} degraded")
     if topics.total and not lost and not topics.degraded:
         parts.append(f"every topic is writable{f' but {topics.read_only:,} read-only' if topics.read_only else ''}")
     joint = ", " if len(parts) == 2 and not (brokers.down or lost or left.brokers) else "; "
@@ -208,9 +209,9 @@ def _text(
     return text if lost or brokers.down else text[:1].upper() + text[1:]
 
 
-def _topics_text(names: Sequence[str] | range, of_one: str, of_many: str) -> str:
-    if isinstance(names, range) or len(names) > _FEW:
-        return f"{counted(len(names), 'topic')} {of_one if len(names) == 1 else of_many}"
+def _topics_text(names: Sequence[str], of_one: str, of_many: str) -> str:
+    if len(names) > _FEW:
+        return f"{len(names):,} topics {of_many}"
     return f"{' and '.join(sorted(names, key=natural_key))} {of_one if len(names) == 1 else of_many}"
 
 

@@ -20,7 +20,8 @@ from namesrv_stream.rules import rows
 from namesrv_stream.rules.record_types import DataVersion
 
 FORMAT = 4
-"""Number of the tables' format. It rises with each change that older code would misread. 3: `row_change`."""
+"""Number of the tables' format. It rises with each change that older code would misread. 3: `row_change`.
+4: `broker_event` without JSON."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 DATA_VERSION = pa.struct({"state_version": pa.int64(), "timestamp": pa.int64(), "counter": pa.int64()})

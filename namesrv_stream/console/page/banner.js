@@ -61,11 +61,13 @@ export function drawVerdict(verdict, title, moment, eventTime = null) {
 const LEVELS = ["ok", "warning", "critical"];
 let level = null;
 
+export const wantsNotices = () => globalThis.Notification?.permission === "granted";
+
 // A notice by the browser when the present gets worse while nobody looks, if the reader has asked for notices.
 export function noticed(verdict) {
   const isWorse = level !== null && LEVELS.indexOf(verdict.level) > LEVELS.indexOf(level);
   level = verdict.level;
-  if (isWorse && document.hidden && globalThis.Notification?.permission === "granted") new Notification("namesrv-stream", { body: verdict.text, tag: "verdict" });
+  if (isWorse && document.hidden) new Notification("namesrv-stream", { body: verdict.text, tag: "verdict" });
 }
 
 const ask = document.getElementById("notices");

@@ -1,6 +1,6 @@
 // The page: the URL says which view and which moment, the track moves the moment, and the watch keeps the present fresh.
 
-import { drawBanner, drawStatus, drawVerdict, isStale, noticed } from "./banner.js";
+import { drawBanner, drawStatus, drawVerdict, isStale, noticed, wantsNotices } from "./banner.js";
 import { actions, disarm } from "./command.js";
 import { askComparison, comparison } from "./compare.js";
 import { at, follow, momentOf, peek, Problem, read, readAhead } from "./data.js";
@@ -252,7 +252,7 @@ async function refresh() {
   while (refreshed !== newest) {
     if (!document.hidden) await new Promise((resolve) => { setTimeout(resolve, 50); });
     refreshed = newest;
-    at("v1/overview", newest).then(({ verdict }) => noticed(verdict), () => {});
+    if (wantsNotices()) at("v1/overview", newest).then(({ verdict }) => noticed(verdict), () => {});
     await readTimeline();
     if (state.epoch === null || state.view === "compare") await draw(false);
     await readStatus();
