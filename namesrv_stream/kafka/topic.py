@@ -10,6 +10,7 @@ import base64
 import logging
 import math
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -34,7 +35,6 @@ from confluent_kafka.admin import (
 from tenacity import (
     RetryCallState,
     Retrying,
-    retry_if_exception,
     retry_if_exception_type,
     retry_if_result,
     sleep_using_event,
@@ -334,21 +334,20 @@ class _Admin:
         An error that passes is waited out for as long as an answer. If no answer came, raise the error that kept the
         connection from opening.
         """
-        until = Retrying(
-            retry=retry_if_exception(lambda raised: isinstance(raised, KafkaException) and is_passing(raised.args[0])),
-            stop=stop_after_delay(self.limit_s),
-            wait=wait_fixed(_LOOK_EVERY_S),
-            reraise=True,
-        )
-        try:
-            return until(ask)
-        except KafkaException as raised:
-            error: KafkaError = raised.args[0]
-            if error.code() in but:
-                return None
-            if error.code() == KafkaError._TIMED_OUT:
-                error = self._why_away() or error
-            raise named_kafka_error(error, self._address) from raised
+        given_up_s = time.monotonic() + self.limit_s
+        while True:  # tenacity would keep the client alive in its last error: see `answered`
+            try:
+                return ask()
+            except KafkaException as raised:
+                error: KafkaError = raised.args[0]
+                if error.code() in but:
+                    return None
+                if is_passing(error) and time.monotonic() < given_up_s:
+                    time.sleep(_LOOK_EVERY_S)
+                    continue
+                if error.code() == KafkaError._TIMED_OUT:
+                    error = self._why_away() or error
+                raise named_kafka_error(error, self._address) from raised
 
     def _why_away(self) -> KafkaError | None:
         """Return the error that has kept the connection from opening, None if there is none."""
