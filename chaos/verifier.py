@@ -14,7 +14,9 @@ from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
+from namesrv_stream.tables.as_of import unrecorded
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire import bodies
 
@@ -116,6 +118,8 @@ class Verifier:
         lines = sorted(rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, row)), key=lambda line: line[:2])
         told = [without_place(line) for line in lines if line.type != REPAIRED]
         _require("broker_event", f"epoch {row.epoch}", told, self._history)
+        for spec in ROUTE_TABLES:
+            _require("row_change", f"epoch {row.epoch}", unrecorded(Root(self._root), row, spec), [])
         rejected = sorted(each.offset for each in rows_from_arrow(REJECTED, reader.table(REJECTED, row)))
         _require("rejected", f"epoch {row.epoch}", rejected, self._oracle.rejected)
 

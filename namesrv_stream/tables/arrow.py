@@ -100,7 +100,7 @@ def row_changes_from_arrow(table: pa.Table) -> Iterator[tuple[tuple[int, int], R
 
 def rows_of_side(spec: TableSpec, column: pa.ChunkedArray) -> list[Any]:
     """Return a struct column of ROW_CHANGE as rows, None where it is NULL. Columns that it lacks have their default."""
-    return _structs(column, spec.recorded)
+    return _structs(column.cast(spec.recorded), spec.recorded)
 
 
 def _sides(table: str, found: Sequence[Any]) -> pa.Array:

@@ -23,10 +23,10 @@ from deltalake import DeltaTable
 
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.reporting.texts import iso_text, moment_text
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
-from namesrv_stream.tables.arrow import rows_of_side, rows_to_arrow
+from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_of_side, rows_to_arrow
 from namesrv_stream.tables.damage import naming_damage
-from namesrv_stream.tables.root import Root, query
+from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, REJECTED, ROUTE_TABLES, ROW_CHANGE, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
@@ -119,15 +119,22 @@ class Past:
         return self._changed[spec.name, topics]
 
     def _read(self, specs: Sequence[TableSpec], topics: str) -> Mapping[str, RowsByKey]:
+        of_topics = topics if TOPIC in specs else "true"
+        return self._of_changes(specs, f"{self._later} AND {of_topics}", self._includes)
+
+    def recorded(self, spec: TableSpec) -> RowsByKey:
+        """Return the newest row after a change of each key of a table in `base`, from `row_change` alone."""
+        return self._of_changes((spec,), "true", "true")[spec.name]
+
+    def _of_changes(self, specs: Sequence[TableSpec], condition: str, is_included: str) -> Mapping[str, RowsByKey]:
         names = ", ".join(f"'{spec.name}'" for spec in specs)
-        later = f"table_name IN ({names}) AND epoch <= {self.base.epoch} AND {self._later}"
         keys = list(dict.fromkeys(name for spec in specs for name in spec.key))
         sql = _FIRST_LATER.format(
             keys=", ".join(["table_name", *keys]),
-            sides=", ".join(f"{_side(spec, self._includes)} AS was_{spec.name}" for spec in specs),
+            sides=", ".join(f"{_side(spec, is_included)} AS was_{spec.name}" for spec in specs),
             rows=", ".join(f"was_{spec.name}" for spec in specs),
-            is_included=self._includes,
-            later=later if topics == "true" or TOPIC not in specs else f"{later} AND {topics}",
+            is_included=is_included,
+            chosen=f"table_name IN ({names}) AND epoch <= {self.base.epoch} AND {condition}",
         )
         with naming_damage(self.root, ROW_CHANGE, self.base.versions[ROW_CHANGE.name]):
             found = query(self._table, sql)
@@ -176,10 +183,26 @@ SELECT {keys}, {rows} FROM (
            CASE WHEN {is_included} THEN 0 ELSE 1 END,
            CASE WHEN {is_included} THEN -epoch ELSE epoch END,
            CASE WHEN {is_included} THEN -seq ELSE seq END) AS place
-  FROM rows WHERE {later}
+  FROM rows WHERE {chosen}
 ) AS numbered WHERE place = 1
 """
 """Query of the change of each key that has its row at the moment: the last included one, else the first one after."""
+
+
+def unrecorded(root: Root, snapshot: SnapshotRow, spec: TableSpec) -> list[RowChange]:
+    """Return what would make the rows of a table out of those that `row_change` has last: nothing if all is well."""
+    recorded = Past(root, AsOf(), snapshot, snapshot).recorded(spec)
+    with naming_damage(root, spec, snapshot.versions[spec.name]):
+        rows = rows_from_arrow(spec, select(root.open(spec, snapshot.versions[spec.name]), spec))
+    stored = {tuple(getattr(row, name) for name in spec.key): row for row in rows}
+    sides = ((key, recorded.get(key), stored.get(key)) for key in sorted({*stored, *recorded}))
+    return [RowChange(spec.name, *change) for change in sides if not _is_same(*change[1:])]
+
+
+def _is_same(recorded: tuple[Any, ...] | None, stored: tuple[Any, ...] | None) -> bool:
+    if isinstance(recorded, LiveRow) and isinstance(stored, LiveRow):
+        return is_same_but_for_life(recorded._replace(tokens=stored.tokens), stored)
+    return recorded == stored
 
 
 def _side(spec: TableSpec, is_included: str) -> str:

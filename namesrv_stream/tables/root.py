@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,12 +188,24 @@ def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | Non
         raise TablesTooNewError(root.url, spec.name, problem, properties.get(RELEASE_PROPERTY))
 
 
-def require_known_columns(root: Root, spec: TableSpec, table: DeltaTable) -> None:
-    """Raise TablesTooNewError for a table with columns that this release would leave empty."""
-    known = set(spec.stored_schema.names)
-    if unknown := [field.name for field in table.schema().fields if field.name not in known]:
+def fields_to_add(root: Root, spec: TableSpec, table: DeltaTable) -> list[pa.Field]:
+    """Return the columns that the table lacks, and each struct that has a field more than in the table.
+
+    Raises TablesTooNewError for a table with columns, or fields of structs, that this release would leave empty.
+    """
+    known, stored = (set(_paths(schema)) for schema in (spec.stored_schema, pa.schema(table.schema())))
+    if unknown := sorted(stored - known):
         problem = f"has columns that this release does not know ({', '.join(unknown)})"
         raise TablesTooNewError(root.url, spec.name, problem, table.metadata().configuration.get(RELEASE_PROPERTY))
+    return [field for field in spec.stored_schema if not stored.issuperset(_paths([field]))]
+
+
+def _paths(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """Yield the names of columns and, with dots, those of fields of structs."""
+    for field in fields:
+        yield above + field.name
+        if pa.types.is_struct(field.type):
+            yield from _paths(field.type, f"{above}{field.name}.")
 
 
 def table_properties(spec: TableSpec, exact_ms: int = DEFAULT_EXACT_MS) -> dict[str, str]:

@@ -28,8 +28,7 @@ from namesrv_stream.tables.root import (
     OpenTables,
     Root,
     constraint_properties,
-    missing_columns,
-    require_known_columns,
+    fields_to_add,
     select,
     table_properties,
 )
@@ -41,7 +40,6 @@ from namesrv_stream.tables.schemas import (
     TOPIC,
     TOPIC_BUCKET,
     TableSpec,
-    stored_field,
 )
 from namesrv_stream.tables.snapshots import newest_row
 from namesrv_stream.tables.topic_queues import load_queues
@@ -351,11 +349,9 @@ class RustWriter:
         self._root.open(spec)
 
     def _bring_up_to_date(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
-        """Add the columns that a former release did not have, and set the properties that differ."""
+        """Add columns and fields of structs that a former release did not have, and set properties that differ."""
         table = self._root.open(spec)
-        require_known_columns(self._root, spec, table)
-        if missing := missing_columns(table, spec):
-            added = [stored_field(column) for column in spec.columns if column.name in missing]
+        if added := fields_to_add(self._root, spec, table):
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
             table.alter.set_table_properties({RELEASE_PROPERTY: __version__}, raise_if_not_exists=False)
         found = table.metadata().configuration

@@ -26,7 +26,7 @@ from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.as_of import newest_after
+from namesrv_stream.tables.as_of import newest_after, unrecorded
 from namesrv_stream.tables.damage import Damage, TableFiles, newest_version, table_damages
 from namesrv_stream.tables.mending import (
     lay_anew,
@@ -138,18 +138,25 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     content: Content,
     log_position: SnapshotRow,
     requested_by: str,
+    lost: Sequence[RowChange] = (),
 ) -> SnapshotRow:
-    """Publish the content as the next epoch. No time passes by the log's clock until the first tick after it (D9)."""
+    """Publish the content as the next epoch. No time passes by the log's clock until the first tick after it (D9).
+
+    `lost`: changes of former epochs that `row_change` does not have. The line of the command has them.
+    """
     clock = LogClock.of(log_position)
     changes = _changes_between(now, content.rows, clock.reading_ms or 0)
     event_time = log_position.event_time or log_position.published_at
+    changed = {each[:2] for each in changes}
+    command, *brokers = _history(cause, event_time, content, changes, requested_by)
+    command = command._replace(changes=(*command.changes, *(each for each in lost if each[:2] not in changed)))
     batch = Batch(
         query_id=None,
         batch_id=None,
         event_time_ms=log_position.event_time,
         offsets=log_position.offsets,
         changes=changes_to_write(changes),
-        events=_history(cause, event_time, content, changes, requested_by),
+        events=[command, *brokers],
         clock=replace(clock, tick_append_ms=None),
         last_append_ms=log_position.last_append,
         kind="STOP",
@@ -241,7 +248,8 @@ def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     versions |= {spec.name: mending.save(spec) for spec in (BROKER_EVENT, ROW_CHANGE, REJECTED)}
     _claim(root, _log_position(newest, wanted.snapshot), versions)
     publisher = _claimed(root, settings, _log_of_before)
-    row = _published(publisher, "REPAIR", now.content.rows, wanted, publisher.last, requested_by)
+    lost = [change for spec in ROUTE_TABLES for change in unrecorded(root, publisher.last, spec)]
+    row = _published(publisher, "REPAIR", now.content.rows, wanted, publisher.last, requested_by, lost)
     return Repair(row, mending.laid_anew)
 
 

@@ -17,9 +17,10 @@ from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import PutKvConfig, RegisterBroker, Scan, TopicConfig, UpdateNamesrvConfig
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.tables.arrow import rows_from_arrow, topic_bucket
+from namesrv_stream.tables.as_of import unrecorded
 from namesrv_stream.tables.publication import POINTS, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
+from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from tests.random_logs import T0, logs
@@ -137,6 +138,7 @@ def check(log, lives):
         assert contents(last.routes) == wanted[-1]
         history = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, last.snapshot))
         assert [without_place(line) for line in sorted(history, key=lambda line: line[:2])] == told
+        assert not any(unrecorded(Root(root), last.snapshot, spec) for spec in ROUTE_TABLES)
         rejected = rows_from_arrow(REJECTED, reader.table(REJECTED, last.snapshot))
         assert sorted(row.offset for row in rejected) == oracle.rejected
         return job.died_at

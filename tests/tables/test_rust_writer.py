@@ -9,19 +9,27 @@ from deltalake.schema import PrimitiveType
 
 from namesrv_stream.errors import NotARegistryError, TablesTooNewError
 from namesrv_stream.rules.rows import ClusterRow, SnapshotRow
-from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
-from namesrv_stream.tables.root import DAY_MS
+from namesrv_stream.tables.arrow import (
+    row_changes_to_arrow,
+    rows_from_arrow,
+    rows_to_arrow,
+    topic_bucket,
+    with_partition_column,
+)
+from namesrv_stream.tables.as_of import newest_after
+from namesrv_stream.tables.root import DAY_MS, fields_to_add, select, table_properties
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
     CLUSTER,
     FORMAT,
     LIVE,
+    ROW_CHANGE,
     SNAPSHOT,
     TOPIC,
 )
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RowChanges, RustWriter, holds_rows_of
-from tests.tables.rows import T0, event, live, topic
+from tests.tables.rows import T0, broker, event, line_of, live, topic
 
 TAG = CommitTag(epoch=2, term=1)
 
@@ -196,6 +204,44 @@ def test_a_release_that_added_a_column_is_named_to_one_that_would_leave_it_empty
     root.open(BROKER).alter.set_table_properties({"registry.release": "0.9.0"}, raise_if_not_exists=False)
     with pytest.raises(TablesTooNewError, match=r"table broker .*\(later\).*start 0\.9\.0 or later"):
         RustWriter(root).ensure_tables()
+
+
+def without_zone(schema):
+    """A schema of a release that did not know zones, in the table `broker` and in the structs of `row_change`."""
+    fields = [field for field in schema if field.name != "zone_name"]
+    kinds = [pa.struct(without_zone(each.type)) if pa.types.is_struct(each.type) else each.type for each in fields]
+    return [pa.field(each.name, kind, metadata=each.metadata) for each, kind in zip(fields, kinds, strict=True)]
+
+
+def test_tables_of_a_release_with_a_column_fewer_get_it_also_in_structs_and_their_rows_have_none(root):
+    writer = RustWriter(root)
+    old, new = ({("broker-a", number): broker(number, zone)} for number, zone in ((0, None), (1, "z")))
+    of_old, of_new = (
+        {BROKER: rows_to_arrow(BROKER, rows.values()), ROW_CHANGE: row_changes_to_arrow(2, [line_of(broker=rows)])}
+        for rows in (old, new)
+    )
+    for spec, rows in of_old.items():
+        schema = pa.schema(without_zone(spec.stored_schema))
+        DeltaTable.create(
+            root.uri(spec),
+            schema,
+            partition_by=spec.partition_column,
+            configuration=table_properties(spec),
+            raise_if_key_not_exists=False,
+        )
+        stored = with_partition_column(spec, rows).select(schema.names).cast(schema)
+        write_deltalake(root.uri(spec), stored, mode="append")
+
+    def rows_read():
+        found = {spec: select(root.open(spec), spec) for spec in of_old}
+        return sorted(rows_from_arrow(BROKER, found[BROKER])), newest_after(BROKER, found[ROW_CHANGE], 2)
+
+    assert rows_read() == ([*old.values()], old)
+    writer.ensure_tables()
+    assert not any(fields_to_add(root, spec, root.open(spec)) for spec in of_old)
+    for spec, rows in of_new.items():
+        writer.append(spec, writer.head(spec), rows, TAG)
+    assert rows_read() == ([*old.values(), *new.values()], old | new)
 
 
 def test_a_delta_table_that_is_no_registrys_is_refused(root):

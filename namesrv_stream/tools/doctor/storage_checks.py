@@ -18,9 +18,11 @@ from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistr
 from namesrv_stream.rules.commands import order_problem
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
 from namesrv_stream.rules.topic_names import look_alikes
+from namesrv_stream.tables.as_of import unrecorded
 from namesrv_stream.tables.mending import damages
 from namesrv_stream.tables.object_store import require_conditional_put
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.doctor import Finding
@@ -45,8 +47,9 @@ def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
 
 
 def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
-    """Read every file that the newest snapshot names."""
-    found = damages(Root(settings.delta_root, settings.storage_options or None))
+    """Read every file that the newest snapshot names, and compare its rows with those that `row_change` has last."""
+    root = Root(settings.delta_root, settings.storage_options or None)
+    found = damages(root)
     for damage in found:
         versions = _range("version", damage.versions)
         epochs = f", named by {_range('epoch', damage.epochs)}" if damage.epochs else ""
@@ -54,6 +57,20 @@ def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
         yield Finding(f"table {damage.table}", "failed", hurt, "`namesrv-stream repair` gets the rows back.")
     if not found:
         yield Finding("tables", "ok", f"every file of the newest snapshot under {settings.delta_root} can be read")
+        yield from _unrecorded(root)
+
+
+def _unrecorded(root: Root) -> Iterator[Finding]:
+    newest, is_right = Snapshots(root).newest(), True
+    for spec in ROUTE_TABLES:
+        if changes := unrecorded(root, newest, spec):
+            is_right = False
+            example = ", ".join(map(str, changes[0].key))
+            differ = f"{len(changes):,} rows of epoch {newest.epoch} are not what row_change has last, as {example}"
+            next_step = "Its DESCRIBE HISTORY shows who wrote. `namesrv-stream restore` puts an epoch back."
+            yield Finding(f"table {spec.name}", "failed", differ, next_step)
+    if is_right:
+        yield Finding("row_change", "ok", f"the rows of epoch {newest.epoch} are those that row_change has last")
 
 
 def _range(what: str, numbers: Sequence[int]) -> str:
