@@ -19,6 +19,7 @@ from namesrv_stream.rules.record_types import (
     QueueData,
     RegisterBroker,
     RegisterTopic,
+    RetireBroker,
     Scan,
     TopicConfig,
     UnregisterBroker,
@@ -92,6 +93,10 @@ queue_datas = st.builds(
 )  # fmt: skip
 commands = st.one_of(
     st.builds(LiftExpiryGuard),
+    st.builds(
+        RetireBroker, cluster_name=st.sampled_from(CLUSTERS), broker_name=st.sampled_from(NAMES),
+        broker_id=st.integers(0, 1), reason=st.just("gone"),
+    ),
     st.builds(WipeWritePerm, broker_name=st.sampled_from(NAMES)),
     st.builds(AddWritePerm, broker_name=st.sampled_from(NAMES)),
     st.builds(DeleteTopic, topic=st.sampled_from(TOPICS), cluster_name=st.sampled_from([None, "", *CLUSTERS])),

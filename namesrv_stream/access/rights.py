@@ -30,6 +30,7 @@ _OPERATORS: Mapping[int, frozenset[Role]] = {
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: _ADMIN,
     RequestCode.ADD_WRITE_PERM_OF_BROKER: _ADMIN,
     RequestCode.DELETE_TOPIC_IN_NAMESRV: _ADMIN,
+    RequestCode.RETIRE_BROKER: _ADMIN,
     RequestCode.UPDATE_NAMESRV_CONFIG: _ADMIN,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: _ADMIN | _BROKER,
 }

@@ -18,6 +18,7 @@ from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.questions.command_sending import (
     OperatorCommand,
+    check_retirement,
     checked_order,
     has_read,
     names_in,
@@ -32,10 +33,12 @@ from namesrv_stream.rules.record_types import (
     DeleteTopic,
     LiftExpiryGuard,
     PutKvConfig,
+    RetireBroker,
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView
 
 _WAIT_S = 30.0
@@ -66,6 +69,7 @@ def _change(
     """Return a command that sends a record; `options` have the names of the record's fields."""
 
     @click.command(name, help=help_text)
+    @click.option("--reason", metavar="TEXT", help="Why, for the history.")
     @seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
     @requested_by_option
     @click.pass_obj
@@ -82,6 +86,7 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
     if before is None:
         _warn_of_names(settings, checked)
     else:
+        check_retirement(checked, Root(settings.delta_root, settings.storage_options or None), before)
         if not is_sure:
             _ask_about_brokers(checked, before.routes)
         for sentence in unknown_names(checked, before.routes):
@@ -176,6 +181,14 @@ delete_topic = _change(
     _required("-t", "--topic"),
     _CLUSTER,
 )
+retire_broker = _change(
+    "retireBroker",
+    "Expect a broker no more that is down for good, until it is back. Its figures up to now stay as they are.",
+    RetireBroker,
+    _required("-c", "--cluster", "cluster_name"),
+    _BROKER,
+    click.Option(["-i", "--id", "broker_id"], type=click.IntRange(min=0), required=True, help="0 is the master."),
+)
 lift_expiry_guard = _change(
     "liftExpiryGuard",
     "End the leases of all silent brokers that the guard against mass expiry holds (setting expiryGuardRatio).",
@@ -184,7 +197,7 @@ lift_expiry_guard = _change(
 update_namesrv_config = _change(
     "updateNamesrvConfig",
     "Change a setting of all running processes. Accepts only settings that docs/configuration.md calls live.",
-    lambda key, value, requested_by: UpdateNamesrvConfig(properties={key: value}, requested_by=requested_by),
+    lambda key, value, **more: UpdateNamesrvConfig(properties={key: value}, **more),
     _KEY,
     _VALUE,
 )

@@ -63,6 +63,7 @@ COMMANDS = {
     "updateNamesrvConfig": LazyCommand(
         "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
+    "retireBroker": LazyCommand("cli.commanding:retire_broker", _CHANGE, "Expect a broker no more that is down."),
     "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."),
     "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
     "export": LazyCommand("cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),

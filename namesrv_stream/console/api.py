@@ -28,7 +28,13 @@ from namesrv_stream.history.events import Span
 from namesrv_stream.questions import accounts, job_status, lists, overview, periods
 from namesrv_stream.questions import topics as of_topics
 from namesrv_stream.questions.causes import State
-from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
+from namesrv_stream.questions.command_sending import (
+    OperatorCommand,
+    check_retirement,
+    checked_order,
+    parsed_order,
+    send_order,
+)
 from namesrv_stream.questions.lists import Chosen
 from namesrv_stream.questions.subject import (
     MOST_LISTED,
@@ -441,6 +447,8 @@ async def command(
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
+    if console.kept.newest is not None:
+        await asyncio.to_thread(check_retirement, parsed, console.kept.root, console.kept.newest)
     if not unknown:
         _check_brokers(console, parsed)
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"

@@ -24,10 +24,12 @@ from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import Registering
 from namesrv_stream.gateway.sending import Answer, InLog, Sending, Sent
+from namesrv_stream.rules.commands import holder_of
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     Command,
     DataVersion,
+    RetireBroker,
     UnregisterBroker,
     UpdateNamesrvConfig,
     WipeWritePerm,
@@ -179,6 +181,14 @@ class Writes:
             return Sent(None, partial(command.answer, ResponseCode.NO_PERMISSION, error.remark))
         return self._operate(command, request, connection) if changes else Sent(None, command.answer)
 
+    def _retire(self, command: RemotingCommand, request: RetireBroker, connection: Connection) -> Sent:
+        """Retire a broker, unless the newest snapshot has a holder of its id (A7)."""
+        holders = self._answers.tables.brokers.get(request.broker_name, {})
+        if holder := holder_of(request, holders.get(request.broker_id)):
+            remark = f"{holder} holds this id of {request.broker_name}. Retire a broker that is down"
+            return Sent(None, partial(command.answer, ResponseCode.SYSTEM_ERROR, remark))
+        return self._operate(command, request, connection)
+
     # --- what happens besides requests
 
     def follow(self, answers: Answers) -> None:
@@ -220,6 +230,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.QUERY_DATA_VERSION: Writes._query_data_version,
     RequestCode.BROKER_HEARTBEAT: Writes._heartbeat,
     RequestCode.UPDATE_NAMESRV_CONFIG: Writes._update_config,
+    RequestCode.RETIRE_BROKER: Writes._retire,
     RequestCode.PUT_KV_CONFIG: Writes._operate,
     RequestCode.DELETE_KV_CONFIG: Writes._operate,
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: Writes._operate,

@@ -31,6 +31,7 @@ TOGETHER_MS = 60_000
 
 _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
+_RETIRED = "type = 'RETIRE_BROKER' AND NOT held_id"
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
 
@@ -110,8 +111,8 @@ def up_brokers(tables: RouteTables) -> set[BrokerKey]:
 
 
 def _last_ends(past: Past, span: Span) -> list[DownBroker]:
-    """Return the last end of each broker that had one."""
-    keys, condition = "cluster_name, broker_name, broker_id", f"{_ENDS} AND held_id AND {span.covers}"
+    """Return the last end of each broker that had one, or a retirement after it (A7)."""
+    keys, condition = "cluster_name, broker_name, broker_id", f"({_ENDS} AND held_id OR {_RETIRED}) AND {span.covers}"
     lines = newest_of_each(past.root, past.snapshot, keys, condition)
     return list(map(_down_broker, lines))
 
@@ -130,18 +131,29 @@ def _down_broker(line: BrokerEventRow) -> DownBroker:
 
 
 def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
-    """Return the topics of the broker names that are down: those that a name had when its last broker went."""
+    """Return the topics of the broker names that are down: those that a name had when its last broker went.
+
+    None is expected on a name of which a broker was retired after that (A7).
+    """
     names = sorted({each.broker_name for each in down} - tables.brokers.keys())
     if not names:
         return {}
+    retired = past.read("retired", EXPECTED_MS, lambda span: _retired(past, span))
     found: dict[str, set[str]] = {}
     of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
     for gone_ms, name, topics in past.read(
         of_names, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, _LOSSES)
     ):
-        for topic in topics if gone_ms > past.now_ms - EXPECTED_MS else ():
+        is_expected = gone_ms > max(past.now_ms - EXPECTED_MS, retired.get(name, 0) - 1)
+        for topic in topics if is_expected else ():
             found.setdefault(topic, set()).add(name)
     return {topic: frozenset(of_topic) for topic, of_topic in found.items()}
+
+
+def _retired(past: Past, span: Span) -> dict[str, int]:
+    """Return when a broker of each broker name was retired last."""
+    lines = newest_of_each(past.root, past.snapshot, "broker_name", f"{_RETIRED} AND {span.covers}")
+    return {line.broker_name or "": line.event_time for line in lines}
 
 
 def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> set[str]:

@@ -11,7 +11,7 @@ import msgspec
 from namesrv_stream.history.events import Span, newest_events, recorded_names, topic_events, with_changes
 from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
 from namesrv_stream.rules.history import Rows, rows_before_and_after
-from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
+from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
 from namesrv_stream.tables.root import Root
 
@@ -20,7 +20,7 @@ _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
 BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
 """Types of lines that an operator's command causes."""
 
-_WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
+_WIPE, _ADD, _RETIRE = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm, RetireBroker))
 _NOT_SHOWN = ("type", "requestedBy", "reason")
 """Fields of a command that a sentence shows in other words."""
 
@@ -272,6 +272,9 @@ def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
     if settings := list(_settings(before, after)):
         return f": {', '.join(settings)}"
     command = msgspec.json.decode(line.command or "{}")
+    if command.get("type") == _RETIRE:
+        broker = f" of {line.broker_name} {line.broker_id} of {line.cluster_name}"
+        return f"{broker}: refused, because {line.broker_addr} held it" if line.held_id else broker
     if rows := command.get("rows"):
         return f" of epoch {command['epoch']}: {', '.join(f'{table} {count}' for table, count in rows.items())}"
     about = [f"{key}={text}" for key, text in command.items() if isinstance(text, str) and key not in _NOT_SHOWN]

@@ -100,6 +100,15 @@ SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, t
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key, zone_name
 FROM beside;
 
+-- One row for each command that retired a broker, which was down: from retired_at on it is not expected. former_at: when it
+-- was retired before.
+CREATE OR REPLACE TEMPORARY VIEW broker_retirement AS
+SELECT cluster_name, broker_name, broker_id, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
+       event_time AS retired_at, requested_by, reason,
+       lag(event_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq) AS former_at
+FROM broker_event
+WHERE type = 'RETIRE_BROKER' AND NOT held_id;
+
 -- One row for each session, as a stretch in which the broker was expected: up from from_millis to up_until_millis, then
 -- down to expected_until_millis.
 --
@@ -107,14 +116,18 @@ FROM beside;
 -- or name, or lost its id to another address) it is not expected until it is back. After any other end it is down until
 -- it is back, for 7 days at most. Then it counts as decommissioned. So the figures of a time do not depend on the time at
 -- which the broker comes back. The figures of any period are sums over the parts of stretches within it.
+-- A broker that is down and retired by an operator is not expected from then on either: retired_at.
 CREATE OR REPLACE TEMPORARY VIEW broker_stretch AS
-SELECT broker_session.*, unix_millis(from_time) AS from_millis,
+SELECT session.*, retired_at, unix_millis(from_time) AS from_millis,
        unix_millis(coalesce(to_time, known_at)) AS up_until_millis,
        CASE WHEN to_time IS NULL THEN unix_millis(known_at)
             WHEN ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST') THEN unix_millis(to_time)
-            ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, known_at)))
+            ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, known_at), coalesce(retired_at, known_at)))
        END AS expected_until_millis
-FROM broker_session CROSS JOIN known_until;
+FROM broker_session session CROSS JOIN known_until
+     LEFT JOIN broker_retirement retired
+       ON session.broker_key = retired.broker_key AND to_time <= retired_at AND coalesce(to_time > former_at, true)
+          AND coalesce(retired_at < back_at, true);
 
 -- One row for each outage of a broker: a session of it that ended unplanned. It lasts until the broker is back, for 7 days
 -- at most, as in broker_stretch: the sum of down_millis is what availability lacks.
@@ -125,10 +138,10 @@ CREATE OR REPLACE TEMPORARY VIEW outage AS
 SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(to_time) / 86400000) AS INT)) AS STRING), 1, 7) AS month,
        cluster_name, zone_name, broker_name, broker_id, broker_key, last_addr AS broker_addr, ended_by,
        coalesce(last_heard_at, to_time) AS last_heard_at, to_time AS gone_at,
-       IF(back_at <= to_time + INTERVAL 168 HOURS, back_at, NULL) AS back_at,
-       IF(back_at <= to_time + INTERVAL 168 HOURS, unix_millis(back_at) - unix_millis(to_time), NULL) AS away_millis,
+       IF(unix_millis(back_at) = expected_until_millis, back_at, NULL) AS back_at,
+       IF(unix_millis(back_at) = expected_until_millis, expected_until_millis - up_until_millis, NULL) AS away_millis,
        expected_until_millis - up_until_millis AS down_millis,
-       session_millis
+       session_millis, retired_at
 FROM broker_stretch
 WHERE ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
 
@@ -137,7 +150,7 @@ WHERE ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
 CREATE OR REPLACE TEMPORARY VIEW broker_down AS
 SELECT cluster_name, broker_name, broker_id, broker_key, outage.zone_name, outage.broker_addr, ended_by, last_heard_at, gone_at
 FROM outage CROSS JOIN known_until ANTI JOIN broker USING (cluster_name, broker_name, broker_id)
-WHERE back_at IS NULL AND gone_at + INTERVAL 168 HOURS > known_at;
+WHERE back_at IS NULL AND retired_at IS NULL AND gone_at + INTERVAL 168 HOURS > known_at;
 
 -- One row for each broker and day on which it was expected: its time in the routes and its expected time.
 CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
@@ -307,7 +320,8 @@ WITH edge AS (
 SELECT topic, broker_name, from_time, to_time, ended_by FROM edge WHERE begins;
 
 -- One row for each topic on a broker name that is down: the topics that the name had when its last broker went, without
--- a command or an unregistration, less than 7 days ago. The topic is expected on that name.
+-- a command or an unregistration, less than 7 days ago. The topic is expected on that name, unless a broker of it was
+-- retired after that.
 CREATE OR REPLACE TEMPORARY VIEW topic_down AS
 WITH latest AS (
   SELECT *, max(coalesce(to_time, known_at)) OVER (PARTITION BY broker_name) AS latest_at
@@ -315,7 +329,9 @@ WITH latest AS (
 )
 SELECT topic, broker_name, to_time AS gone_at
 FROM latest ANTI JOIN broker USING (broker_name)
-WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at;
+     LEFT JOIN (SELECT broker_name, max(retired_at) AS retired_at FROM broker_retirement GROUP BY broker_name)
+       USING (broker_name)
+WHERE coalesce(retired_at < to_time, true) AND to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at;
 
 -- One row for each topic that has a route or is expected to have one, with its state:
 --
@@ -351,7 +367,7 @@ FROM of_topic;
 -- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
 --   is set: while this one does.
 -- After an end by silence or a lost connection the topic is expected until it is up again, for 7 days at most, as a broker
--- is. After any other end (a command, an unregistration, a registration without it or without the permission) it is not.
+-- is, or until a broker of its name is retired. After any other end (a command, an unregistration, a registration without it or without the permission) it is not.
 CREATE OR REPLACE TEMPORARY VIEW topic_uptime AS
 WITH routed AS (
   SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
@@ -378,11 +394,16 @@ WITH routed AS (
     AND master.from_ms < least(routed.to_ms, permission.to_ms)
     AND greatest(routed.from_ms, permission.from_ms) < master.to_ms
 ), session AS (
-  SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, from_ms, to_ms, known_ms, is_unplanned FROM routed
+  SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, broker_name, from_ms, to_ms, known_ms, is_unplanned
+  FROM routed
   UNION ALL
-  SELECT 'write', topic, NULL, from_ms, to_ms, known_ms, is_unplanned FROM written
+  SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
   UNION ALL
-  SELECT 'write', topic, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
+  SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
+), retired AS (
+  SELECT broker_name, unix_millis(retired_at) AS retired_ms,
+         coalesce(lag(unix_millis(retired_at)) OVER (PARTITION BY broker_name ORDER BY retired_at), -1) AS former_ms
+  FROM (SELECT DISTINCT broker_name, retired_at FROM broker_retirement)
 ), beside AS (
   SELECT *, IF(from_ms <= max(to_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins
@@ -391,10 +412,14 @@ WITH routed AS (
   SELECT *, sum(begins) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
                               ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
   FROM beside
+), patient AS (
+  SELECT numbered.*, IF(is_unplanned, least(604800000, coalesce(retired_ms - to_ms, 604800000)), 0) AS patience_ms
+  FROM numbered LEFT JOIN retired
+    ON numbered.broker_name = retired.broker_name AND to_ms > former_ms AND to_ms <= retired_ms
 ), up AS (
   SELECT measure, topic, of_name, min(from_ms) AS from_ms, max(to_ms) AS up_until_ms, max(known_ms) AS known_ms,
-         max_by(IF(is_unplanned, 604800000, 0), (to_ms, is_unplanned)) AS patience_ms
-  FROM numbered
+         max_by(patience_ms, (to_ms, patience_ms)) AS patience_ms
+  FROM patient
   GROUP BY measure, topic, of_name, number
 ), stretch AS (
   SELECT measure, topic, of_name, from_ms, up_until_ms,
@@ -444,7 +469,7 @@ SELECT event_month, event_time, epoch, seq, type AS command, requested_by, reaso
        topics_added, topics_changed, topics_removed
 FROM broker_event
 WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
-               'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG', 'LIFT_EXPIRY_GUARD',
+               'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG', 'LIFT_EXPIRY_GUARD', 'RETIRE_BROKER',
                'IMPORT', 'RESTORE', 'REPAIR');
 
 -- One row for each record outside the contract, with its first 200 characters as text.

@@ -9,9 +9,10 @@ import msgspec
 
 from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.errors import MalformedRecordError, did_you_mean
-from namesrv_stream.questions.subject import BadQuestionError
+from namesrv_stream.history.definitions import Past, down_brokers
+from namesrv_stream.questions.subject import BadQuestionError, now_of
 from namesrv_stream.records import decode_record, encode_record
-from namesrv_stream.rules.commands import problem_of_put
+from namesrv_stream.rules.commands import holder_of, problem_of_put
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -19,13 +20,23 @@ from namesrv_stream.rules.record_types import (
     DeleteTopic,
     LiftExpiryGuard,
     PutKvConfig,
+    RetireBroker,
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RegistryView
 
 OperatorCommand = (
-    WipeWritePerm | AddWritePerm | DeleteTopic | PutKvConfig | DeleteKvConfig | UpdateNamesrvConfig | LiftExpiryGuard
+    WipeWritePerm
+    | AddWritePerm
+    | DeleteTopic
+    | PutKvConfig
+    | DeleteKvConfig
+    | UpdateNamesrvConfig
+    | LiftExpiryGuard
+    | RetireBroker
 )
 """Commands that operators send here. Brokers and mqadmin register topics at a gateway."""
 
@@ -56,6 +67,20 @@ def checked_order(settings: NamesrvSettings, command: OperatorCommand) -> Operat
     if isinstance(command, UpdateNamesrvConfig):
         return msgspec.structs.replace(command, properties=checked_changes(settings, command.properties))
     return command
+
+
+def check_retirement(command: OperatorCommand, root: Root, view: RegistryView) -> None:
+    """Raise BadQuestionError for a broker to retire that is not down (A7): somebody holds its id, or nobody had it."""
+    if not isinstance(command, RetireBroker):
+        return
+    broker = f"{command.broker_name} {command.broker_id} of cluster {command.cluster_name}"
+    if holder := holder_of(command, view.routes.brokers.get(command.broker_name, {}).get(command.broker_id)):
+        raise BadQuestionError(f"nothing was sent: {holder} is up as {broker}. Retire one that is down.")
+    past = Past(root, view.snapshot, is_made=False, now_ms=now_of(view.snapshot))
+    down = {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(past, view.routes)}
+    if broker not in down:
+        advice = did_you_mean(broker, down)
+        raise BadQuestionError(f"nothing was sent: {broker} is not among the brokers that are down. {advice}".rstrip())
 
 
 def send_order(settings: NamesrvSettings, command: OperatorCommand) -> LogPosition:

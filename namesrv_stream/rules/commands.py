@@ -1,4 +1,4 @@
-"""Apply operators' commands: permissions, topics, KV and settings (rules A1-A5, K1-K3).
+"""Apply operators' commands: permissions, topics, KV and settings (rules A1-A5, A7, K1-K3).
 
 Each function returns the RocketMQ response code and, if the reply has one, the number of rows touched.
 
@@ -24,11 +24,12 @@ from namesrv_stream.rules.record_types import (
     LiftExpiryGuard,
     PutKvConfig,
     RegisterTopic,
+    RetireBroker,
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
 from namesrv_stream.rules.registry_tables import RegistryTables, drop_topic, wipe_write_perm
-from namesrv_stream.rules.rows import KvConfigRow, NamesrvConfigRow, TopicRow
+from namesrv_stream.rules.rows import BrokerRow, KvConfigRow, NamesrvConfigRow, TopicRow
 
 SUCCESS = 0
 NO_PERMISSION = 16
@@ -61,6 +62,8 @@ def apply_command(tables: RegistryTables, settings: NamesrvSettings, command: Co
             return _register_topic(tables, command)
         case LiftExpiryGuard():
             return CommandReply()  # the registry ends the leases, each in a step of its own
+        case RetireBroker():
+            return CommandReply()  # the line of the history is all that it changes
         case UpdateNamesrvConfig():
             return _update_config(tables, settings, command)
 
@@ -133,6 +136,11 @@ def _update_config(tables: RegistryTables, settings: NamesrvSettings, command: U
     for key, value in changes.items():
         tables.namesrv_config.put(NamesrvConfigRow(key, value))
     return CommandReply()
+
+
+def holder_of(command: RetireBroker, row: BrokerRow | None) -> str | None:
+    """Return the address that keeps a broker from being retired (A7). `row`: who holds its id, in whatever cluster."""
+    return row.broker_addr if row and row.cluster_name == command.cluster_name else None
 
 
 def order_problem(value: str) -> str:

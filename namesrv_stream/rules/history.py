@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, RetireBroker
 from namesrv_stream.rules.registry_tables import net_of
 from namesrv_stream.rules.rows import (
     QUIET_COLUMNS,
@@ -247,7 +247,11 @@ def _command_lines(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[
         return lines
     line = _line(applied, applied.cause, rest)
     name = getattr(applied.command, "broker_name", None)
-    return [line._replace(broker_name=name, command=None if rest else subject)]
+    line = line._replace(broker_name=name, command=None if rest else subject)
+    if isinstance(applied.command, RetireBroker):
+        cluster, number, holder = applied.command.cluster_name, applied.command.broker_id, applied.broker_addr
+        line = line._replace(cluster_name=cluster, broker_id=number, broker_addr=holder, held_id=holder is not None)
+    return [line]
 
 
 def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:

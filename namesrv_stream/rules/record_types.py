@@ -19,6 +19,7 @@ MAX_NAME_CHARS = 1_000
 connection ids, so they must be small. Those of real brokers have fewer than 100 characters."""
 
 GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 ChannelId = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
 
 BROKER_ADDRESS = r"^(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}(?![\s\S])"
@@ -80,7 +81,7 @@ class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BRO
 
     cluster_name: GroupName
     broker_name: GroupName
-    broker_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    broker_id: BrokerId
     broker_addr: BrokerAddress
     ha_server_addr: str = ""
     heartbeat_timeout_millis: Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)] | None = None
@@ -221,6 +222,15 @@ class LiftExpiryGuard(_OperatorCommand, frozen=True, kw_only=True, tag="LIFT_EXP
     """End all leases that the guard against mass expiry holds (D11)."""
 
 
+class RetireBroker(_OperatorCommand, frozen=True, kw_only=True, tag="RETIRE_BROKER"):
+    """Expect a broker no more that is down for good. Without effect while an address holds its id (A7)."""
+
+    cluster_name: Name
+    broker_name: Name
+    broker_id: BrokerId
+    reason: str
+
+
 BrokerRequest = RegisterBroker | BrokerHeartbeat | UnregisterBroker | ChannelClosed
 Command = (
     PutKvConfig
@@ -231,6 +241,7 @@ Command = (
     | RegisterTopic
     | UpdateNamesrvConfig
     | LiftExpiryGuard
+    | RetireBroker
 )
 Request = BrokerRequest | Scan | RequestRefused | Command
 

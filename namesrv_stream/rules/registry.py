@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.commands import CommandReply, apply_command
+from namesrv_stream.rules.commands import CommandReply, apply_command, holder_of
 from namesrv_stream.rules.history import AppliedEvent, history_of, log_gap_line
 from namesrv_stream.rules.lease import (
     LOG_GAP_MS,
@@ -36,6 +36,7 @@ from namesrv_stream.rules.record_types import (
     RegisterBroker,
     Request,
     RequestRefused,
+    RetireBroker,
     Scan,
     UnregisterBroker,
 )
@@ -219,7 +220,12 @@ class RouteRegistry:
     def _command(self, command: Command, at: LogPosition) -> CommandReply:
         """Apply an operator's command (A, K). It makes a line of history even if it changes nothing."""
         cause = str(command.__struct_config__.tag)
-        event = AppliedEvent(cause, at.event_time, at, requested_by=command.requested_by, command=command)
+        holder = None
+        if isinstance(command, RetireBroker):
+            holder = holder_of(command, self._tables.holder(command.broker_name, command.broker_id))
+        event = AppliedEvent(
+            cause, at.event_time, at, broker_addr=holder, requested_by=command.requested_by, command=command
+        )
         with self._journaled(event):
             result = apply_command(self._tables, self.settings, command)
         self._follow_settings()

@@ -189,7 +189,10 @@ class BrokerEventRow(NamedTuple):
     last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"] = None
     lease_millis: Annotated[int | None, "duration of a lease that ended"] = None
     gap_millis: Annotated[int | None, "of a LOG_GAP: the time without a tick (E11)"] = None
-    held_id: Annotated[bool | None, "true if the address held the id until this line"] = None
+    held_id: Annotated[
+        bool | None,
+        "true if the address held the id until this line; of a RETIRE_BROKER: if it holds it still",
+    ] = None
     is_version_only: Annotated[bool | None, "true if the line changed nothing that a route lookup returns"] = None
     topics_added: Annotated[int | None, INT, "rows of `topic` that came with this line"] = None
     topics_changed: Annotated[int | None, INT, "rows of `topic` with other values since this line"] = None

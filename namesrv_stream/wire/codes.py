@@ -32,6 +32,7 @@ class RequestCode(IntEnum):
     GET_BROKER_MEMBER_GROUP = 901
     BROKER_HEARTBEAT = 904
     NOTIFY_MIN_BROKER_ID_CHANGE = 905
+    RETIRE_BROKER = 10_001  # not RocketMQ's
 
 
 class ResponseCode(IntEnum):

@@ -9,12 +9,18 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from namesrv_stream.rules.record_types import MAX_HEARTBEAT_TIMEOUT_MS, BrokerAddress, GroupName, Name, what_is_wrong
+from namesrv_stream.rules.record_types import (
+    MAX_HEARTBEAT_TIMEOUT_MS,
+    BrokerAddress,
+    BrokerId,
+    GroupName,
+    Name,
+    what_is_wrong,
+)
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import bad_field, unprintable_name
 
-BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
 H = TypeVar("H", bound=msgspec.Struct)
 

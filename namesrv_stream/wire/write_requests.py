@@ -17,6 +17,7 @@ from namesrv_stream.rules.record_types import (
     PutKvConfig,
     RegisterBroker,
     RegisterTopic,
+    RetireBroker,
     UnregisterBroker,
     UpdateNamesrvConfig,
     WipeWritePerm,
@@ -38,9 +39,10 @@ from namesrv_stream.wire.registration_request import (
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError, bad_field, unprintable_name
 
-C = TypeVar("C", PutKvConfig, DeleteKvConfig, WipeWritePerm, AddWritePerm)
+C = TypeVar("C", PutKvConfig, DeleteKvConfig, WipeWritePerm, AddWritePerm, RetireBroker)
 
 _FIELDS = frozenset({"namespace", "key", "value", "brokerName"})
+_FIELDS_OF_RETIREMENT = frozenset({"clusterName", "brokerName", "brokerId", "reason"})
 
 
 def register_broker(
@@ -97,7 +99,7 @@ def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
 
 
 def operator_command(command: RemotingCommand, requested_by: str | None = None) -> Command:
-    """Translate an operator's 100, 102, 205, 216, 217, 318 or 327. Raises BadRequestError.
+    """Translate an operator's 100, 102, 205, 216, 217, 318, 327 or 10001. Raises BadRequestError.
 
     `requested_by`: the name of a sender whom the server does not know. Whether 318 may change a setting is not checked
     here (A5).
@@ -115,9 +117,9 @@ def _put_kv_config(command: RemotingCommand) -> PutKvConfig:
     return _of_fields(PutKvConfig, command)
 
 
-def _of_fields(kind: type[C], command: RemotingCommand) -> C:
+def _of_fields(kind: type[C], command: RemotingCommand, fields: frozenset[str] = _FIELDS) -> C:
     """Return a command whose fields are those of its request. Other fields, such as `requestedBy`, are ignored."""
-    said = {name: value for name, value in (command.ext_fields or {}).items() if name in _FIELDS}
+    said = {name: value for name, value in (command.ext_fields or {}).items() if name in fields}
     return read_names(msgspec.structs.replace(command, ext_fields=said), kind)
 
 
@@ -149,5 +151,6 @@ _OPERATOR_COMMANDS: dict[int, Callable[[RemotingCommand], Command]] = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER: partial(_of_fields, AddWritePerm),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: _delete_topic,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: _register_topic,
+    RequestCode.RETIRE_BROKER: partial(_of_fields, RetireBroker, fields=_FIELDS_OF_RETIREMENT),
     RequestCode.UPDATE_NAMESRV_CONFIG: _update_namesrv_config,
 }

@@ -13,6 +13,7 @@ from namesrv_stream.rules.record_types import (
     DeleteTopic,
     LiftExpiryGuard,
     PutKvConfig,
+    RetireBroker,
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
@@ -36,6 +37,9 @@ COMMANDS = {
     "wipeWritePerm -b broker-a": WipeWritePerm(broker_name="broker-a", requested_by=ME),
     "addWritePerm -b broker-a": AddWritePerm(broker_name="broker-a", requested_by=ME),
     "deleteTopic -t TopicA --as ann": DeleteTopic(topic="TopicA", requested_by="ann"),
+    "retireBroker -c c -b b -i 1 --reason sold": RetireBroker(
+        cluster_name="c", broker_name="b", broker_id=1, reason="sold", requested_by=ME
+    ),
     "liftExpiryGuard": LiftExpiryGuard(requested_by=ME),
     "deleteTopic -t TopicA -c c1": DeleteTopic(topic="TopicA", cluster_name="c1", requested_by=ME),
     "updateNamesrvConfig -k orderMessageEnable -v true": UpdateNamesrvConfig(

@@ -18,6 +18,9 @@ def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic
         [(_, record)] = first_records(kafka, topic, 1)
         assert (record.broker_name, record.reason) == ("broker-a", "disk full")
         assert record.requested_by.startswith("127.0.0.1:")
+        gone = {"type": "RETIRE_BROKER", "clusterName": "c1", "brokerName": "broker-a", "brokerId": 0, "reason": "sold"}
+        assert "10.0.0.1:10911 is up as broker-a 0 of cluster c1" in client.post(gone).json["detail"]
+        assert "not among the brokers that are down" in client.post(gone | {"brokerName": "nobody"}).json["detail"]
         registry.command(record)
         assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
         assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]

@@ -15,6 +15,7 @@ from namesrv_stream.rules.record_types import (
     QueueData,
     RegisterBroker,
     RegisterTopic,
+    RetireBroker,
     TopicConfig,
     UpdateNamesrvConfig,
     WipeWritePerm,
@@ -74,6 +75,9 @@ class RandomLife:
                 DeleteKvConfig(**key),
                 WipeWritePerm(broker_name=name),
                 AddWritePerm(broker_name=name),
+                RetireBroker(
+                    cluster_name=rng.choice(_CLUSTERS), broker_name=name, broker_id=rng.randrange(3), reason="gone"
+                ),
                 DeleteTopic(topic=topic, cluster_name=rng.choice([None, *_CLUSTERS])),
                 RegisterTopic(topic=topic, queue_datas=[QueueData(each, 2, 2, 6) for each in (_NAMES[0], name)]),
                 UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": rng.choice(["true", "false"])}),

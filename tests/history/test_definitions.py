@@ -19,7 +19,7 @@ from namesrv_stream.questions.periods import churn, timeline
 from namesrv_stream.questions.subject import Seen
 from namesrv_stream.questions.topics import route, topics
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, WipeWritePerm
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, RetireBroker, WipeWritePerm
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -57,7 +57,7 @@ class Watched:
         for at_ms, *states in self.moments:
             now_up = states[index]
             for subject in began.keys() - now_up:
-                patience_ms = EXPECTED_MS if is_unplanned(subject, at_ms) else 0
+                patience_ms = self.patience_ms(subject, at_ms) if is_unplanned(subject, at_ms) else 0
                 found.setdefault(subject, []).append([began.pop(subject), at_ms, at_ms + patience_ms])
             for subject in now_up - began.keys():
                 for stretch in found.get(subject, [])[-1:]:
@@ -66,6 +66,23 @@ class Watched:
         for subject, from_ms in began.items():
             found.setdefault(subject, []).append([from_ms, self.end_ms, self.end_ms])
         return {each: [[a, b, min(c, self.end_ms)] for a, b, c in of_one] for each, of_one in found.items()}
+
+    def patience_ms(self, subject, at_ms):
+        """Return how long a subject that fell unplanned is expected at most: a broker or a name may be retired (A7)."""
+        if subject in brokers_of_lines(self.lines):
+            return self.until_retired_ms(at_ms, lambda line: (line.cluster_name, *line[8:10]) == subject)
+        names = self.names_before(subject, at_ms)
+        return max(self.until_retired_ms(at_ms, lambda line, name=name: line.broker_name == name) for name in names)
+
+    def until_retired_ms(self, at_ms, is_it):
+        lines = (each for each in self.lines if each.type == "RETIRE_BROKER" and not each.held_id and is_it(each))
+        return min(EXPECTED_MS, *(each.event_time - at_ms for each in lines if each.event_time >= at_ms), EXPECTED_MS)
+
+    def names_before(self, subject, at_ms):
+        """Return the broker names on which producers had a topic just before a moment."""
+        topic, of_name = subject
+        before = max((moment for moment in self.moments if moment[0] < at_ms), key=itemgetter(0))[2]
+        return {name for each, name in before if each == topic and name and of_name in (None, name)}
 
     def fell_unplanned(self, broker, at_ms, unplanned=UNPLANNED):
         types = [
@@ -80,9 +97,7 @@ class Watched:
 
         A REFUSED master has registered elsewhere, by which its topics left.
         """
-        topic, of_name = subject
-        before = max((moment for moment in self.moments if moment[0] < at_ms), key=itemgetter(0))[2]
-        names = {name for each, name in before if each == topic and name and of_name in (None, name)}
+        names = self.names_before(subject, at_ms)
         masters = [(cluster, name, MASTER_ID) for cluster in ("c1", "c2") for name in names]
         return any(self.fell_unplanned(master, at_ms, {*UNPLANNED} - {"REFUSED"}) for master in masters)
 
@@ -93,6 +108,10 @@ def brokers_of(view):
         for name, holders in view.brokers.items()
         for broker_id, row in holders.items()
     }
+
+
+def brokers_of_lines(lines):
+    return {(line.cluster_name, line.broker_name, line.broker_id) for line in lines}
 
 
 def written(view):
@@ -358,6 +377,35 @@ def test_a_topic_without_the_permission_on_one_of_its_names_is_writable_on_the_o
         ("broker-0", "down"),
         ("broker-1", "no write permission"),
     ]
+
+
+def test_a7_a_retired_broker_and_the_topics_of_its_name_are_not_expected_until_it_is_back(root, registry):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, f"broker-{number}", topics=("T",))
+    registry.expire(at(1), A)
+    retirement = RetireBroker(cluster_name="c1", broker_name="broker-0", broker_id=0, reason="sold", requested_by="ann")
+
+    def known(hour):
+        registry.publish(at_ms=at(hour))
+        seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+        [(outage_ms, up_ms, expected_ms)] = asked(
+            root,
+            "SELECT (SELECT sum(down_millis) FROM outage), sum(up_millis), sum(expected_millis) FROM "
+            "broker_availability WHERE broker_name = 'broker-0'",
+        )
+        assert expected_ms - up_ms == outage_ms
+        states = [each.state for each in topics(seen).topics], asked(root, "SELECT state FROM topic_state")
+        return overview(seen).counts.down, states, outage_ms // DAY_MS
+
+    assert known(2) == (1, (["degraded"], [("degraded",)]), 1)
+    registry.command(at(3), retirement)
+    assert known(4) == (0, (["writable"], [("writable",)]), 2)
+    assert asked(root, "SELECT requested_by, reason FROM broker_retirement") == [("ann", "sold")]
+    registry.register(at(5), A, "broker-0", topics=("T",))
+    registry.command(at(6), retirement)
+    assert known(7) == (0, (["writable"], [("writable",)]), 2)
+    registry.expire(at(8), A)
+    assert known(9) == (1, (["degraded"], [("degraded",)]), 3)
 
 
 def test_a_broker_asked_for_by_its_address_has_the_verdict_of_its_name(root, registry):

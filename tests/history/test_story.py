@@ -15,6 +15,7 @@ from namesrv_stream.rules.record_types import (
     QueueData,
     RegisterBroker,
     RegisterTopic,
+    RetireBroker,
     TopicConfig,
     UpdateNamesrvConfig,
     WipeWritePerm,
@@ -152,6 +153,10 @@ def test_what_brokers_do_has_a_sentence(life, happens, told):
         (DeleteTopic(topic="U"), ": nothing changed (topic=U)"),
         (RegisterTopic(topic="N", queue_datas=[QueueData("broker-a", 4, 4, 6)]), " on broker-a: 1 topic came (N)"),
         (RegisterTopic(topic="N", queue_datas=[QueueData("nobody", 4, 4, 6)]), ": nothing changed (topic=N)"),
+        (
+            RetireBroker(cluster_name="c1", broker_name="nobody", broker_id=1, reason="sold"),
+            " of nobody 1 of c1 (reason: sold)",
+        ),
         (PutKvConfig(namespace="NS", key="k", value="v"), ": NS/k was set to v"),
         (PutKvConfig(namespace="OLD", key="k", value="w"), ": OLD/k was set to w instead of v"),
         (PutKvConfig(namespace="OLD", key="k", value="v"), ": nothing changed (namespace=OLD, key=k, value=v)"),
@@ -220,7 +225,9 @@ def test_every_line_has_a_sentence_and_nothing_changed_only_if_it_has_no_row(see
     for line in life.rules.take_changes().events:
         [sentence] = story_of_broker([line])
         changed = line.changes
-        assert ("nothing changed" in sentence.text) is (not changed and line.type not in ("REFUSED", "ID_LOST"))
+        assert ("nothing changed" in sentence.text) is (
+            not changed and line.type not in ("REFUSED", "ID_LOST", "RETIRE_BROKER")
+        )
         for topic in "TUV":
             if names(topic, line):
                 story = texts(story_of_topic(topic, [line]))

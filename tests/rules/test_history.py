@@ -12,6 +12,7 @@ from namesrv_stream.rules.record_types import (
     DeleteTopic,
     PutKvConfig,
     RegisterBroker,
+    RetireBroker,
     TopicConfig,
     WipeWritePerm,
 )
@@ -219,6 +220,19 @@ def test_a_command_without_effect_leaves_a_line_all_the_same():
     assert (wiped.type, wiped.broker_name, wiped.changes) == ("WIPE_WRITE_PERM_OF_BROKER", "nobody", ())
     assert (put.type, put.changes) == ("PUT_KV_CONFIG", ())
     assert [json.loads(line.command)["type"] for line in (wiped, put)] == [wiped.type, put.type]
+
+
+def test_a7_a_retirement_has_a_line_with_the_broker_and_with_the_address_that_holds_its_id():
+    log = Log()
+    log.register("10.0.0.1:1")
+    log.take_events()
+    for cluster, number in (("c1", 0), ("c1", 1), ("c2", 0)):
+        log.apply(RetireBroker(cluster_name=cluster, broker_name="broker-a", broker_id=number, reason="sold"))
+    assert [(line.cluster_name, *line[9:11], line.held_id, line.reason) for line in log.take_events()] == [
+        ("c1", 0, "10.0.0.1:1", True, "sold"),
+        ("c1", 1, None, False, "sold"),
+        ("c2", 0, None, False, "sold"),
+    ]
 
 
 def test_k1_a_value_that_is_put_has_a_line_with_the_one_before_and_with_a_new_namespace():

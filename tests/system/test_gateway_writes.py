@@ -24,6 +24,7 @@ from namesrv_stream.rules.record_types import (
     PutKvConfig,
     RegisterBroker,
     RegisterTopic,
+    RetireBroker,
     Scan,
     TopicConfig,
     UpdateNamesrvConfig,
@@ -140,6 +141,12 @@ COMMANDS = [
     (327, b"", {"brokerName": "a"}, AddWritePerm(broker_name="a")),
     (216, b"", {"topic": "T", "clusterName": "c"}, DeleteTopic(topic="T", cluster_name="c")),
     (217, b"{}", {"topic": "T"}, RegisterTopic(topic="T", queue_datas=[])),
+    (
+        10_001,
+        b"",
+        {"clusterName": "c", "brokerName": "gone", "brokerId": 0, "reason": "sold"},
+        RetireBroker(cluster_name="c", broker_name="gone", broker_id=0, reason="sold"),
+    ),
     (318, b"enableTopicList=false", {}, UpdateNamesrvConfig(properties={"enableTopicList": "false"})),
 ]
 

@@ -15,6 +15,7 @@ from namesrv_stream.rules.record_types import (
     PutKvConfig,
     QueueData,
     RegisterTopic,
+    RetireBroker,
     TopicConfig,
     UnregisterBroker,
     UpdateNamesrvConfig,
@@ -180,6 +181,10 @@ def test_version_query_and_heartbeat_are_signs_of_life(name):
                 217, b'{"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":1,"writeQueueNums":2}]}', topic="T"
             ),
             RegisterTopic(topic="T", queue_datas=[QueueData("a", 1, 2, 6)]),
+        ),
+        (
+            command_of(10_001, clusterName="c", brokerName="a", brokerId="1", reason="sold"),
+            RetireBroker(cluster_name="c", broker_name="a", broker_id=1, reason="sold"),
         ),
         (command_of(318, b"enableTopicList=false\n"), UpdateNamesrvConfig(properties={"enableTopicList": "false"})),
     ],

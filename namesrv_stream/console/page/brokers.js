@@ -61,7 +61,7 @@ export const broker = {
     h("div", { class: "columns" },
       card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this broker up to this moment.", why?.total, () => go({}))),
       card(found ? counted(found.total, "topic") : "Topics", found && topicsOf(found, moment, state))),
-    moment.epoch === null && found && card("Change", actions(changes(found.brokerName))),
+    moment.epoch === null && found && card("Change", actions([...changes(found.brokerName), ...found.brokers.filter((each) => each.down).map(retirement)])),
   ],
 };
 
@@ -74,6 +74,12 @@ function topicsOf(found, moment, { at: time, epoch, newest }) {
   const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, perm(each.perm)];
   return pages(["topic", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: time ?? epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
 }
+
+const retirement = (each) => [
+  `Retire ${each.brokerName} ${each.brokerId} …`,
+  { type: "RETIRE_BROKER", clusterName: each.clusterName, brokerName: each.brokerName, brokerId: each.brokerId },
+  `${each.brokerName} ${each.brokerId} of ${visible(each.clusterName)} counts as gone for good: it is not expected until it is back. Its figures up to now stay as they are.`,
+];
 
 const changes = (name) => [
   ["Make read-only …", { type: "WIPE_WRITE_PERM_OF_BROKER", brokerName: name }, `Clients stop sending to ${name}, until it registers with a new data version.`],
