@@ -53,9 +53,9 @@ class Down(Fields):
 class Holder(Fields, kw_only=True):
     """Holder of a broker id. `silentMillis`: time by the log's clock since its last sign of life.
 
-    `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
-    it. `down`: nobody holds the id, and the broker is expected; `brokerAddr` is its last address. A holder that is
-    taken from the events has no state, no sign of life and no data version.
+    `late`: silent for over three quarters of its lease. `suspect`: its lease is over, and the guard against mass expiry
+    holds it. `down`: nobody holds the id, and the broker is expected; `brokerAddr` is its last address. A holder that
+    is taken from the events has no state, no sign of life and no data version.
     """
 
     broker_addr: str

@@ -24,7 +24,7 @@ from namesrv_stream.questions.causes import Cause, Member, State, causes, clock_
 from namesrv_stream.questions.subject import Fields, Seen, now_of
 from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.reporting.texts import counted, natural_key
-from namesrv_stream.rules.lease import silence_ms
+from namesrv_stream.rules.lease import is_late
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.rules.rows import LiveRow
@@ -82,7 +82,7 @@ def state_of(seen: Seen, lease: LiveRow) -> State:
         return "suspect"
     if seen.is_made:
         return "alive"
-    return "late" if silence_ms(lease, seen.snapshot) > lease.heartbeat_timeout_millis // 2 else "alive"
+    return "late" if is_late(lease, seen.snapshot) else "alive"
 
 
 def past_of(seen: Seen) -> Past:

@@ -47,8 +47,18 @@ def is_mass_expiry(leases: Iterable[LiveRow], reading_ms: int, ratio: float) -> 
     In a network outage brokers fall silent at one moment, but their leases end over half a minute. The leases that end
     at one tick are only a few of all that will end, so late ones count too.
     """
-    late = [reading_ms >= late_from_ms(lease) for lease in leases]
-    return sum(late) > ratio * len(late)
+    leases = list(leases)
+    return late_count(leases, reading_ms) > ratio * len(leases)
+
+
+def late_count(leases: Iterable[LiveRow], reading_ms: int) -> int:
+    """Return how many leases are late at a reading of the log's clock, those that are overdue or suspect included."""
+    return sum(reading_ms >= late_from_ms(lease) for lease in leases)
+
+
+def is_late(lease: LiveRow, snapshot: SnapshotRow) -> bool:
+    """Return whether a lease is late at a snapshot."""
+    return late_count([with_reading(lease)], LogClock.of(snapshot).reading_ms or 0) > 0
 
 
 def after_sign_of_life(lease: LiveRow, at_ms: int, reading_ms: int, channel_id: str | None) -> LiveRow:

@@ -22,6 +22,7 @@ from namesrv_stream.rules.lease import (
     deadline_ms,
     heard_at,
     is_mass_expiry,
+    late_count,
     overdue,
     with_reading,
     without_channel,
@@ -244,6 +245,11 @@ class RouteRegistry:
     def late_at_ms(self) -> int | None:
         """The first append time at which a lease is late if its broker stays silent; None if there is no lease."""
         return self.clock.late_at_ms(self._tables.live)
+
+    @property
+    def late_count(self) -> int:
+        """The number of addresses whose lease is late, by the newest tick."""
+        return late_count(self._tables.live, self.clock.reading_ms or 0)
 
     @property
     def suspect_count(self) -> int:

@@ -184,6 +184,17 @@ def test_signs_of_life_are_published_when_the_refresh_time_has_passed(registry, 
     assert changed == ({"live", "snapshot"} if published_ms else set())
 
 
+def test_late_leases_are_published_as_their_number_changes_before_the_first_of_them_ends(registry):
+    registry.handle(tick(0, 0), registered(A, 0, 1), registered(B, 10_000, 2, broker_id=1))
+    epochs = []
+    for offset, at_ms in enumerate((60_000, 90_000, 90_001, 95_000, 100_001, 110_000), 3):
+        epochs.append(registry.handle(tick(at_ms, offset)).epoch - 2)
+    assert epochs == [0, 0, 1, 1, 2, 2]
+    registry.handle(heartbeat(B, 111_000, 9), tick(111_000, 10))
+    assert registry.publisher.last.epoch == 5
+    assert [row.last_update_timestamp - T0 for row in registry.rows("live")] == [0, 111_000]
+
+
 def test_signs_of_life_and_a_stop_row_are_published_before_the_job_stops(registry):
     registry.handle(registered(A, 0, 0))
     registry.handle(heartbeat(A, 5_000, 1))

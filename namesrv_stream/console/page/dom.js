@@ -73,7 +73,7 @@ export const verdictLine = (text, kind) => h("p", { class: `verdict ${kind}`, "d
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
-const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", down: "down: expected, and not up" };
+const STATES = { alive: "alive", late: "late: silent for over three quarters of its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", down: "down: expected, and not up" };
 
 export const dot = (state, label = state) => h("i", { class: `dot ${state}`, title: label === state ? STATES[state] : label, role: "img", "aria-label": label });
 
