@@ -93,8 +93,21 @@ def test_a_terminal_that_lacks_letters_gets_the_whole_answer(claimed, tmp_path, 
     registry.register("10.0.0.1:10911", "数é€", "broker-é数€", topics=("主题",))
     before = registry.unregister("10.0.0.1:10911").epoch - 1
     registry.register("10.0.0.1:10911", "数é€", "broker-é数€", topics=("主题",))
-    asked = ["topicRoute -t 主题", "topicList", "clusterList", "history", "why broker-é数€", f"diff {before} {before + 1}",
-             "snapshots", "rejected", "getNamesrvConfig", "status --no-kafka", "doctor --tables", "-p", "records --schema"]  # fmt: skip
+    asked = [
+        "topicRoute -t 主题",
+        "topicList",
+        "clusterList",
+        "history",
+        "why broker-é数€",
+        f"diff {before} {before + 1}",
+        "snapshots",
+        "rejected",
+        "getNamesrvConfig",
+        "status --no-kafka",
+        "doctor --tables",
+        "-p",
+        "records --schema",
+    ]
     program = (
         "from namesrv_stream.cli.entry import main\n"
         f"for line in {asked!r}:\n"
