@@ -20,6 +20,7 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.failures import SessionLostError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.questions.job_status import newest_row
+from namesrv_stream.reporting.metrics_server import require_port
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
@@ -69,6 +70,7 @@ class LocalStack:
     def __enter__(self) -> Self:
         if self.settings.listen_port:  # so a taken port fails now and not after half a minute
             check_free(self.settings.listen_port, "the gateway (setting listenPort)")
+        require_port((self.settings.bind_address, self.settings.job_metrics_port), "job.metricsPort")
         with ExitStack() as opening:
             opening.enter_context(owned_folder(self._data, made_anew=self._made_anew))
             opening.enter_context(in_service(self.settings.delta_root))
