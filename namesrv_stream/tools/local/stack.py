@@ -95,7 +95,7 @@ class LocalStack:
         opening = self._job_things = ExitStack()
         spark_log = self._data / "spark.log"
         log.info("starting Spark; its output is in %s", spark_log)
-        self.spark = local_session("route-registry", log=spark_log)
+        self.spark = local_session("route-registry", log=spark_log, temp=Path(self.settings.job_temp_folder))
         opening.callback(self.spark.stop)
         set_up_spark_log(self.spark, self.settings.log_format)
         self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
