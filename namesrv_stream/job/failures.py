@@ -43,7 +43,7 @@ _CHECKPOINT_UNUSABLE = (
 """Marks of Spark's errors if the checkpoint keeps the query from going on. A new checkpoint mends them without loss."""
 _NONE_LEFT = re.compile(r"[^\n]*(?:Too many open files|BindException|Cannot assign requested address)[^\n]*")
 _NO_LIBRARY = re.compile(
-    r"(?:UnsatisfiedLinkError: |Unsupported OS/arch, |Could not initialize class (?:org\.rocksdb|com\.github\.luben))[^\n]*"
+    r"(?:UnsatisfiedLinkError: |Unsupported OS/arch, |initialize class (?:org\.rocksdb|com\.github\.luben))[^\n]*"
 )
 """Java could not load a native library, and does not try again in this process."""
 _MAX_CHARS = 300

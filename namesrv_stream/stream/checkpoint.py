@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
@@ -83,10 +82,11 @@ def _require_name_in_java(spark: SparkSession, location: str) -> None:
     """Raise SettingError if Java encodes the folder's name otherwise than this Python, as in the locale C."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
+    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
     try:
-        jvm.java.io.File(location).toPath()
-    except Py4JJavaError as error:
-        problem = f"{location} is another folder for Java, which encodes names by the locale"
+        location.encode(encoding)
+    except UnicodeEncodeError as error:
+        problem = f"{location} is another folder for Java, which encodes names by the locale ({encoding})"
         raise SettingError("checkpoint.location", problem, "Set LC_ALL=C.UTF-8 for spark-submit.") from error
 
 
