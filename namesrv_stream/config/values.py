@@ -66,10 +66,10 @@ def _expanded(value: str) -> str:
 
 def _readable_by_delta(path: str) -> str:
     """Raise an error for a folder whose name delta-rs takes for another one, or fails on."""
-    odd = re.search(r"[%?\[\]\\\x00-\x1f\x7f]", str(Path(path).absolute())) if "://" not in path else None
+    odd = re.search(r"[%\[\]\\\x00-\x1f\x7f]", str(Path(path).absolute())) if "://" not in path else None
     if odd is not None:
         raise ValueError(
-            f"has {odd[0]!r} in its whole path, with which delta-rs or Spark does not find a table: take another folder"
+            f"has {odd[0]!r} in its whole path, with which delta-rs does not find a table: take another folder"
         )
     return path
 

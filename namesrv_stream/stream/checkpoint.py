@@ -84,7 +84,7 @@ def _require_name_in_java(spark: SparkSession, location: str) -> None:
     assert jvm is not None
     encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
     try:
-        location.encode(encoding)
+        location.replace("?", "\ufffd").encode(encoding)  # what Java has made of the letters of an argument
     except UnicodeEncodeError as error:
         problem = f"{location} is another folder for Java, which encodes names by the locale ({encoding})"
         raise SettingError("checkpoint.location", problem, "Set LC_ALL=C.UTF-8 for spark-submit.") from error
