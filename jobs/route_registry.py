@@ -25,6 +25,7 @@ from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.job.termination import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.kafka.election import find_coordinator
 from namesrv_stream.reporting.logs import set_up_logging
+from namesrv_stream.reporting.metrics_server import require_port
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.spark import forget_session, halt_session, set_up_spark_log
 
@@ -46,6 +47,7 @@ def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: boo
         settings = replace(invocation, options=invocation.options | ({"standby": "true"} if standby else {})).settings
         set_up_logging(log_format=settings.log_format)
         root = Root(settings.delta_root, settings.storage_options or None)
+        require_port((settings.bind_address, settings.job_metrics_port), "job.metricsPort")
         find_coordinator(kafka_client_arguments(settings), settings.kafka_topic, root.hadoop_url)
         spark = SparkSession.builder.appName("route-registry").getOrCreate()
         set_up_spark_log(spark, settings.log_format)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from namesrv_stream import __version__
@@ -97,6 +97,22 @@ class KafkaUnreachableError(NamesrvError):
             f"Kafka at {address} does not answer ({problem}). Is it running, and are kafka.bootstrap.servers and "
             "kafka.security.protocol right?"
         )
+
+
+class KafkaMisaddressedError(KafkaUnreachableError):
+    """Kafka answers at its bootstrap address, and announces addresses for its nodes that cannot be reached from here.
+
+    `announced`: such an address of host and port -> why it cannot be reached.
+    """
+
+    def __init__(self, address: str, announced: Mapping[str, str]) -> None:
+        nodes = ", ".join(f"{each} ({problem})" for each, problem in announced.items())
+        NamesrvError.__init__(
+            self,
+            f"Kafka at {address} answers and announces addresses that cannot be reached from here: {nodes}. Set "
+            "advertised.listeners of each such node to an address that this machine reaches, or mend names and routes.",
+        )
+        self.announced = announced
 
 
 class KafkaRefusedError(NamesrvError):

@@ -65,6 +65,20 @@ def record_key(request: Request) -> bytes:
     return address.encode()
 
 
+_UTF_16 = "it is UTF-16: encode it as UTF-8"
+_OTHER_BYTES = {
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
+    b"{\0": _UTF_16,
+    b"\0{": _UTF_16,
+    b"\xef\xbb": "it begins with a byte order mark: encode it as UTF-8 without one (not utf-8-sig)",
+    b"\x1f\x8b": "it is compressed by gzip: let the producer compress (compression.type)",
+    b"\0": "it begins with the 0 and the number of a schema (4 bytes) of a serializer for a schema registry: use "
+    "one for plain text or bytes",
+}
+"""First bytes of a value -> what has written it, and what to do."""
+
+
 def decode_record(value: bytes | str | None, key: bytes | None = None) -> Request:
     """Decode the value of a record. Raises MalformedRecordError, whose reason names the field and the mistake.
 
@@ -78,11 +92,17 @@ def decode_record(value: bytes | str | None, key: bytes | None = None) -> Reques
     except msgspec.ValidationError as error:
         request = _decode_with_defaults(value, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedRecordError(f"not JSON: {error}") from error
+        raise MalformedRecordError(f"not JSON: {_of_other_bytes(value) or error}") from error
     _require_key(request, key)
     if isinstance(request, RegisterBroker):
         _require_all_topics(admitted(request)[1])
     return request
+
+
+def _of_other_bytes(value: bytes | str) -> str | None:
+    """Return what a value is whose first bytes show that a program has encoded it otherwise, None if they do not."""
+    begins = value[:2].encode() if isinstance(value, str) else value[:2]
+    return next((reason for start, reason in _OTHER_BYTES.items() if begins.startswith(start)), None)
 
 
 def _decode_with_defaults(value: bytes | str, error: msgspec.ValidationError) -> RegisterBroker:

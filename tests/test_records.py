@@ -1,3 +1,5 @@
+import gzip
+
 import jsonschema
 import msgspec
 import pytest
@@ -48,6 +50,23 @@ def test_address_is_whatever_rocketmq_takes_for_host_and_port(address):
 def test_a_key_that_is_no_host_and_port_has_these_reasons(type_, address):
     with pytest.raises(MalformedRecordError, match=r"^Expected host:port - at `\$\.brokerAddr`$"):
         decode_record(value(type=type_, channelId="g/1", brokerAddr=address))
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        (bytes([0, 0, 0, 0, 7]) + value(), "schema registry"),
+        (b"\xef\xbb\xbf" + value(), "byte order mark"),
+        (value().decode().encode("utf-16"), "UTF-16"),
+        (value().decode().encode("utf-16-le"), "UTF-16"),
+        (value().decode().encode("utf-16-be"), "UTF-16"),
+        (gzip.compress(value()), "gzip"),
+        (b"?", "byte 0"),
+    ],
+)
+def test_json_that_a_program_has_encoded_otherwise_is_refused_by_what_it_is(written, named):
+    with pytest.raises(MalformedRecordError, match=f"^not JSON: .*{named}"):
+        decode_record(written)
 
 
 @pytest.mark.parametrize(("field", "content"), [("clusterName", ""), ("brokerName", ""), ("brokerAddr", "a")])

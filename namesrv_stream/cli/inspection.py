@@ -72,6 +72,7 @@ def _checks(role: str) -> dict[str, Check]:
         ("job", "Python workers", machine.check_workers),
         ("job", "commits", storage.check_writing),
         ("job", "checkpoint", storage.check_checkpoint),
+        ("job", "temporary folder", storage.check_temp_folder),
         (role, "Kafka", partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway")),
         (role, "job", kafka.check_job),
         (role, "tables", storage.check_tables),

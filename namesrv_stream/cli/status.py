@@ -17,11 +17,12 @@ from rich.text import Text
 from namesrv_stream.cli.output import heading, print_answer, say, time_text
 from namesrv_stream.cli.view import Answer, Looked, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.errors import NamesrvError, StorageError, masked
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError, masked
 from namesrv_stream.questions.job_status import (
     NOT_ASKED,
     FromKafka,
     JobState,
+    OfTables,
     Status,
     facts_from_kafka,
     job_state,
@@ -37,8 +38,9 @@ from namesrv_stream.tables.job_progress import job_progress
 _STATES: dict[JobState, tuple[str, str, int]] = {
     "running": ("running", "green", 0),
     "catching up": ("catching up: {lag} of event time behind", "yellow", 3),
-    "starting": ("starting since {since}", "yellow", 3),
+    "starting": ("starting, last claim or publication: {since}", "yellow", 3),
     "taking over": ("a job takes the registry over from one that has ended: wait for some seconds", "yellow", 3),
+    "not started": ("none, and there are no tables yet. Start one: a first start takes some seconds", "yellow", 1),
     "stopped in order": ("stopped in order at {since}", "yellow", 4),
     "standby": ("standby: jobs wait, and none has been active since {since}", "yellow", 4),
     "waiting": ("waiting: {problem}", "red", 5),
@@ -82,8 +84,8 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
         show(invocation, view, lambda looked: _answer(looked, settings, codes, asks_kafka=not no_kafka))
     except (NamesrvError, DeltaError, OSError) as error:
         named = error if isinstance(error, NamesrvError) else StorageError(root_of(settings).url, str(error))
-        print_answer(*_without_tables(settings, named, asks_kafka=not no_kafka), as_json=view.as_json)
-        context.exit(named.exit_status)
+        print_answer(*_without_tables(settings, named, codes, asks_kafka=not no_kafka), as_json=view.as_json)
+        context.exit(codes[-1] if codes else named.exit_status)
     if codes:
         context.exit(codes[-1])
 
@@ -102,12 +104,14 @@ def _answer(looked: Looked, settings: NamesrvSettings, codes: list[int], *, asks
     return Answer(found, Group(heading("Registry", found.root), _grid(parts)))
 
 
-def _without_tables(settings: NamesrvSettings, error: NamesrvError, *, asks_kafka: bool) -> Answer:
+def _without_tables(settings: NamesrvSettings, error: NamesrvError, codes: list[int], *, asks_kafka: bool) -> Answer:
     """Return what is known if the tables cannot be read: the job as Kafka shows it, and Kafka itself."""
     root, now_ms = root_of(settings), time.time_ns() // 1_000_000
     row = newest_row(root)
     kafka = facts_from_kafka(settings, root, row) if asks_kafka else NOT_ASKED
-    state = job_state(job_progress(row, now_ms).state if row else None, kafka)
+    none_yet: OfTables | None = "not started" if isinstance(error, NotARegistryError | NoSuchSnapshotError) else None
+    state = job_state(job_progress(row, now_ms).state if row else none_yet, kafka)
+    codes += [_STATES[state][2]] if state == "starting" else []
     problem = kafka.report.problem if kafka.report is not None else None
     value = {
         "root": masked(root.url),

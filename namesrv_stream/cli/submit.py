@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -51,13 +52,16 @@ def submit(
     that `namesrv-stream archive` makes, if there is one.
     """
     options = {**context.obj.options, **settings}
-    if program == PROGRAMS[0] and "--standby" not in arguments and not named["take_over"]:
-        _ask_if_served(replace(context.obj, options=options).settings.delta_root)
-    debug = ["--debug"] if context.meta.get(DEBUG) and program == PROGRAMS[0] else []
+    in_force = replace(context.obj, options=options).settings
+    is_job = program == PROGRAMS[0]
+    if is_job and "--standby" not in arguments and not named["take_over"]:
+        _ask_if_served(in_force.delta_root)
+    debug = ["--debug"] if context.meta.get(DEBUG) and is_job else []
     file = [] if context.obj.file is None else ["-c", str(context.obj.file)]
     given = [*file, *as_options(options), *debug, *arguments]
     of_names = {key: value for name, key in _SPARK_KEYS.items() if (value := named[name]) is not None}
-    command, environment = submission(program, given, spark_options={**spark_options, **of_names})
+    temp = Path(in_force.job_temp_folder) if is_job else None
+    command, environment = submission(program, given, spark_options={**spark_options, **of_names}, temp=temp)
     os.execve(command[0], command, environment)
 
 

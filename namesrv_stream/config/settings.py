@@ -19,7 +19,7 @@ from namesrv_stream.config.rocketmq_settings import (
     is_idle,
     setting,
 )
-from namesrv_stream.config.storage import default_checkpoint
+from namesrv_stream.config.storage import default_checkpoint, default_temp_folder
 from namesrv_stream.config.values import (
     Boolean,
     Count,
@@ -89,6 +89,13 @@ class NamesrvSettings(RocketmqSettings):
     )
     """Checkpoint of the streaming query. Beside the tables unless set; of tables on an object store in the folder
     data, since each batch writes several small files there.
+    """
+
+    job_temp_folder: str = setting(
+        "job.tempFolder", lambda data: default_temp_folder(data.get("checkpoint_location", "")), "job", min_length=1
+    )
+    """Folder of this machine for the job's temporary files, from which Java loads native libraries: no mount with
+    noexec. Beside the checkpoint unless set. What a killed job has left there goes at the next start.
     """
 
     """Time for which one snapshot a day is kept, and one an hour for the first week: 30d, 720h. The history is kept for

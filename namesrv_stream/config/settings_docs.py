@@ -32,6 +32,11 @@ def _meanings() -> dict[str, str]:
 
 
 MEANINGS = _meanings()
+_SHOWN_DEFAULTS = {
+    "checkpoint_location": "<delta.root>-checkpoint",
+    "job_temp_folder": "<checkpoint.location>-tmp",
+}
+"""Defaults that follow other settings."""
 
 
 def settings_table() -> str:
@@ -41,7 +46,7 @@ def settings_table() -> str:
 
 
 def _table_row(info: SettingInfo) -> str:
-    default = "<delta.root>-checkpoint" if info.name == "checkpoint_location" else info.default
+    default = _SHOWN_DEFAULTS.get(info.name, info.default)
     change = "" if not info.read_by else "live" if info.is_live else "at start"
     shown = [f"`{info.key}`", f"`{default}`" if default else "", info.read_by or "no effect here", change]
     return f"| {' | '.join([*shown, MEANINGS[info.key]])} |"

@@ -6,7 +6,10 @@ that credentials are given only once.
 
 from __future__ import annotations
 
+import re
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
 _FILE_SYSTEMS = frozenset({"file", "hdfs", "viewfs"})
 _S3_SCHEMES = frozenset({"s3", "s3a"})
@@ -44,6 +47,12 @@ def default_checkpoint(root: str) -> str:
     url = root.rstrip("/")
     beside = f"data/{url.partition('://')[2]}" if is_object_store(url) else url
     return f"{beside}-checkpoint"
+
+
+def default_temp_folder(checkpoint: str) -> str:
+    """Return the default place of the job's temporary files: beside a checkpoint of this machine."""
+    path = re.sub("^file:(//)?", "", checkpoint).rstrip("/")
+    return str(Path(tempfile.gettempdir(), "namesrv-stream")) if "://" in path else f"{path}-tmp"
 
 
 def s3a_options(url: str, storage_options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

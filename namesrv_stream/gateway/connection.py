@@ -186,10 +186,11 @@ class Connection(asyncio.Protocol):
         elif now_s - self._active_s > idle_limit_s:
             self.close_by_itself(f"idle for {idle_limit_s:g} s")
 
-    def close_by_itself(self, why: str) -> None:
+    def close_by_itself(self, why: str, *, is_logged: bool = True) -> None:
         """Close this connection for a reason of the gateway's own, so that no lease ends (D13)."""
         if not self.is_closing:
             self.loss, self.ends_leases = why, False
+        if is_logged and not self.is_closing:
             self.log_line(logging.INFO, f"connection of {self.peer} closed: {why}")
         self.close()
 

@@ -88,7 +88,8 @@ class Dispatcher:
                 return self._counted(command, command.answer(ResponseCode.NO_PERMISSION, str(error)))
         if command.code in SIGNS_OF_LIFE and self._writes.registering.is_kafka_away:
             # The broker then goes to another gateway.
-            asyncio.get_running_loop().call_soon(connection.close_by_itself, KAFKA_IS_AWAY)
+            close = partial(connection.close_by_itself, KAFKA_IS_AWAY, is_logged=False)
+            asyncio.get_running_loop().call_soon(close)
             return self._counted(command, command.answer(ResponseCode.SYSTEM_BUSY, KAFKA_IS_AWAY))
         if command.code in HANDLERS:
             return self._written(command, connection)

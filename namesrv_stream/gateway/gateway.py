@@ -193,9 +193,10 @@ class Gateway:
         is_away, was_away = is_silent and self._was_kafka_silent, self._is_kafka_away
         self._was_kafka_silent = is_silent
         self.metrics.kafka_away.set(is_away)
-        self._writes.registering.note_kafka(is_away=is_away)
+        closed = self._writes.registering.note_kafka(is_away=is_away)
         if is_away and not was_away:
-            log.error("%s: until it does, brokers are sent to other gateways", self._kafka_silence)
+            log.error("%s: until it does, brokers are sent to other gateways, now those of %d connections",
+                      self._kafka_silence, closed)  # fmt: skip
         if was_away and not is_away:
             log.info("Kafka at %s acknowledges records again: brokers may register", self._link.address)
 

@@ -300,7 +300,8 @@ class Registering:
             for number, address in enumerate(self._known.forget_channel(channel_id), 1):
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
-                self._broker_log.lost(address, self._answers.live.get(address), connection)
+                if connection.loss != KAFKA_IS_AWAY:  # one line for all of them
+                    self._broker_log.lost(address, self._answers.live.get(address), connection)
                 if not connection.ends_leases:
                     self._heartbeats.send_waiting(address, channel_id)
                 self._heartbeats.closed(address, channel_id)
@@ -322,15 +323,16 @@ class Registering:
         self._answers = answers
         self._known.follow(answers)
 
-    def note_kafka(self, *, is_away: bool) -> None:
+    def note_kafka(self, *, is_away: bool) -> int:
         """Note whether Kafka is away.
 
-        While it is, close the connections of all brokers, so that they use other gateways.
+        While it is, close the connections of all brokers, so that they use other gateways, and return their number.
         """
         self.is_kafka_away = is_away
-        if is_away:
-            for connection in list(self._speaking.values()):
-                connection.close_by_itself(KAFKA_IS_AWAY)
+        speaking = list(self._speaking.values()) if is_away else []
+        for connection in speaking:
+            connection.close_by_itself(KAFKA_IS_AWAY, is_logged=False)
+        return len(speaking)
 
     def close_expired(self) -> None:
         """Close silent connections whose brokers all have expired, as a NameServer's scan does.

@@ -14,6 +14,7 @@ from namesrv_stream.kafka.record_reader import RecordGoneError, RecordReader
 from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.job_progress import STALE_AFTER_MS
 from namesrv_stream.tables.publication import KafkaLog
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
@@ -29,18 +30,20 @@ def log_to_go_on_with(  # noqa: PLR0913  # what the tables know of their log, an
     append_time_ms_at: Callable[[int], int | None],
     *,
     accepts_new: bool,
+    silent_ms: int,
 ) -> KafkaLog:
     """Return `here`, the log to go on with after the snapshot `former`; it is new if the difference is accepted.
 
     `next_offset` is the present end of the log. `append_time_ms_at` returns when the record at an offset was appended,
     None if Kafka has deleted it. `accepts_new` accepts another log than the snapshot's; without it another log raises
-    NamesrvError.
+    NamesrvError. `silent_ms`: the age of the last sign of the job that published the snapshot.
     """
     problem = _difference(former, here, next_offset, append_time_ms_at)
     if problem is None:
         return here
     if not accepts_new:
-        raise _other_log(topic, problem)
+        is_served = former.kind != "STOP" and silent_ms < STALE_AFTER_MS
+        raise _served(former, silent_ms, topic) if is_served else _other_log(topic, problem)
     log.warning("goes on with another log in topic %s: %s", topic, problem)
     return KafkaLog(here.cluster_id, here.topic_id, is_new=True)
 
@@ -63,6 +66,14 @@ def append_time_ms_at(kafka: KafkaOptions, topic: str, offset: int) -> int | Non
         except RecordGoneError:
             return None
     return None if record is None else record.append_time_ms
+
+
+def _served(former: SnapshotRow, silent_ms: int, topic: str) -> NamesrvError:
+    return NamesrvError(
+        f"the tables are those of run {former.run_id}, which gave its last sign {silent_ms / 1000:.0f} s ago and reads "
+        f"another log than topic {topic} here. If that job runs, stop it first, or set another "
+        "delta.root or its kafka.bootstrap.servers and kafka.topic. If it has died, start this one again in a minute."
+    )
 
 
 def _other_log(topic: str, problem: str) -> NamesrvError:

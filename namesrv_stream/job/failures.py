@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, SettingError, StorageError
 
 _KAFKA_ERROR = "org.apache.kafka.common.errors"
 _KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
@@ -42,6 +42,10 @@ _CHECKPOINT_UNUSABLE = (
 )  # fmt: skip
 """Marks of Spark's errors if the checkpoint keeps the query from going on. A new checkpoint mends them without loss."""
 _NONE_LEFT = re.compile(r"[^\n]*(?:Too many open files|BindException|Cannot assign requested address)[^\n]*")
+_NO_LIBRARY = re.compile(
+    r"(?:UnsatisfiedLinkError: |Unsupported OS/arch, |initialize class (?:org\.rocksdb|com\.github\.luben))[^\n]*"
+)
+"""Java could not load a native library, and does not try again in this process."""
 _MAX_CHARS = 300
 _PLAN = re.compile(r"\s*={2,} .* ={2,}\s*$")
 """Heading of what Spark adds to an error: its plan, its offsets."""
@@ -132,6 +136,13 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
     """Return the error to raise for a query that ended. `of_batch`: raised by its micro-batch; `reported`: by Spark."""
     if limit := _limit_reached(str(of_batch), reported):
         return limit
+    if no_library := _NO_LIBRARY.search(f"{of_batch}\n{reported}"):
+        return SettingError(
+            "job.tempFolder",
+            f"Java cannot load a native library: {no_library[0][:_MAX_CHARS].rstrip('. ')}",
+            f"Is {settings.job_temp_folder}, or the java.io.tmpdir of a job without `namesrv-stream submit`, mounted "
+            "noexec? Name a folder where programs may run; `namesrv-stream doctor` tries one.",
+        )
     if of_batch is not None:
         return _named(settings, of_batch)
     cause, location = _first_cause(reported), settings.checkpoint_location

@@ -397,7 +397,10 @@ class RouteRegistryJob:
         if former.offsets.get(LOG_PARTITION, 0) > end:  # the other job publishes on
             end = end_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
         append_time_ms = partial(append_time_ms_at, self._kafka, topic)
-        return log_to_go_on_with(former, log_here, topic, end, append_time_ms, accepts_new=self._accepts_new_log)
+        silent_ms = max(0, time.time_ns() // 1_000_000 - ProgressFile(self._root).row_now(former).published_at)
+        return log_to_go_on_with(
+            former, log_here, topic, end, append_time_ms, accepts_new=self._accepts_new_log, silent_ms=silent_ms
+        )
 
     def _checkpoint(self, log_here: KafkaLog, accepted_at_ms: int | None = None) -> Checkpoint:
         return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id, accepted_at_ms)

@@ -68,7 +68,7 @@ class TableCare:
             self._begun.add(name)
             self._on_point(f"maintaining {name}")
 
-        maintain(
+        maintained = maintain(
             self._root,
             sort=False,
             exact_ms=self._exact_ms,
@@ -76,6 +76,9 @@ class TableCare:
             on_table=on_table,
             but=frozenset(self._begun),
         )
+        did = [f"{name} from {before} to {after}" for name, before, after, _ in maintained if after != before]
+        if did:
+            log.info("the files of tables were put together: %s", ", ".join(did))
         self._begun.clear()
         self._on_point("maintained")
 

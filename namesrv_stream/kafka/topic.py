@@ -7,11 +7,14 @@ argument `kafka` holds the options of a client of librdkafka.
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import math
+import re
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +48,7 @@ from tenacity import (
     wait_fixed,
 )
 
-from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
+from namesrv_stream.errors import KafkaMisaddressedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, answered, is_passing, named_kafka_error, opened
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
@@ -65,6 +68,12 @@ SHORTEST_RETENTION_MS = 24 * 3_600_000
 _ANSWER_LIMIT_MS = 5_000
 """Limit of the wait for Kafka's answer, unless the client's options set another one."""
 
+_STATES_EVERY_MS = 500
+_OF_NODE = re.compile(r"(?:\w+://)?(?P<node>\S+:\d+)/\d+: (?P<problem>.*?)(?: \(after .*)?$")
+"""Problem of a connection to a node that Kafka has announced, in place of that to a bootstrap server."""
+
+_CONNECTING = ("TRY_CONNECT", "CONNECT")
+_NOT_OF_THE_ADDRESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _MADE_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.05
 _NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -260,8 +269,9 @@ class _Admin:
         self._address = kafka["bootstrap.servers"]
         self.limit_s = kafka.get("socket.timeout.ms", _ANSWER_LIMIT_MS) / 1000
         self._problems: list[KafkaError] = []
-        options = {**kafka, "error_cb": self._problems.append}
-        self.client = opened(AdminClient, options, self._address)
+        self._states: deque[str] = deque(maxlen=1)
+        watching = {"statistics.interval.ms": _STATES_EVERY_MS, "stats_cb": self._states.append}
+        self.client = opened(AdminClient, {**kafka, **watching, "error_cb": self._problems.append}, self._address)
 
     def cluster(self) -> DescribeClusterResult:
         """Return the id and the nodes of the Kafka cluster."""
@@ -346,12 +356,27 @@ class _Admin:
                     time.sleep(_LOOK_EVERY_S)
                     continue
                 if error.code() == KafkaError._TIMED_OUT:
+                    if away := self._announced_away():
+                        raise KafkaMisaddressedError(self._address, away) from raised
                     error = self._why_away() or error
                 raise named_kafka_error(error, self._address) from raised
 
+    def _announced_away(self) -> dict[str, str]:
+        """Return the addresses that Kafka announces for its nodes and that cannot be reached, with the reason.
+
+        librdkafka raises no error for an address that drops what is sent there, but knows that it waits.
+        """
+        self.client.poll(0)  # fetches the problems from librdkafka
+        said = (_OF_NODE.match(each.str()) for each in self._problems if each.code() not in _NOT_OF_THE_ADDRESS)
+        away = {found["node"]: found["problem"] for found in said if found}
+        for each in json.loads(self._states[0])["brokers"].values() if self._states else ():
+            if each["nodeid"] >= 0 and each["state"] in _CONNECTING:
+                away.setdefault(each["nodename"], f"no connection within {self.limit_s:g} s")
+        own = {each.strip() for each in self._address.split(",")}
+        return {address: problem for address, problem in away.items() if address not in own}
+
     def _why_away(self) -> KafkaError | None:
         """Return the error that has kept the connection from opening, None if there is none."""
-        self.client.poll(0)  # fetches the problems from librdkafka
         named = [each for each in self._problems if each.code() != KafkaError._ALL_BROKERS_DOWN]
         if named:
             said = dict.fromkeys(each.str().partition(" (after ")[0] for each in named)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         JobReport,
     )
 
-JobState = State | Literal[
+OfTables = State | Literal["not started"]
+JobState = OfTables | Literal[
     "dead", "standby", "taking over", "waiting", "not answering", "no ticks", "other log", "unknown"
 ]  # fmt: skip
 _KAFKA_LIMIT_MS = 2_000
@@ -161,12 +162,12 @@ def _rejected_records(seen: Seen) -> int:
         return int(seen.root.open(REJECTED, version).count())
 
 
-def job_state(of_tables: State | None, kafka: FromKafka) -> JobState:
+def job_state(of_tables: OfTables | None, kafka: FromKafka) -> JobState:
     """Return the job's state from Kafka, and from the tables where Kafka cannot tell.
 
-    `of_tables` is None if the tables cannot be read. A job that takes no part in the election has died, however new its
-    last publication is. Tables do not show for 90 s that a job has stopped to publish, so a Kafka that does not answer
-    leaves the state unknown.
+    `of_tables` is None if the tables cannot be read, "not started" if there are none yet. A job that takes no part in
+    the election has died, however new its last publication is. Tables do not show for 90 s that a job has stopped to
+    publish, so a Kafka that does not answer leaves the state unknown.
     """
     if kafka.is_other_log:
         return "other log"
@@ -175,17 +176,19 @@ def job_state(of_tables: State | None, kafka: FromKafka) -> JobState:
         is_known = kafka.problem == _NOT_ASKED or (kafka.problem is None and of_tables != "silent") or is_stopped
         return of_tables if of_tables is not None and is_known else "unknown"
     if not kafka.jobs:
-        return "stopped in order" if is_stopped else "dead"
+        return of_tables if of_tables in ("stopped in order", "not started") else "dead"
     if kafka.active_job is None:  # members have no partition while they are balanced anew
+        if of_tables == "not started":
+            return "starting"
         return "standby" if of_tables in ("stopped in order", "silent", None) else of_tables
     return _reported(of_tables, kafka)
 
 
-def _reported(of_tables: State | None, kafka: FromKafka) -> JobState:
+def _reported(of_tables: OfTables | None, kafka: FromKafka) -> JobState:
     """Return the state of a job that holds the lock, as it reports it."""
     role, problem = (kafka.report.role, kafka.report.problem) if kafka.report is not None else ("active", None)
     if role in ("standby", "starting"):
-        return "starting" if of_tables in ("stopped in order", "starting") else "taking over"
+        return "starting" if of_tables in ("stopped in order", "starting", "not started") else "taking over"
     if role == "waiting":
         return "waiting"
     if problem is not None:
@@ -193,7 +196,7 @@ def _reported(of_tables: State | None, kafka: FromKafka) -> JobState:
     match of_tables:
         case "silent":
             return "no ticks" if kafka.records_behind == 0 else "waiting"
-        case "stopped in order":
+        case "stopped in order" | "not started":
             return "starting"
     return of_tables or "running"
 

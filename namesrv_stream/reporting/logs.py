@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
@@ -40,9 +41,13 @@ _FACTS = ("epoch", "offset", "address")
 def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> None:
     """Log messages of `level` and above; at DEBUG those of the libraries too.
 
+    Standard output replaces the letters that a terminal in another encoding than UTF-8 lacks: no answer ends by one.
+
     `log_format` is the setting log.format: text or json; None leaves it as it is, text at first. A level that was set
     before is never raised, so --debug stays in force when a command asks for its own level.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has another one
+        sys.stdout.reconfigure(errors="replace")
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(_StderrHandler())

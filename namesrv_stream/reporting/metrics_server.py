@@ -157,6 +157,12 @@ def _application(registry: CollectorRegistry, checks: Mapping[str, Check]) -> Ca
     return answer
 
 
+def require_port(address: tuple[str, int], setting: str) -> None:
+    """Raise NamesrvError if the pages cannot be served there; port 0 serves none. So a start fails before it costs."""
+    if address[1]:
+        MonitoringServer(CollectorRegistry(), address, setting, {}).close()
+
+
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, *_: object) -> None:
         """Log nothing: a scrape every few seconds is no event."""

@@ -58,8 +58,9 @@ def set_up_checkpoint(spark: SparkSession, location: str) -> None:
 
 
 def reach_checkpoint(spark: SparkSession, settings: NamesrvSettings) -> None:
-    """Give Spark access to `checkpoint.location`. Raises SettingError if the executors cannot reach it."""
+    """Give Spark access to `checkpoint.location`. Raises SettingError if executors or this JVM cannot reach it."""
     require_shared_checkpoint(settings, str(spark.sparkContext.master))
+    _require_name_in_java(spark, settings.checkpoint_location)
     give_spark_access(spark, Root(settings.checkpoint_location, settings.storage_options))
 
 
@@ -75,6 +76,18 @@ def require_shared_checkpoint(settings: NamesrvSettings, master: str) -> None:
             f"{location} is a folder of one machine, and Spark runs on several ({master})",
             "Give a place that all of them reach, by its URL: s3a://..., hdfs://... or file:///... on a shared disk.",
         )
+
+
+def _require_name_in_java(spark: SparkSession, location: str) -> None:
+    """Raise SettingError if Java encodes the folder's name otherwise than this Python, as in the locale C."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+    try:
+        location.replace("?", "\ufffd").encode(encoding)  # what Java has made of the letters of an argument
+    except UnicodeEncodeError as error:
+        problem = f"{location} is another folder for Java, which encodes names by the locale ({encoding})"
+        raise SettingError("checkpoint.location", problem, "Set LC_ALL=C.UTF-8 for spark-submit.") from error
 
 
 def remove_folder(spark: SparkSession, location: str) -> None:

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,39 @@ def test_command_names_may_be_written_in_any_case_and_reads_start_without_what_i
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.stdout.splitlines()[-1:] == ["[]"], result.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "gbk", "ascii"])
+def test_a_terminal_that_lacks_letters_gets_the_whole_answer(claimed, tmp_path, encoding):
+    registry = claimed.copied_to(str(tmp_path / "数据"))
+    registry.register("10.0.0.1:10911", "数é€", "broker-é数€", topics=("主题",))
+    before = registry.unregister("10.0.0.1:10911").epoch - 1
+    registry.register("10.0.0.1:10911", "数é€", "broker-é数€", topics=("主题",))
+    asked = [
+        "topicRoute -t 主题",
+        "topicList",
+        "clusterList",
+        "history",
+        "why broker-é数€",
+        f"diff {before} {before + 1}",
+        "snapshots",
+        "rejected",
+        "getNamesrvConfig",
+        "status --no-kafka",
+        "doctor --tables",
+        "-p",
+        "records --schema",
+    ]
+    program = (
+        "from namesrv_stream.cli.entry import main\n"
+        f"for line in {asked!r}:\n"
+        f"    main(['--root', {registry.root!r}, *line.split()], standalone_mode=False)\n"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    told = done.stdout.decode(encoding.replace("ascii", "utf-8"))  # click takes ascii for a mistake
+    assert {"gbk": "broker-é数?", "latin-1": "broker-é??", "ascii": "broker-"}[encoding] in told
 
 
 @pytest.mark.parametrize("module", ["namesrv_stream.cli.entry", "namesrv_stream.cli.on_this_machine", "pyspark.sql"])

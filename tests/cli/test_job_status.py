@@ -48,6 +48,12 @@ def reported(role, problem=None):
         ("silent", reported("starting"), "taking over"),
         ("stopped in order", reported("standby"), "starting"),
         ("silent", reported("active"), "no ticks"),
+        ("not started", FromKafka(jobs=[]), "not started"),  # a first start is no dead job
+        ("not started", FromKafka(jobs=[WAITING]), "starting"),
+        ("not started", FromKafka(jobs=[ACTIVE]), "starting"),
+        ("not started", reported("starting"), "starting"),
+        ("not started", reported("waiting", "no room is left"), "waiting"),
+        ("not started", FromKafka(problem="Kafka does not answer"), "unknown"),
     ],
 )
 def test_the_jobs_state_is_what_the_holder_of_the_lock_reports_unless_nobody_holds_it(of_tables, kafka, shown):

@@ -30,6 +30,7 @@ from namesrv_stream.tools.doctor.storage_checks import (
     check_checkpoint,
     check_contents,
     check_tables,
+    check_temp_folder,
     check_writing,
 )
 from namesrv_stream.tools.local.jars import find_java
@@ -141,6 +142,14 @@ def test_a_checkpoint_is_tried_and_nothing_is_left(tmp_path, scheme):
     location = f"{scheme}{tmp_path}/not/made"
     assert [each[:2] for each in states(check_checkpoint, checkpoint_location=location)] == [("checkpoint", "ok")]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_native_library_is_loaded_from_the_jobs_temporary_folder_and_nothing_is_left(tmp_path):
+    found = states(check_temp_folder, job_temp_folder=str(tmp_path / "not" / "made"))
+    assert [each[:2] for each in found] == [("temporary folder", "ok")]
+    assert list(tmp_path.iterdir()) == []
+    [found] = states(check_temp_folder, job_temp_folder="/proc/none")  # as a mount with noexec
+    assert (found.state, "job.tempFolder" in found.next_step) == ("failed", True)
 
 
 def test_a_file_is_no_place_for_a_checkpoint(tmp_path):

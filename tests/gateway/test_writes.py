@@ -1,6 +1,7 @@
 """Requests of brokers into a log that acknowledges when the test lets it: what is sent, and the answers."""
 
 import asyncio
+import logging
 
 import msgspec
 import pytest
@@ -213,12 +214,14 @@ async def test_the_silent_connection_of_a_broker_that_has_expired_is_closed(site
 
 
 @pytest.mark.parametrize("is_away", [True, False])
-async def test_connections_of_brokers_are_closed_while_kafka_is_away(site, is_away):
+async def test_connections_of_brokers_are_closed_while_kafka_is_away(site, is_away, caplog):
+    caplog.set_level(logging.INFO)
     broker, client = site.connect(), site.connect()
     await site.acknowledged(command(), broker)
-    site.writes.registering.note_kafka(is_away=is_away)
+    assert site.writes.registering.note_kafka(is_away=is_away) == is_away
     assert (broker.is_closing, client.is_closing) == (is_away, False)
     await site.lose(broker)
+    assert any("closed" in line or "lost" in line for line in caplog.messages) != is_away, "the gateway says how many"
     assert ChannelClosed not in site.log.kinds if is_away else site.log.kinds[-1] is ChannelClosed
 
 

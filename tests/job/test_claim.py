@@ -27,7 +27,7 @@ def former(cluster_id, topic_id, offset, last_append=None):
 
 @pytest.mark.parametrize("known", [former("cluster-1", "topic-1", 9), former(None, None, 9)], ids=["same", "of 0.1.0"])
 def test_the_same_log_is_gone_on_with(known):
-    assert log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=False) == HERE
+    assert log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=False, silent_ms=90_000) == HERE
 
 
 @pytest.mark.parametrize(
@@ -42,23 +42,32 @@ def test_the_same_log_is_gone_on_with(known):
 )
 def test_another_log_is_refused_with_both_names_and_gone_on_with_when_it_is_accepted(known, problem):
     with pytest.raises(NamesrvError, match=rf"{problem}.*--accept-new-log"):
-        log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=False)
-    assert log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=True) == KafkaLog(
+        log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=False, silent_ms=90_000)
+    assert log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=True, silent_ms=0) == KafkaLog(
         "cluster-1", "topic-1", is_new=True
     )
+
+
+def test_tables_that_a_job_of_another_log_serves_name_that_job_and_no_way_to_take_them_from_it():
+    served = former("cluster-2", "topic-1", 9)
+    with pytest.raises(NamesrvError, match=r"run run, .* 8 s ago .*stop it first") as raised:
+        log_to_go_on_with(served, HERE, "t", 9, never, accepts_new=False, silent_ms=8_000)
+    assert "--accept-new-log" not in str(raised.value)
+    with pytest.raises(NamesrvError, match="--accept-new-log"):
+        log_to_go_on_with(served._replace(kind="STOP"), HERE, "t", 9, never, accepts_new=False, silent_ms=8_000)
 
 
 @pytest.mark.parametrize("found_ms", [1_000, None], ids=["the same record", "one that Kafka has deleted"])
 def test_a_log_whose_last_record_read_is_still_there_or_deleted_is_gone_on_with(found_ms):
     known = former("cluster-1", "topic-1", 9, last_append=1_000)
-    assert log_to_go_on_with(known, HERE, "t", 20, {8: found_ms}.get, accepts_new=False) == HERE
+    assert log_to_go_on_with(known, HERE, "t", 20, {8: found_ms}.get, accepts_new=False, silent_ms=90_000) == HERE
 
 
 def test_a_log_that_was_cut_and_has_grown_again_is_another_one():
     known = former("cluster-1", "topic-1", 9, last_append=1_000)
     with pytest.raises(NamesrvError, match=r"offset 8 was appended at 1970-01-01T00:00:05.000Z, .*00:00:01.000Z.*cut"):
-        log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=False)
-    assert log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=True).is_new
+        log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=False, silent_ms=90_000)
+    assert log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=True, silent_ms=0).is_new
 
 
 def facts(topic_id):

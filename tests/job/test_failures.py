@@ -5,7 +5,7 @@ import re
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, StorageError, TermLostError
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, SettingError, StorageError, TermLostError
 from namesrv_stream.job.failures import (
     CheckpointUnusableError,
     JobFailedError,
@@ -33,6 +33,8 @@ KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: or
         ("[STREAM_FAILED] org.apache.hadoop.fs.ParentNotDirectoryException: /x", StorageError),
         ("[STREAM_FAILED] Mkdirs failed to create /x: Permission denied", StorageError),
         ("[STREAM_FAILED] java.lang.OutOfMemoryError", JobFailedError),
+        ("Caused by: java.lang.UnsatisfiedLinkError: /t/l.so: failed to map segment from shared object", SettingError),
+        ("java.lang.NoClassDefFoundError: Could not initialize class org.rocksdb.RocksDB", SettingError),
     ],
 )
 def test_an_outage_is_waited_out_and_a_refusal_is_raised(said, kind):

@@ -1,5 +1,6 @@
 """The job's own maintenance: beside its publications, bounded, off by a setting, and whole after a `kill -9`."""
 
+import logging
 import subprocess
 import sys
 import threading
@@ -75,12 +76,16 @@ def test_a_publication_waits_for_no_maintenance_and_both_hold(root, publisher):
     assert_shows_exactly(root, *range(count + 1))
 
 
-def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, publisher):
+def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, publisher, caplog):
+    caplog.set_level(logging.INFO)
     before, points = views_of_all(root), []
     TableCare(root, settings(root), points.append).look_after()
     assert [file_count(root, spec) for spec in (BROKER_EVENT, SNAPSHOT)] == [1, 1]
     assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
     assert views_of_all(root) == before
+    TableCare(root, settings(root), points.append).look_after()
+    [line] = caplog.messages
+    assert f"broker_event from {COUNT} to 1" in line
 
 
 def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(root, publisher):

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import TermLostError
+from namesrv_stream.errors import NamesrvError, TermLostError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.tables.root import Root
@@ -53,6 +53,18 @@ class MortalStack(LocalStack):
                 raise AssertionError("the fleet lives")
 
         has_died()
+
+
+def test_a_port_that_is_taken_ends_a_start_before_anything_is_started(tmp_path, nobody):
+    taken = int(nobody.rpartition(":")[2])
+    for options in ({"job_metrics_port": taken, "listen_port": 0}, {"listen_port": taken}):
+        settings = NamesrvSettings(delta_root=str(tmp_path / "registry"), bind_address="127.0.0.1", **options)
+        with (
+            pytest.raises(NamesrvError, match=rf"{taken}.*(job\.metricsPort|listenPort)"),
+            LocalStack(settings, tmp_path),
+        ):
+            pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -1,6 +1,10 @@
 """Command lines that run the programs of jobs/ by spark-submit from any folder."""
 
+import os
+import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +95,38 @@ def test_workers_of_this_machine_have_this_python_and_those_of_a_cluster_their_o
     environment = submission("route_registry", [], spark_options=options).environment
     assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
     assert environment.get("PYSPARK_PYTHON") == (sys.executable if is_ours else None)
+
+
+def test_a_driver_has_a_temporary_folder_of_its_own_and_what_a_dead_one_left_goes(tmp_path):
+    program = (
+        "import os, sys, pathlib\n"
+        "from namesrv_stream.tools.local.submission import own_temp_folder\n"
+        f"print(own_temp_folder(pathlib.Path({str(tmp_path)!r})), flush=True)\n"
+        "os.execvp('cat', ['cat'])\n"  # as `submit` becomes Java
+    )
+
+    def started():
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return process, Path(process.stdout.readline().strip())
+
+    (lives, its), (killed, left) = started(), started()
+    (left / "librocksdbjni.so").touch()
+    killed.kill()
+    killed.communicate()
+    found = conf_of(submission("route_registry", [], temp=tmp_path).command)["spark.driver.defaultJavaOptions"]
+    own = Path(re.search('"-Djava.io.tmpdir=(.*?)"', found)[1])
+    assert {each.name for each in tmp_path.glob("run-*")} == {its.name, own.name}
+    lives.communicate()
+
+
+@pytest.mark.parametrize(
+    ("given", "java"), [({"LC_ALL": "C"}, "C.UTF-8"), ({"LC_ALL": "C.UTF-8"}, None), ({"LC_ALL": "POSIX"}, "C.UTF-8")]
+)
+def test_java_encodes_names_as_this_python_does(given, java):
+    program = "from namesrv_stream.tools.local.submission import names_in_utf8; print(names_in_utf8().get('LC_ALL'))"
+    said = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **given}, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.strip() == str(java)

@@ -1,12 +1,15 @@
 """The heartbeat topic on a real Kafka: made, checked, written through an outage."""
 
 import signal
+import socket
 import subprocess
 import time
 
 import pytest
+from click.testing import CliRunner
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
+from namesrv_stream.cli.entry import main
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
@@ -19,6 +22,8 @@ from namesrv_stream.rules.record_types import (
     TopicConfig,
     UnregisterBroker,
 )
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import listens
 from tests.clock import now_ms
 from tests.interruption import interruptible
 from tests.waiting import eventually
@@ -37,6 +42,45 @@ def topic(kafka, request):
     name = request.node.name.replace("[", "-").replace("]", "")
     assert ensure_topic(kafka, name).warnings == []
     return name
+
+
+class Misaddressed(LocalKafka):
+    """A Kafka that answers, and announces another address of its node."""
+
+    announced = ""
+
+    def _server_properties(self):
+        return super()._server_properties() + f"advertised.listeners=PLAINTEXT://{self.announced}\n"
+
+    def _answers(self):
+        return listens(self._port)
+
+
+def test_a_kafka_that_announces_an_address_nobody_reaches_is_told_as_that(tmp_path, nobody):
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:  # what is sent there is dropped
+        drops = f"127.0.0.1:{full.getsockname()[1]}"
+        taken = [socket.socket() for _ in range(3)]
+        for each in taken:
+            each.setblocking(False)
+            each.connect_ex(full.getsockname())
+        for announced in ("no-such-host.invalid:9092", nobody, drops):
+            server = Misaddressed(tmp_path / announced)
+            server.announced = announced
+            with server:
+                options = [
+                    "--set",
+                    f"kafka.bootstrap.servers={server.bootstrap_servers}",
+                    "--root",
+                    str(tmp_path / "r"),
+                ]
+                for line in ("status", "doctor --role gateway", "updateKvConfig -s NS -k k -v v", "fleet --duration 1"):
+                    told = CliRunner().invoke(main, [*options, *line.split()])
+                    assert told.exit_code == 1, (line, told.output)
+                    assert announced in told.output, told.output
+                    assert "advertised.listeners" in told.output, told.output
+                    assert "ok" not in told.output.split(), line
+        for each in taken:
+            each.close()
 
 
 def records(kafka, topic):

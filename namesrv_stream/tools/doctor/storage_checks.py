@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
@@ -27,6 +29,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.doctor import Finding
 
+_A_LIBRARY = msgspec._core.__file__  # noqa: SLF001 -- any library that is certainly there
 _LEAST_ROOM_BYTES = 1024**3
 _MOST_NAMED = 10
 _TRIAL_BYTES = 64 * 1024
@@ -111,6 +114,22 @@ def check_checkpoint(settings: NamesrvSettings) -> Iterator[Finding]:
         yield Finding("checkpoint", "failed", f"{location} cannot be written: {problem}", next_step)
     else:
         yield Finding("checkpoint", "ok", f"{location} can be written")
+
+
+def check_temp_folder(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Load a native library from where the job's Java will, and remove it."""
+    folder = Path(settings.job_temp_folder).absolute()
+    try:
+        with tempfile.NamedTemporaryFile(prefix=_TRIAL, suffix=".so", dir=_first_existing(folder)) as trial:
+            trial.write(Path(_A_LIBRARY).read_bytes())
+            trial.flush()
+            ctypes.CDLL(trial.name)
+    except OSError as error:
+        problem = f"no native library can be loaded from {folder}: {error}"
+        next_step = "Is it mounted noexec? Set job.tempFolder to a folder where this user may write and run programs."
+        yield Finding("temporary folder", "failed", problem, next_step)
+    else:
+        yield Finding("temporary folder", "ok", f"native libraries can be loaded from {folder}")
 
 
 def _object_problem(place: Root) -> str:

@@ -12,6 +12,8 @@ import uuid
 from pathlib import Path
 from typing import Self
 
+import javaproperties
+
 from namesrv_stream.kafka.topic import answers
 from namesrv_stream.tools.local.jars import CONF, JARS, find_java, retrieved_jars
 from namesrv_stream.tools.local.ports import HOST, check_free, free_ports, listens
@@ -89,7 +91,7 @@ class LocalKafka(OwnedServer):
             f"\nlisteners=PLAINTEXT://{broker},CONTROLLER://{controller}\n"
             f"advertised.listeners=PLAINTEXT://{broker}\n"
             f"controller.quorum.voters=1@{controller}\n"
-            f"log.dirs={self._data / 'log'}\n"
+            f"log.dirs={javaproperties.escape(str(self._data / 'log'))}\n"
         )
 
     def _format(self) -> None:

@@ -18,11 +18,15 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.tools.local.jars import HOME
 from namesrv_stream.tools.local.ports import HOST
-from namesrv_stream.tools.local.submission import driver_start, spark_home
+from namesrv_stream.tools.local.submission import driver_start, names_in_utf8, spark_home
 
 
 def local_session(
-    app_name: str, options: Mapping[str, str] | None = None, cores: str = "*", log: Path | None = None
+    app_name: str,
+    options: Mapping[str, str] | None = None,
+    cores: str = "*",
+    log: Path | None = None,
+    temp: Path | None = None,
 ) -> SparkSession:
     """Return a session on `local[cores]`, started as `driver_start` says with `options` over all but the master.
 
@@ -32,7 +36,7 @@ def local_session(
     """
     # No jars: conf/ names them relative to the checkout, and the class path has them.
     own = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(HOME / "data" / "warehouse"), "spark.jars": ""}
-    start = driver_start({**own, **(options or {}), "spark.master": f"local[{cores}]"})
+    start = driver_start({**own, **(options or {}), "spark.master": f"local[{cores}]"}, temp=temp)
     builder = SparkSession.builder.appName(app_name)
     for key, value in start.options.items():
         builder = builder.config(key, value)
@@ -56,11 +60,12 @@ def forget_session(spark: SparkSession) -> None:
 @contextmanager
 def _submitted_with(settings_file: Path) -> Iterator[None]:
     """Let pyspark start its JVM with these settings within the `with`, without their folder on the class path."""
-    names = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
+    names = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "LC_ALL")
     before = {name: os.environ[name] for name in names if name in os.environ}
     own = before.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell"
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(settings_file))} {own}"
     os.environ["SPARK_HOME"] = str(spark_home(is_local=True))
+    os.environ |= names_in_utf8()
     os.environ.pop("SPARK_CONF_DIR", None)
     try:
         yield

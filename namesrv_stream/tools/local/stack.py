@@ -20,6 +20,7 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.failures import SessionLostError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.questions.job_status import newest_row
+from namesrv_stream.reporting.metrics_server import require_port
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
@@ -69,6 +70,7 @@ class LocalStack:
     def __enter__(self) -> Self:
         if self.settings.listen_port:  # so a taken port fails now and not after half a minute
             check_free(self.settings.listen_port, "the gateway (setting listenPort)")
+        require_port((self.settings.bind_address, self.settings.job_metrics_port), "job.metricsPort")
         with ExitStack() as opening:
             opening.enter_context(owned_folder(self._data, made_anew=self._made_anew))
             opening.enter_context(in_service(self.settings.delta_root))
@@ -93,7 +95,7 @@ class LocalStack:
         opening = self._job_things = ExitStack()
         spark_log = self._data / "spark.log"
         log.info("starting Spark; its output is in %s", spark_log)
-        self.spark = local_session("route-registry", log=spark_log)
+        self.spark = local_session("route-registry", log=spark_log, temp=Path(self.settings.job_temp_folder))
         opening.callback(self.spark.stop)
         set_up_spark_log(self.spark, self.settings.log_format)
         self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
