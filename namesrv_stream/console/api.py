@@ -103,12 +103,13 @@ Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most items of th
 After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
 Since = Annotated[str | None, Query(description=f"From this event time on: {_FORMS}")]
 Until = Annotated[str | None, Query(description="Up to this event time.")]
-OfBroker = Annotated[str | None, Query(description="Only of this broker name or address.")]
+OfBroker = Annotated[str | None, Query(min_length=1, description="Only of this broker name or address.")]
+OfTopic = Annotated[str | None, Query(min_length=1, description="Only of this topic.")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
 
 def _chosen(
-    cluster: Annotated[str | None, Query(description="Only of this cluster.")] = None,
+    cluster: Annotated[str | None, Query(min_length=1, description="Only of this cluster.")] = None,
     zone: Annotated[str | None, Query(description="Only of this zone; empty: only those without one.")] = None,
     q: Annotated[str, Query(description="Only those whose name or address contains this text.")] = "",
 ) -> Chosen:
@@ -271,7 +272,8 @@ def clusters(asked: Asked) -> lists.Clusters:
 def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
     broker: OfBroker = None,
-    topic: Annotated[str | None, Query(description="Only of this topic.")] = None,
+    topic: OfTopic = None,
+    kind: Annotated[list[str], Query(alias="type", description="Only of this type, such as EXPIRED; repeatable.")] = [],  # noqa: B006  # FastAPI copies it
     since: Since = None,
     until: Until = None,
     before: Annotated[
@@ -282,7 +284,7 @@ def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     """Return the newest events up to the moment; go further back with `before` or `until`."""
     epoch, _, seq = (before or "").partition(".")
     below = None if before is None else (int(epoch), int(seq))
-    return accounts.events(asked.seen, broker, topic, asked.span(since, until), limit=limit, below=below)
+    return accounts.events(asked.seen, broker, topic, asked.span(since, until), kind, limit=limit, below=below)
 
 
 @question("/why/{name:path}", "The story of a broker or a topic, in sentences")
@@ -386,7 +388,7 @@ _WATCHED[200]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
 async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     console: Console,
     request: Request,
-    topic: Annotated[list[str], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
+    topic: Annotated[list[Name], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
     epoch: Annotated[int | None, Query(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None,
     registry: Annotated[
         str, Query(description="The registry of that epoch, as the answers name it; another one gets a reset.")
@@ -459,6 +461,10 @@ def _check_brokers(console: Running, order: OperatorCommand) -> None:
 
 
 async def _body(request: Request) -> bytes:
+    """Return the body. A page of another origin sends no JSON without asking first, which nobody answers."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        told = "send the body as JSON, with Content-Type: application/json"
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, told)
     body = bytearray()
     async for piece in request.stream():
         body += piece

@@ -85,15 +85,16 @@ _recent: Recent[Any] = Recent(most=16)
 
 def down_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that are down at a moment, the latest first. `tables` has the brokers that are up."""
-    return [each for each in _gone(past, tables) if each.ended_by in UNPLANNED]
+    return [each for each in gone_brokers(past, tables) if each.ended_by in UNPLANNED]
 
 
 def left_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that unregistered in order in the last 7 days and are not back, the latest first."""
-    return [each for each in _gone(past, tables) if each.ended_by == "UNREGISTERED"]
+    return [each for each in gone_brokers(past, tables) if each.ended_by == "UNREGISTERED"]
 
 
-def _gone(past: Past, tables: RouteTables) -> list[DownBroker]:
+def gone_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
+    """Return the brokers that are down or left in the last 7 days, the latest first."""
     up = up_brokers(tables)
     ends = past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
     gone = [each for each in ends if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]

@@ -46,6 +46,8 @@ _TOGETHER = {
 }
 """Type of several lines -> what their brokers did, in words for one and for many."""
 
+EVENT_TYPES = BY_OPERATORS | _TOGETHER.keys() | {"LOG_GAP"}
+
 _CAUSES = {
     "REGISTER_BROKER": "registered",
     "SILENCE": "expired in silence",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.diff import Difference, differences
 from namesrv_stream.history.events import (
     EVERYTHING,
@@ -20,14 +21,21 @@ from namesrv_stream.history.events import (
     topic_events,
     with_changes,
 )
-from namesrv_stream.history.story import BY_OPERATORS, story_of, story_of_broker, story_of_group, topic_story
+from namesrv_stream.history.story import (
+    BY_OPERATORS,
+    EVENT_TYPES,
+    story_of,
+    story_of_broker,
+    story_of_group,
+    topic_story,
+)
 from namesrv_stream.questions.lists import check_known
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
 from namesrv_stream.rules.history import rows_before_and_after
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import Root, quoted
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
 
@@ -214,17 +222,23 @@ def events(  # noqa: PLR0913  # what a reader may choose
     broker: str | None = None,
     topic: str | None = None,
     span: Span = EVERYTHING,
+    types: Sequence[str] = (),
     *,
     limit: int,
     below: Place | None = None,
     with_versions: bool = True,
 ) -> Events:
-    """Return the newest events of a span: all, or those of a broker name, a broker address or a topic."""
+    """Return the newest events of a span: all, or those of a broker name, a broker address or a topic, or of types."""
+    for each in {*types} - EVENT_TYPES:
+        advice = did_you_mean(each, EVENT_TYPES) or f"Accepted are {', '.join(sorted(EVENT_TYPES))}."
+        raise BadQuestionError(f"type={each[:100]!r} is no type of event. {advice}".rstrip())
     if topic is not None:
-        lines = _events_of_topic(seen, topic, span, below)
+        found = _events_of_topic(seen, topic, span, below)
+        lines = [line for line in found if not types or line.type in types]
         total = len(lines)
     else:
         chosen = event_condition(broker, span, with_versions=with_versions, below=below)
+        chosen += f" AND type IN ({', '.join(map(quoted, types))})" if types else ""
         lines = newest_of(seen.root, seen.snapshot, chosen, limit + 1)
         total = len(lines) if len(lines) <= limit else count_of(seen.root, seen.snapshot, chosen)
         if broker is not None and not lines:

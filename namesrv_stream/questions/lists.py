@@ -18,7 +18,7 @@ from namesrv_stream.history.definitions import DownBroker, left_brokers
 from namesrv_stream.history.events import recorded_names
 from namesrv_stream.questions.causes import State
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged, rank_of
-from namesrv_stream.questions.verdict import down_of, past_of, state_of
+from namesrv_stream.questions.verdict import check_place, down_of, past_of, state_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
@@ -186,6 +186,7 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
 
     Those that unregistered within 7 days and are not back are there for the state `left` alone.
     """
+    check_place(seen, chosen.cluster, chosen.zone)
     if state == "left":
         every = [down_broker(each, "left") for each in left_brokers(past_of(seen), seen.tables)]
     else:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from namesrv_stream.history.definitions import TopicState, TopicVerdict, topic_verdict
 from namesrv_stream.questions.lists import Broker, brokers_of
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged, rank_of
-from namesrv_stream.questions.verdict import down_of, lost_of, topic_verdicts
+from namesrv_stream.questions.verdict import check_place, down_of, lost_of, topic_verdicts
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import PERM_WRITE
 from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
@@ -96,6 +96,7 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     down = down_of(seen)
     lost = lost_of(seen, down)
     (verdicts, system), names = topic_verdicts(seen, lost), None
+    check_place(seen, cluster, zone)
     if cluster is not None or zone is not None:
         names = _names_in(seen, cluster, zone) | {
             each.broker_name
@@ -133,8 +134,6 @@ def _order(text: str) -> Callable[[Topic], Any]:
 def _names_in(seen: Seen, cluster: str | None, zone: str | None) -> set[str]:
     """Return the broker names of a cluster and of a zone, an empty zone for those without one."""
     tables = seen.tables
-    if cluster is not None and cluster not in tables.clusters and all(cluster != e.cluster_name for e in down_of(seen)):
-        raise seen.not_found("cluster", cluster, tables.clusters)
     names = tables.brokers.keys() if cluster is None else tables.clusters.get(cluster, ())
     return {
         name

@@ -15,6 +15,7 @@ from namesrv_stream.history.definitions import (
     Past,
     TopicVerdict,
     down_brokers,
+    gone_brokers,
     left_brokers,
     lost_topics,
     topic_verdict,
@@ -93,6 +94,15 @@ def past_of(seen: Seen) -> Past:
 def down_of(seen: Seen) -> list[DownBroker]:
     """Return the brokers that are down, the latest first."""
     return down_brokers(past_of(seen), seen.tables)
+
+
+def check_place(seen: Seen, cluster: str | None, zone: str | None) -> None:
+    """Raise NotFoundError for a cluster or a zone that no broker has or had in 7 days. An empty zone is none."""
+    known = {(each.cluster_name, each.zone_name) for each in gone_brokers(past_of(seen), seen.tables)}
+    known |= {(row.cluster_name, row.zone_name) for of in seen.tables.brokers.values() for row in of.values()}
+    for kind, name, names in (("cluster", cluster, {of for of, _ in known}), ("zone", zone, {of for _, of in known})):
+        if name and name not in names:
+            raise seen.not_found(kind, name, filter(None, names))
 
 
 def lost_of(seen: Seen, down: Sequence[DownBroker]) -> LostTopics:

@@ -160,6 +160,18 @@ def test_a_difference_without_an_end_is_up_to_the_moment(still):
     assert "newest epoch is 2" in still.get("/v1/diff?from=1&to=3&epoch=2").json["detail"]
 
 
+def test_events_are_chosen_by_their_types(registry, client):
+    registry.expire(A)
+    registry.command(WipeWritePerm(broker_name="broker-b"))
+
+    def types(query):
+        return [each["type"] for each in client.get(f"/v1/events?epoch=5&{query}").json["events"]]
+
+    assert types("type=EXPIRED&type=WIPE_WRITE_PERM_OF_BROKER") == ["EXPIRED", "WIPE_WRITE_PERM_OF_BROKER"]
+    assert types("type=REGISTERED&broker=broker-a") == ["REGISTERED"]
+    assert types("type=EXPIRED&topic=TopicA") == []
+
+
 def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
     registry.now_ms += 1000
     registry.expire(A, publish=False)
@@ -201,6 +213,15 @@ def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
         ("/v1/overview?at=03:12&tz=Europe/Berln", 400, "Did you mean Europe/Berlin?"),
         ("/v1/overview?at=2026-03-29T02:30&tz=Europe/Berlin", 400, "in Europe/Berlin: the clocks were put forward"),
         ("/v1/watch?wait=soon", 400, "a number with a unit"),
+        ("/v1/watch?topic=", 400, "at least 1 character"),
+        ("/v1/events?topic=", 400, "at least 1 character"),
+        ("/v1/events?type=EXPIRD", 400, "Did you mean EXPIRED?"),
+        ("/v1/brokers?cluster=c11", 404, "Did you mean c1"),
+        ("/v1/brokers?zone=z11", 404, "Did you mean z1?"),
+        ("/v1/topics?cluster=c11", 404, "Did you mean c1"),
+        ("/v1/topics?zone=z11", 404, "Did you mean z1?"),
+        ("/v1/topics/topic", 404, "Did you mean Topic"),
+        ("/v1/brokers/10.0.0.1", 404, "Did you mean 10.0.0.1:10911"),
         ("/v1/nothing", 404, "/docs"),
         ("/metrics?epoch=3", 400, "It has none."),
     ],
