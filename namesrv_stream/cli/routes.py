@@ -31,7 +31,7 @@ def topic_route(looked: Looked, topic: str, zone: str | None) -> Answer:
     """
     found = topics.route(looked.seen, topic, zone)
     if found.route is None:
-        raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows since when.")
+        raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows all before.")
     wrong = [] if found.state in ("writable", "read_only") else [Text(found.text, "yellow")]
     return Answer(found.route, Group(looked.heading(topic), *wrong, *_route_shown(found.route)))
 

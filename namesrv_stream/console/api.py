@@ -25,7 +25,7 @@ from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.definitions import TopicState
 from namesrv_stream.history.events import Span
-from namesrv_stream.questions import accounts, job_status, lists, overview, periods
+from namesrv_stream.questions import accounts, broker_page, job_status, lists, overview, periods
 from namesrv_stream.questions import topics as of_topics
 from namesrv_stream.questions.causes import State
 from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
@@ -257,9 +257,9 @@ def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the reques
 
 
 @question("/brokers/{name:path}", "One broker name or address")
-def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> lists.BrokerPage:
+def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> broker_page.BrokerPage:
     """Return the leases of a broker name or address, and its topics. A broker that is gone has neither."""
-    return lists.broker_page(asked.seen, name, limit=limit, after=after)
+    return broker_page.broker_page(asked.seen, name, limit=limit, after=after)
 
 
 @question("/clusters", "Clusters, their broker names, and who holds each id")

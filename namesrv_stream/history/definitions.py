@@ -34,6 +34,10 @@ _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_mill
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
 
+LEFT = ("UNREGISTER_BROKER",)
+WENT = (*_LOSSES, *LEFT)
+"""Causes by which topics leave with the last broker of a name."""
+
 TopicState = Literal["without_route", "not_writable", "degraded", "read_only", "writable"]
 LostTopics = Mapping[str, frozenset[str]]
 """Topic -> the broker names that are down and had it."""
@@ -96,8 +100,7 @@ def left_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
 def gone_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that are down or left in the last 7 days, the latest first."""
     up = up_brokers(tables)
-    ends = past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
-    gone = [each for each in ends if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]
+    gone = [each for each in last_ends(past) if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]
     return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
 
 
@@ -110,8 +113,12 @@ def up_brokers(tables: RouteTables) -> set[BrokerKey]:
     }
 
 
+def last_ends(past: Past) -> list[DownBroker]:
+    """Return the last end of each broker that had one in about the last 7 days."""
+    return past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
+
+
 def _last_ends(past: Past, span: Span) -> list[DownBroker]:
-    """Return the last end of each broker that had one."""
     keys, condition = "cluster_name, broker_name, broker_id", f"{_ENDS} AND held_id AND {span.covers}"
     lines = newest_of_each(past.root, past.snapshot, keys, condition)
     return list(map(_down_broker, lines))
@@ -132,31 +139,30 @@ def _down_broker(line: BrokerEventRow) -> DownBroker:
 
 def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
     """Return the topics of the broker names that are down: those that a name had when its last broker went."""
-    names = sorted({each.broker_name for each in down} - tables.brokers.keys())
-    if not names:
-        return {}
     found: dict[str, set[str]] = {}
-    of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
-    for gone_ms, name, topics in past.read(
-        of_names, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, _LOSSES)
-    ):
-        for topic in topics if gone_ms > past.now_ms - EXPECTED_MS else ():
-            found.setdefault(topic, set()).add(name)
-    return {topic: frozenset(of_topic) for topic, of_topic in found.items()}
+    for row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES):
+        found.setdefault(row.topic, set()).add(row.broker_name)
+    return {topic: frozenset(names) for topic, names in found.items()}
 
 
 def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> set[str]:
     """Return the topics without a route that went with brokers which unregistered."""
-    names = sorted({each.broker_name for each in left} - tables.brokers.keys())
-    if not names:
-        return set()
-    of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
-    causes = ("UNREGISTER_BROKER",)
-    lost = past.read(f"left {of_names}", EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
-    return {topic for *_, topics in lost for topic in topics if topic not in tables.queues}
+    lost = last_topics(past, tables, (each.broker_name for each in left), LEFT)
+    return {row.topic for row in lost if row.topic not in tables.queues}
 
 
-def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, str, list[str]]]:
+def last_topics(past: Past, tables: RouteTables, names: Iterable[str], causes: tuple[str, ...]) -> list[TopicRow]:
+    """Return the topics that broker names lost in the last 7 days with their last broker, by one of the causes."""
+    gone = sorted({*names} - tables.brokers.keys())
+    if not gone:
+        return []
+    of_names = f"broker_name IN ({', '.join(map(quoted, gone))})"
+    what = f"{causes} {of_names}"
+    lost = past.read(what, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
+    return [row for gone_ms, rows in lost for row in rows if gone_ms > past.now_ms - EXPECTED_MS]
+
+
+def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, list[TopicRow]]]:
     """Return when each broker name lost all its topics by one of the causes, if that was the last change of its topics.
 
     Return these topics too.
@@ -165,7 +171,7 @@ def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -
     lines = newest_of_each(past.root, past.snapshot, "broker_name", condition)
     lost = [each for each in lines if each.cause in causes and not (each.topics_added or each.topics_changed)]
     lost = with_changes(past.root, past.snapshot, lost, f"table_name = '{TOPIC.name}'")
-    return [(each.event_time, each.broker_name or "", [str(topic.key[0]) for topic in each.changes]) for each in lost]
+    return [(line.event_time, [row for _, _, row, _ in line.changes if isinstance(row, TopicRow)]) for line in lost]
 
 
 class TopicVerdict(NamedTuple):

@@ -76,7 +76,7 @@ def test_topics_are_chosen_by_state_cluster_and_zone_and_sorted(crowd):
     assert set(names("&cluster=cluster-0&zone=zone-1")) < set(names("&zone=zone-1"))
     one = crowd.get(f"/v1/topics/{names('&state=degraded')[0]}?epoch=3").json
     assert {each["why"] for each in one["missing"]} == {"down"}
-    assert " is degraded, " in one["text"]
+    assert " is degraded since " in one["text"]
 
 
 def test_what_has_the_name_that_is_looked_for_comes_first_then_what_begins_with_it(crowd):

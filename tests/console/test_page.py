@@ -155,7 +155,8 @@ def test_a_topic_and_a_broker_begin_with_their_verdict_and_name_what_is_missing(
     page.shows("TopicA has no route")
     assert [each.text for each in page.find(".missing s")] == ["broker-a"]
     page.open("#/broker/broker-a")
-    page.until(lambda: page.find("main .verdict.down"))
+    page.until(lambda: "(EXPIRED); of its 2 topics 1 has no route" in page.find("main .verdict.down")[0].text)
+    assert "without route" in page.text
     page.open("#/topics?state=without_route")
     page.until(lambda: page.column(1) == ["TopicA"])
 

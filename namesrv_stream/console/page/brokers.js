@@ -1,7 +1,7 @@
 // The list of brokers, chosen and sorted as the address of the page says, and one broker.
 
 import { sessionsChart } from "./chart.js";
-import { card, choice, dot, h, link, verdictLine } from "./dom.js";
+import { card, choice, dot, h, link, topicState, verdictLine } from "./dom.js";
 import { pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
@@ -48,7 +48,7 @@ function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
 const ownId = (each) => (each.holdsId || each.down ? each.brokerId : `(${each.brokerId})`);
 
 // When a broker was heard last, and since when it is alive or out of the routes.
-const heard = (each) => (each.down ? [stamp(each.down.lastHeardAt), h("span", {}, "down since ", stamp(each.down.goneAt), ` (${each.down.endedBy})`)] : [Number.isFinite(each.silentMillis) ? `${duration(each.silentMillis)} before` : "", stamp(each.leaseBeganAt)]);
+const heard = (each) => (each.down ? [stamp(each.down.lastHeardAt), h("span", {}, "out since ", stamp(each.down.goneAt), ` (${each.down.endedBy})`)] : [Number.isFinite(each.silentMillis) ? `${duration(each.silentMillis)} before` : "", stamp(each.leaseBeganAt)]);
 
 export const broker = {
   title: ({ name }) => name,
@@ -71,8 +71,8 @@ function addresses(leases) {
 }
 
 function topicsOf(found, moment, { at: time, epoch, newest }) {
-  const row = (each) => [link("topic", each.topic, moment), each.readQueueNums, each.writeQueueNums, perm(each.perm)];
-  return pages(["topic", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: time ?? epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
+  const row = (each) => [link("topic", each.topic, moment), topicState(each), each.readQueueNums, each.writeQueueNums, perm(each.perm)];
+  return pages(["topic", "state", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: time ?? epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
 }
 
 const changes = (name) => [
