@@ -157,13 +157,13 @@ _FLAPPING = f"""
     SELECT {_BROKER} AS broker, count(*) AS ends, count(*) FILTER (away_millis <= 600000) AS flaps, min(session_millis)
     FROM outage
     WHERE epoch_ms(gone_at) BETWEEN $since AND $until AND coalesce($broker IN (broker_name, broker_addr), true)
-    GROUP BY ALL ORDER BY flaps DESC, ends DESC, broker"""
+    GROUP BY ALL"""
 _OUTAGES = """
     SELECT epoch_ms(first_gone_at), epoch_ms(last_gone_at), which
     FROM shared_outage
     WHERE epoch_ms(last_gone_at) BETWEEN $since AND $until
       AND ($broker IS NULL OR len(list_filter(which, lambda each: split_part(each, ' ', -2) = $broker)) > 0)
-    ORDER BY first_gone_at"""
+    ORDER BY first_gone_at DESC"""
 
 
 def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
@@ -183,11 +183,15 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
             since=iso_text(since_ms),
             sessions=[_session(*row) for row in found],
             availability={broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, asked)},
-            flapping=[Flapping(*row) for row in views.rows(_FLAPPING, asked)],
-            outages=[_outage(*row) for row in views.rows(_OUTAGES, asked)],
+            flapping=sorted((Flapping(*row) for row in views.rows(_FLAPPING, asked)), key=_worst_first),
+            outages=sorted((_outage(*row) for row in views.rows(_OUTAGES, asked)), key=lambda each: -each.count),
             rejected=refused[:_MOST_REJECTED],
             rejected_more=len(refused) > _MOST_REJECTED,
         )
+
+
+def _worst_first(each: Flapping) -> tuple[object, ...]:
+    return -each.flaps, -each.unplanned_ends, natural_key(each.broker)
 
 
 def _outage(first_ms: int, last_ms: int, brokers: list[str]) -> SharedOutage:
