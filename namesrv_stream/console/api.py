@@ -28,7 +28,13 @@ from namesrv_stream.history.events import Span
 from namesrv_stream.questions import accounts, broker_page, job_status, lists, overview, periods
 from namesrv_stream.questions import topics as of_topics
 from namesrv_stream.questions.causes import State
-from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
+from namesrv_stream.questions.command_sending import (
+    OperatorCommand,
+    check_names,
+    checked_order,
+    parsed_order,
+    send_order,
+)
 from namesrv_stream.questions.lists import Chosen
 from namesrv_stream.questions.subject import (
     MOST_LISTED,
@@ -41,7 +47,6 @@ from namesrv_stream.questions.subject import (
     time_ms,
     zone_named,
 )
-from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.wire.json_text import encode_json
@@ -419,7 +424,7 @@ def _wait_s(text: str) -> float:
     return min(wait.total_seconds(), MOST_WAIT_S)
 
 
-_UNKNOWN = "An order configuration names brokers that the registry does not have, and `unknown` is not set."
+_UNKNOWN = "The registry does not have the broker, topic, cluster or value, and `unknown` is not set."
 
 
 @router.post(
@@ -434,30 +439,20 @@ async def command(
     console: Console,
     request: Request,
     wait: str | None = None,
-    unknown: Annotated[
-        bool, Query(description="Put an order configuration although it names brokers that the registry does not have.")
-    ] = False,
+    unknown: Annotated[bool, Query(description="Send it although the registry does not have what it names.")] = False,
 ) -> Response:
     """Send a record of the Kafka contract, with a reason, which the history keeps; `wait` until it is published."""
     wait_s = 0.0 if wait is None else _wait_s(wait)
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
-    if not unknown:
-        _check_brokers(console, parsed)
+    if not unknown and console.kept.newest is not None:
+        check_names(parsed, console.kept.newest.routes, "?unknown=true")
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
     allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
     at = await asyncio.to_thread(send_order, console.settings, allowed)
     epoch = await console.published(at, wait_s) if wait_s else None
     return _of_now(Sent(at.partition, at.offset, epoch, allowed.requested_by), HTTPStatus.ACCEPTED)
-
-
-def _check_brokers(console: Running, order: OperatorCommand) -> None:
-    """Raise an error for an order configuration of brokers that the registry lacks."""
-    view = console.kept.newest
-    if view is not None and (names := unknown_brokers(order, view.routes.brokers)):
-        told = f"no broker {', '.join(names)} is in the tables now. If it is right, add ?unknown=true."
-        raise RefusedError(HTTPStatus.CONFLICT, told)
 
 
 async def _body(request: Request) -> bytes:

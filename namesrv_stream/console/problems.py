@@ -29,6 +29,7 @@ from namesrv_stream.errors import (
     SnapshotGoneError,
     StorageError,
 )
+from namesrv_stream.questions.command_sending import UnknownNameError
 from namesrv_stream.questions.subject import BadQuestionError, NotFoundError
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.wire.json_text import encode_json
@@ -46,6 +47,7 @@ _STATUS: dict[HTTPStatus, tuple[type[NamesrvError], ...]] = {
     HTTPStatus.BAD_REQUEST: (BadQuestionError, MalformedRecordError, SettingError, ConfigBlackListError),
     HTTPStatus.FORBIDDEN: (NotAllowedError,),
     HTTPStatus.NOT_FOUND: (NotFoundError, NoSuchSnapshotError),
+    HTTPStatus.CONFLICT: (UnknownNameError,),
     HTTPStatus.GONE: (SnapshotGoneError,),
     HTTPStatus.BAD_GATEWAY: (KafkaRefusedError,),
     HTTPStatus.SERVICE_UNAVAILABLE: (NotARegistryError, StorageError, KafkaUnreachableError),

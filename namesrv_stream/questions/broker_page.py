@@ -35,11 +35,13 @@ class TopicOfBroker(Fields):
 class BrokerPage(Page):
     """The brokers of a broker name or address, those that are down or left too, and a page of its topics.
 
-    The topics of a broker name that is gone are those that it had. `text`: the verdict about it.
+    The topics of a broker name that is gone are those that it had. `text`: the verdict about it. `writeQueueNums`: the
+    write queues of all its topics.
     """
 
     broker_name: str
     text: str
+    write_queue_nums: int
     brokers: list[Broker]
     topics: list[TopicOfBroker]
 
@@ -65,6 +67,7 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
         following,
         broker_name,
         f"{broker_name} {_state_text(seen, broker_name, down, left)}{suffer}.",
+        sum(row.write_queue_nums for row in rows.values()),
         [each for each in of_name if name in (broker_name, each.broker_addr)],
         [TopicOfBroker.of(rows[topic], state=states[topic]) for topic in page],
     )

@@ -251,7 +251,22 @@ def test_a_command_asks_for_its_reason_and_says_what_became_of_it(page):
     page.open("#/broker/broker-a")
     page.until(lambda: page.find("main .commands button"))
     page.find("main .commands button")[0].click()
+    assert "2 topics with 16 write queues on broker-a (1 broker of c1)" in page.find("dialog")[0].text
     page.find("dialog input")[0].send_keys("disk full", Keys.ENTER)
+    page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
+    assert len(page.errors) == 1  # Chromium reports the answer 503
+
+
+def test_a_topic_is_deleted_only_after_its_name_is_typed(page):
+    page.open("#/topic/Shared")
+    page.until(lambda: page.find("main .commands button"))
+    page.find("main .commands button")[0].click()
+    assert "16 read and 16 write queues on 2 broker names of c1, c2" in page.find("dialog")[0].text
+    typed, reason = page.find("dialog input")
+    typed.send_keys("Share")
+    reason.send_keys("retired", Keys.ENTER)
+    page.until(lambda: "Nothing was sent" in page.find("dialog")[0].text)
+    typed.send_keys("d", Keys.ENTER)
     page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
     assert len(page.errors) == 1  # Chromium reports the answer 503
 

@@ -61,7 +61,7 @@ export const broker = {
     h("div", { class: "columns" },
       card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this broker up to this moment.", why?.total, () => go({}))),
       card(found ? counted(found.total, "topic") : "Topics", found && topicsOf(found, moment, state))),
-    moment.epoch === null && found && card("Change", actions(changes(found.brokerName))),
+    moment.epoch === null && found && found.brokers.some((each) => !each.down) && card("Change", actions(changes(found))),
   ],
 };
 
@@ -75,7 +75,11 @@ function topicsOf(found, moment, { at: time, epoch, newest }) {
   return pages(["topic", "state", "#read", "#write", "perm"], found, { path: `v1/brokers/${path(found.brokerName)}`, epoch: time ?? epoch ?? newest, key: "topics", row, name: `topics-of-${found.brokerName}`, empty: "No topic." });
 }
 
-const changes = (name) => [
-  ["Make read-only …", { type: "WIPE_WRITE_PERM_OF_BROKER", brokerName: name }, `Clients stop sending to ${name}, until it registers with a new data version.`],
-  ["Make writable …", { type: "ADD_WRITE_PERM_OF_BROKER", brokerName: name }, `All topics of ${name} become readable and writable, also those that were not before.`],
-];
+function changes({ brokerName: name, brokers, total, writeQueueNums }) {
+  const up = brokers.filter((each) => !each.down), clusters = [...new Set(up.map((each) => each.clusterName))].join(", ");
+  const what = `${counted(total, "topic")} with ${counted(writeQueueNums, "write queue")} on ${name} (${counted(up.length, "broker")} of ${clusters})`;
+  return [
+    ["Make read-only …", { type: "WIPE_WRITE_PERM_OF_BROKER", brokerName: name }, `${what}: clients stop sending there, until it registers with a new data version.`],
+    ["Make writable …", { type: "ADD_WRITE_PERM_OF_BROKER", brokerName: name }, `${what}: all become readable and writable, also those that were not before.`],
+  ];
+}

@@ -45,9 +45,15 @@ export const topic = {
     found && verdictLine(found.text, kindOf(found.state)),
     card("Route, as clients get it", routeTable(found, moment), found?.missing.length > 0 && missing(found.missing, moment), found?.route && routeText(found.route)),
     card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this topic up to this moment.", why?.total, () => go({}))),
-    moment.epoch === null && found && card("Change", actions([["Delete from the routes …", { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic }, `Remove ${found.topic} from the routes. A broker that still has it adds it again with its next registration.`]])),
+    moment.epoch === null && found?.route && card("Change", actions([["Delete from the routes …", { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic }, deletion(found), found.topic]])),
   ],
 };
+
+function deletion({ topic: name, route }) {
+  const sum = (kind) => route.queueDatas.reduce((count, queue) => count + queue[kind], 0).toLocaleString();
+  const clusters = [...new Set(route.brokerDatas.map((each) => each.cluster))].join(", ");
+  return `Remove ${name} from the routes: ${sum("readQueueNums")} read and ${sum("writeQueueNums")} write queues on ${counted(route.queueDatas.length, "broker name")} of ${clusters}. A broker that still has it adds it again with its next registration.`;
+}
 
 // Broker names that take no messages for the topic.
 function missing(names, moment) {
