@@ -87,6 +87,15 @@ def test_a_promotion_is_no_arrival(registry, client):
     assert promoted["others"] > 0
 
 
+def test_a_broker_that_moves_to_another_address_neither_comes_nor_leaves_on_the_track(registry, client):
+    registry.register(C, "c1", "broker-a")
+    registry.now_ms += 1000
+    registry.expire(A)  # the lease of the address that it had before
+    *_, moved, ended = client.get("/v1/timeline?epoch=5").json["marks"]
+    up = client.get("/v1/overview?epoch=5").json["verdict"]["brokers"]["up"]
+    assert [(each["begins"], each["ends"], each["alive"]) for each in (moved, ended)] == [(0, 0, up), (0, 0, up)]
+
+
 def test_a_stretch_without_a_change_begins_with_those_who_were_alive_then(registry, client):
     registry.now_ms += 50_000
     registry.expire(A)

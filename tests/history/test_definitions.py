@@ -47,7 +47,7 @@ class Watched:
             view = history.rules.view()
             self.moments.append((history.event_ms, brokers_of(view), written(view)))
             if step % 30 == 29:
-                self.alive[history.publish()] = len(view.live)
+                self.alive[history.publish()] = len(brokers_of(view))
         self.root, self.end_ms, self.view = root, history.event_ms, view
         self.snapshot = Snapshots(root).newest()
         self.seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
