@@ -119,7 +119,7 @@ def _heard(holder: lists.Holder) -> str:
         return f"down, heard last {time_text(holder.down.last_heard_at)}, gone {time_text(holder.down.gone_at)}"
     if not isinstance(holder.silent_millis, int):
         return ""
-    return f"{duration_text(holder.silent_millis)} ago{', suspect' if holder.state == 'suspect' else ''}"
+    return f"{duration_text(holder.silent_millis)} before{', suspect' if holder.state == 'suspect' else ''}"
 
 
 @reads("brokerList")
