@@ -1,5 +1,7 @@
 """The page in a real Chromium. Debian: apt-get install chromium chromium-driver."""
 
+import csv
+import re
 import shutil
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,6 +29,14 @@ Object.defineProperty(document, "hidden", { configurable: true, get: () => true 
 document.dispatchEvent(new Event("visibilitychange"));
 """
 """Makes a page believe that it is in the background; a browser that nobody sees shows all its tabs."""
+SAVE = """
+URL.createObjectURL = (blob) => {
+  blob.arrayBuffer().then((found) => { window.saved = [...new Uint8Array(found)]; });
+  return "#";
+};
+HTMLAnchorElement.prototype.click = function click() { window.savedAs = this.download; };
+"""
+"""Keeps what the page would save to a file, and its name."""
 PHONE = 390
 
 
@@ -564,28 +574,33 @@ def test_a_comparison_of_an_outage_has_numbers_and_only_what_changed(crowd):
 
 
 def saved(page):
-    """Return the lines of the page's first table as CSV."""
-    page.driver.execute_script(
-        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#'; }"
-    )
+    """Return the name of the file of the page's first table, its rows, and its first three octets."""
+    page.driver.execute_script(SAVE)
     page.find("button.csv")[0].click()
     page.until(lambda: page.driver.execute_script("return window.saved") is not None)
-    return page.driver.execute_script("return window.saved").split("\r\n")
+    name, octets = page.driver.execute_script("return [window.savedAs, window.saved]")
+    return name, list(csv.DictReader(bytes(octets).decode("utf-8").removeprefix("\ufeff").splitlines())), octets[:3]
 
 
 def test_a_table_is_saved_with_all_its_rows(crowd):
-    crowd.open("#/brokers?epoch=2")
-    crowd.shows("200 addresses")
-    lines = saved(crowd)
-    assert lines[0].startswith("broker,id,address,cluster")
-    assert len(lines) == 1 + CROWD + 1
+    crowd.open("#/brokers?epoch=3&cluster=cluster-1")
+    crowd.shows("66 addresses")
+    name, rows, begin = saved(crowd)
+    assert (len(rows), bytes(begin)) == (66, b"\xef\xbb\xbf")
+    assert re.fullmatch(r"brokers_cluster=cluster-1_epoch-3_\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.csv", name)
+    assert {each["state"] for each in rows} == {"alive", "down"}
+    for each in rows:
+        is_down = each["state"] == "down"
+        times = each["down.goneAt"], each["leaseBeganAt"]
+        assert [bool(re.fullmatch(r"\d{4}-.*Z", time)) for time in times] == [is_down, not is_down]
+        assert (each["silentMillis"].isdigit(), each["brokerId"].isdigit()) == (not is_down, True)
 
 
 def test_no_cell_of_a_saved_table_is_a_formula(page, registry):
     registry.register(C, "c1", "-1+cmd")
     page.open("#/brokers?q=cmd")
     page.until(lambda: page.column(1) == ["-1+cmd"])
-    assert saved(page)[1].startswith("'-1+cmd,0,")
+    assert [each["brokerName"] for each in saved(page)[1]] == ["'-1+cmd"]
 
 
 def test_a_page_that_is_left_gives_its_connection_back(crowd):

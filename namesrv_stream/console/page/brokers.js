@@ -55,7 +55,7 @@ export const broker = {
   ask: ({ name }) => [`v1/brokers/${path(name)}?limit=${wantedOf(`topics-of-${name}`)}`, `v1/churn?since=7d&broker=${path(name)}`, `v1/why/${path(name)}?limit=${wantedOfStory()}`],
   show: ([found, churned, why], moment, { state, go, actions }) => [
     found && verdictLine(found.text, found.brokers.some((each) => each.state === "down") ? "down" : ""),
-    card("Addresses", addresses(found?.brokers ?? [])),
+    card("Addresses", addresses(found ?? {})),
     card("The week before this moment", churned ? sessionsChart(churned, (text) => text) : null,
       Object.entries(churned?.availability ?? {}).map(([each, share]) => h("p", { class: "share" }, `${each}: in the routes ${percent(share)} of the time in which it was expected`))),
     h("div", { class: "columns" },
@@ -65,9 +65,9 @@ export const broker = {
   ],
 };
 
-function addresses(leases) {
+function addresses({ brokers: leases = [], snapshot } = {}) {
   const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.down ? h("s", {}, lease.brokerAddr) : lease.brokerAddr), ownId(lease), lease.state, visible(lease.clusterName), lease.zoneName, ...heard(lease), lease.heartbeatTimeoutMillis ? duration(lease.heartbeatTimeoutMillis) : "", lease.brokerVersion];
-  return pages(["address", "#id", "state", "cluster", "zone", "heard", "alive since", "lease", "release"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive, and none is expected." });
+  return pages(["address", "#id", "state", "cluster", "zone", "heard", "alive since", "lease", "release"], { leases, total: leases.length, next: null, snapshot }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive, and none is expected." });
 }
 
 function topicsOf(found, moment, { at: time, epoch, newest }) {

@@ -1,7 +1,7 @@
 // A moment at a glance: numbers, what is wrong by its causes, then clusters and zones, then what happened last.
 
 import { card, dot, h, link, quiet } from "./dom.js";
-import { story, table } from "./lists.js";
+import { rowsOf, story, table } from "./lists.js";
 import { clock, counted, duration, visible, when } from "./words.js";
 
 const MOST_CAUSES = 12;
@@ -52,7 +52,7 @@ const span = ({ firstAt, lastAt }) => (firstAt === lastAt ? when(firstAt) : `${w
 
 function members(found, moment) {
   if (!found.groups.length) return card("Clusters", quiet("No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`."));
-  if (!found.clusters.length) return clusterCounts(found.groups, moment);
+  if (!found.clusters.length) return clusterCounts(found, moment);
   return found.clusters.map((cluster) => card(visible(cluster.name), h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, moment)))));
 }
 
@@ -69,7 +69,7 @@ function groupCard(group, moment) {
 }
 
 // Of very many brokers: each cluster as numbers, which opens into its zones.
-function clusterCounts(groups, moment) {
+function clusterCounts({ groups, snapshot }, moment) {
   const byCluster = new Map();
   for (const each of groups) byCluster.set(each.clusterName, [...(byCluster.get(each.clusterName) ?? []), each]);
   const sum = (of, key) => of.reduce((total, each) => total + each[key], 0);
@@ -87,7 +87,7 @@ function clusterCounts(groups, moment) {
   };
   return [...byCluster].map(([cluster, of]) => h("details", { class: "card cluster", "data-key": cluster, open: byCluster.size <= 8 },
     h("summary", {}, h("h2", {}, visible(cluster)), h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)), bar(of)),
-    table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], of.map(zoneRow), "", { name: cluster })));
+    table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], rowsOf(of, zoneRow), "", { name: cluster, of: snapshot })));
 }
 
 function lastHour(counts) {

@@ -1,7 +1,7 @@
 // The list of topics, and the route of one.
 
 import { TOPIC_STATES, card, choice, dot, h, kindOf, link, topicState, verdictLine } from "./dom.js";
-import { pages, sortHeads, story, table, wantedOf, wantedOfStory } from "./lists.js";
+import { pages, rowsOf, sortHeads, story, table, wantedOf, wantedOfStory } from "./lists.js";
 import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -66,12 +66,13 @@ function routeTable(found, moment) {
   const groups = new Map((found?.route?.brokerDatas ?? []).map((group) => [group.brokerName, group]));
   const states = new Map((found?.brokers ?? []).map((lease) => [lease.brokerAddr, lease.state]));
   const queues = [...(found?.route?.queueDatas ?? [])].sort((one, other) => one.brokerName.localeCompare(other.brokerName, undefined, { numeric: true }));
-  const rows = queues.map((queue) => {
+  const items = queues.map((queue) => ({ ...queue, ...Object.fromEntries(Object.entries(groups.get(queue.brokerName) ?? {}).filter(([key]) => key !== "brokerName")) }));
+  const rows = rowsOf(items, (queue) => {
     const group = groups.get(queue.brokerName);
     const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) => h("div", { class: "holder" }, dot(states.get(addr) ?? "down"), h("b", {}, id), ` ${addr} `));
     return [link("broker", queue.brokerName, moment), visible(group?.cluster ?? ""), group?.zoneName, queue.readQueueNums, queue.writeQueueNums, perm(queue.perm), holders];
   });
-  return table(["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"], rows, "At this moment clients get no route: TOPIC_NOT_EXIST.", { name: `route-of-${found?.topic}` });
+  return table(["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"], rows, "At this moment clients get no route: TOPIC_NOT_EXIST.", { name: `route-of-${found?.topic}`, of: found?.snapshot });
 }
 
 function routeText(route) {
