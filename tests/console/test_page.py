@@ -435,10 +435,31 @@ def test_the_search_leads_to_an_exact_name_and_says_how_much_more_there_is(page,
     page.until(lambda: page.driver.current_url.endswith("#/topic/pay"))
 
 
+WATCH = """
+window.drawn = [];
+const text = () => `${document.querySelector("#verdict").textContent} ${document.querySelector("main h2").textContent}`;
+const note = () => window.drawn.push(text().match(/\\d+/g).map(Number));
+new MutationObserver(note).observe(document.body, { childList: true, subtree: true, characterData: true });
+"""
+"""Notes the numbers of brokers and topics with each change of the page."""
+
+
+def test_verdict_and_list_are_of_one_epoch_while_snapshots_come(page, registry):
+    page.open("#/topics")
+    page.until(lambda: page.find("#verdict.ok"))
+    page.driver.execute_script(WATCH)
+    for number in range(30):
+        registry.register(f"10.1.0.{number}:1", "c1", f"broker-{number}x", topics=(f"T{number}",))
+    page.shows("33 topics")
+    drawn = page.driver.execute_script("return window.drawn")
+    assert {topics - brokers for brokers, topics in drawn} == {1}, "each snapshot has one more of both"
+
+
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
         ("#/?epoch=abc", "epoch=abc is no epoch"),
+        ("#/broker/broker-x", "Did you mean broker-"),
         ("#/nonsense", "There is no view nonsense"),
         ("#/constructor", "There is no view constructor"),
         ("#/brokers?window=2y", "window=2y is none of"),
@@ -447,8 +468,10 @@ def test_the_search_leads_to_an_exact_name_and_says_how_much_more_there_is(page,
 def test_a_wrong_address_of_the_page_is_named(page, address, problem):
     page.open(address)
     page.shows(problem)
+    page.until(lambda: page.find("#verdict")[0].text.startswith("All 2 brokers are up"))
     page.open()
     page.shows("broker-a")
+    page.driver.get_log("browser")  # Chromium reports the answer 404
 
 
 def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
