@@ -44,10 +44,12 @@ def masked(text: str) -> str:
 def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:
     """Return `Did you mean X? ` with the known words most like `word`, ignoring case; empty text if none is similar.
 
-    It names `most` words at most, the most similar first.
+    It names `most` words at most: the shortest that contain `word`, then the most similar.
     """
     by_lower = {each.lower(): each for each in known}
-    found = [by_lower[each] for each in difflib.get_close_matches(word.lower(), by_lower, n=most)]
+    longer = sorted((each for each in by_lower if len(word) > 2 and word.lower() in each), key=len)
+    near = dict.fromkeys([*longer, *difflib.get_close_matches(word.lower(), by_lower, n=most)])
+    found = [by_lower[each] for each in near][:most]
     return f"Did you mean {' or '.join(found)}? " if found else ""
 
 

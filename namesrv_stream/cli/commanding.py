@@ -15,17 +15,16 @@ import click
 from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.view import open_reader, seconds_option
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.errors import NamesrvError, did_you_mean
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.questions.command_sending import (
     OperatorCommand,
+    check_names,
     check_retirement,
     checked_order,
     has_read,
     names_in,
     send_order,
-    unknown_names,
 )
-from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -88,9 +87,7 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
     else:
         check_retirement(checked, Root(settings.delta_root, settings.storage_options or None), before)
         if not is_sure:
-            _ask_about_brokers(checked, before.routes)
-        for sentence in unknown_names(checked, before.routes):
-            say(f"warning: {sentence}")
+            check_names(checked, before.routes, "--yes")
     at = send_order(settings, checked)
     click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
     if wait_s is not None:
@@ -119,14 +116,6 @@ def _warn_of_names(settings: NamesrvSettings, command: OperatorCommand) -> None:
         )
 
 
-def _ask_about_brokers(command: OperatorCommand, tables: RouteTables) -> None:
-    """Ask the user before an order configuration is put that names brokers which are not in the tables."""
-    if unknown := unknown_brokers(command, tables.brokers):
-        advice = did_you_mean(unknown[0], tables.brokers)
-        say(f"no broker {', '.join(unknown)} is in the tables now. {advice}--yes puts the value without asking.")
-        click.confirm("Put it all the same?", abort=True, err=True)
-
-
 def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
     say(f"waiting up to {limit_s:g} s for a snapshot that has offset {at.offset} ...")
     reader = open_reader(settings)
@@ -147,9 +136,7 @@ def _required(*names: str, metavar: str | None = None) -> click.Option:
 
 _NAMESPACE, _KEY, _VALUE = _required("-s", "--namespace"), _required("-k", "--key"), _required("-v", "--value")
 _BROKER = _required("-b", "--broker", "broker_name", metavar="NAME")
-_YES = click.Option(
-    ["--yes"], is_flag=True, help="Do not ask whether broker names that are not in the tables are right."
-)
+_YES = click.Option(["--yes"], is_flag=True, help="Send it also if the tables do not have what it names.")
 _CLUSTER = click.Option(["-c", "--cluster", "cluster_name"], help="Remove it only from brokers of this cluster.")
 
 update_kv_config = _change(
@@ -161,18 +148,22 @@ update_kv_config = _change(
     _VALUE,
     _YES,
 )
-delete_kv_config = _change("deleteKvConfig", "Delete a value from the KV table.", DeleteKvConfig, _NAMESPACE, _KEY)
+delete_kv_config = _change(
+    "deleteKvConfig", "Delete a value from the KV table.", DeleteKvConfig, _NAMESPACE, _KEY, _YES
+)
 wipe_write_perm = _change(
     "wipeWritePerm",
     "Make all topics of a broker name read-only, until it registers with a new data version.",
     WipeWritePerm,
     _BROKER,
+    _YES,
 )
 add_write_perm = _change(
     "addWritePerm",
     "Make all topics of a broker name readable and writable, also those that were write-only or read-only before.",
     AddWritePerm,
     _BROKER,
+    _YES,
 )
 delete_topic = _change(
     "deleteTopic",
@@ -180,6 +171,7 @@ delete_topic = _change(
     DeleteTopic,
     _required("-t", "--topic"),
     _CLUSTER,
+    _YES,
 )
 retire_broker = _change(
     "retireBroker",

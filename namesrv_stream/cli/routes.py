@@ -31,7 +31,7 @@ def topic_route(looked: Looked, topic: str, zone: str | None) -> Answer:
     """
     found = topics.route(looked.seen, topic, zone)
     if found.route is None:
-        raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows since when.")
+        raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows all before.")
     wrong = [] if found.state in ("writable", "read_only") else [Text(found.text, "yellow")]
     return Answer(found.route, Group(looked.heading(topic), *wrong, *_route_shown(found.route)))
 
@@ -119,7 +119,7 @@ def _heard(holder: lists.Holder) -> str:
         return f"down, heard last {time_text(holder.down.last_heard_at)}, gone {time_text(holder.down.gone_at)}"
     if not isinstance(holder.silent_millis, int):
         return ""
-    return f"{duration_text(holder.silent_millis)} ago{', suspect' if holder.state == 'suspect' else ''}"
+    return f"{duration_text(holder.silent_millis)} before{', suspect' if holder.state == 'suspect' else ''}"
 
 
 @reads("brokerList")

@@ -31,7 +31,6 @@ from namesrv_stream.questions.job_status import (
     storage_problem,
 )
 from namesrv_stream.questions.job_status import status as job_status
-from namesrv_stream.questions.verdict import down_of
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.tables.job_progress import job_progress
 
@@ -170,13 +169,13 @@ def _kafka_lines(settings: NamesrvSettings, kafka: FromKafka, now_ms: int) -> It
         yield "gateways", f"the newest record reached Kafka {duration_text(silent_ms)} ago"
 
 
-def _down(looked: Looked) -> str:
-    """Return how many brokers are down, by the history. Whatever ails the history, the other lines are shown."""
-    try:
-        down = len(down_of(looked.seen))
-    except (NamesrvError, DeltaError, OSError) as error:
-        return f"; who is down is not known: {error}"
-    return f", {down:,} down: `namesrv-stream clusterList` says since when" if down else ""
+def _brokers(found: Status) -> Text:
+    """Return the numbers of brokers, by the history. Whatever ails the history, the other lines are shown."""
+    up = Text(f"{counted(found.brokers_up, 'broker')} up, {counted(found.broker_names, 'broker name')}")
+    if found.history_problem:
+        return up.append(f"; who is down is not known: {found.history_problem}", "bold red")
+    down = f", {found.brokers_down:,} down: `namesrv-stream clusterList` says since when"
+    return up.append(down, "bold red") if found.brokers_down else up
 
 
 def _table_lines(looked: Looked, found: Status) -> Iterator[tuple[str, str | Text]]:
@@ -185,8 +184,7 @@ def _table_lines(looked: Looked, found: Status) -> Iterator[tuple[str, str | Tex
     if found.problem:
         yield "tables", Text(f"{found.problem}: make room, and the job goes on by itself", "bold red")
     yield "clusters", Text(", ".join(sorted(looked.seen.tables.clusters)) or "none")
-    brokers = Text(f"{counted(found.broker_names, 'name')}, {counted(found.live_addresses, 'live address')}")
-    yield "brokers", brokers.append(_down(looked), "bold red")
+    yield "brokers", _brokers(found)
     yield "topics", f"{found.topics:,}"
     if found.rejected_records:
         yield "rejected", Text(f"{found.rejected_records} records: `namesrv-stream rejected` lists them", "yellow")

@@ -103,7 +103,7 @@ def _present(looked: Looked, subject: str) -> str:
         silence = duration_text(broker(looked.seen, lease).silent_millis or 0)
         return (
             f"{subject} is alive as {lease.broker_name} {lease.broker_id} of {lease.cluster_name}, "
-            f"last sign of life {silence} ago."
+            f"last sign of life {silence} before."
         )
     if holders := tables.brokers.get(subject):
         return f"{subject} has {', '.join(f'{number} at {row.broker_addr}' for number, row in holders.items())}."

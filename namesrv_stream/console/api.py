@@ -25,11 +25,12 @@ from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.definitions import TopicState
 from namesrv_stream.history.events import Span
-from namesrv_stream.questions import accounts, job_status, lists, overview, periods
+from namesrv_stream.questions import accounts, broker_page, job_status, lists, overview, periods
 from namesrv_stream.questions import topics as of_topics
 from namesrv_stream.questions.causes import State
 from namesrv_stream.questions.command_sending import (
     OperatorCommand,
+    check_names,
     check_retirement,
     checked_order,
     parsed_order,
@@ -47,7 +48,6 @@ from namesrv_stream.questions.subject import (
     time_ms,
     zone_named,
 )
-from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.wire.json_text import encode_json
@@ -109,12 +109,13 @@ Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most items of th
 After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
 Since = Annotated[str | None, Query(description=f"From this event time on: {_FORMS}")]
 Until = Annotated[str | None, Query(description="Up to this event time.")]
-OfBroker = Annotated[str | None, Query(description="Only of this broker name or address.")]
+OfBroker = Annotated[str | None, Query(min_length=1, description="Only of this broker name or address.")]
+OfTopic = Annotated[str | None, Query(min_length=1, description="Only of this topic.")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
 
 def _chosen(
-    cluster: Annotated[str | None, Query(description="Only of this cluster.")] = None,
+    cluster: Annotated[str | None, Query(min_length=1, description="Only of this cluster.")] = None,
     zone: Annotated[str | None, Query(description="Only of this zone; empty: only those without one.")] = None,
     q: Annotated[str, Query(description="Only those whose name or address contains this text.")] = "",
 ) -> Chosen:
@@ -262,9 +263,9 @@ def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the reques
 
 
 @question("/brokers/{name:path}", "One broker name or address")
-def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> lists.BrokerPage:
+def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> broker_page.BrokerPage:
     """Return the leases of a broker name or address, and its topics. A broker that is gone has neither."""
-    return lists.broker_page(asked.seen, name, limit=limit, after=after)
+    return broker_page.broker_page(asked.seen, name, limit=limit, after=after)
 
 
 @question("/clusters", "Clusters, their broker names, and who holds each id")
@@ -277,7 +278,8 @@ def clusters(asked: Asked) -> lists.Clusters:
 def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
     broker: OfBroker = None,
-    topic: Annotated[str | None, Query(description="Only of this topic.")] = None,
+    topic: OfTopic = None,
+    kind: Annotated[list[str], Query(alias="type", description="Only of this type, such as EXPIRED; repeatable.")] = [],  # noqa: B006  # FastAPI copies it
     since: Since = None,
     until: Until = None,
     before: Annotated[
@@ -288,7 +290,7 @@ def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     """Return the newest events up to the moment; go further back with `before` or `until`."""
     epoch, _, seq = (before or "").partition(".")
     below = None if before is None else (int(epoch), int(seq))
-    return accounts.events(asked.seen, broker, topic, asked.span(since, until), limit=limit, below=below)
+    return accounts.events(asked.seen, broker, topic, asked.span(since, until), kind, limit=limit, below=below)
 
 
 @question("/why/{name:path}", "The story of a broker or a topic, in sentences")
@@ -392,7 +394,7 @@ _WATCHED[200]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
 async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     console: Console,
     request: Request,
-    topic: Annotated[list[str], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
+    topic: Annotated[list[Name], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
     epoch: Annotated[int | None, Query(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None,
     registry: Annotated[
         str, Query(description="The registry of that epoch, as the answers name it; another one gets a reset.")
@@ -423,7 +425,7 @@ def _wait_s(text: str) -> float:
     return min(wait.total_seconds(), MOST_WAIT_S)
 
 
-_UNKNOWN = "An order configuration names brokers that the registry does not have, and `unknown` is not set."
+_UNKNOWN = "The registry does not have the broker, topic, cluster or value, and `unknown` is not set."
 
 
 @router.post(
@@ -438,9 +440,7 @@ async def command(
     console: Console,
     request: Request,
     wait: str | None = None,
-    unknown: Annotated[
-        bool, Query(description="Put an order configuration although it names brokers that the registry does not have.")
-    ] = False,
+    unknown: Annotated[bool, Query(description="Send it although the registry does not have what it names.")] = False,
 ) -> Response:
     """Send a record of the Kafka contract, with a reason, which the history keeps; `wait` until it is published."""
     wait_s = 0.0 if wait is None else _wait_s(wait)
@@ -449,8 +449,8 @@ async def command(
     parsed = checked_order(console.settings, parsed)
     if console.kept.newest is not None:
         await asyncio.to_thread(check_retirement, parsed, console.kept.root, console.kept.newest)
-    if not unknown:
-        _check_brokers(console, parsed)
+        if not unknown:
+            check_names(parsed, console.kept.newest.routes, "?unknown=true")
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
     allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
     at = await asyncio.to_thread(send_order, console.settings, allowed)
@@ -458,15 +458,11 @@ async def command(
     return _of_now(Sent(at.partition, at.offset, epoch, allowed.requested_by), HTTPStatus.ACCEPTED)
 
 
-def _check_brokers(console: Running, order: OperatorCommand) -> None:
-    """Raise an error for an order configuration of brokers that the registry lacks."""
-    view = console.kept.newest
-    if view is not None and (names := unknown_brokers(order, view.routes.brokers)):
-        told = f"no broker {', '.join(names)} is in the tables now. If it is right, add ?unknown=true."
-        raise RefusedError(HTTPStatus.CONFLICT, told)
-
-
 async def _body(request: Request) -> bytes:
+    """Return the body. A page of another origin sends no JSON without asking first, which nobody answers."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        told = "send the body as JSON, with Content-Type: application/json"
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, told)
     body = bytearray()
     async for piece in request.stream():
         body += piece

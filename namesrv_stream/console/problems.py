@@ -29,6 +29,7 @@ from namesrv_stream.errors import (
     SnapshotGoneError,
     StorageError,
 )
+from namesrv_stream.questions.command_sending import UnknownNameError
 from namesrv_stream.questions.subject import BadQuestionError, NotFoundError
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.wire.json_text import encode_json
@@ -46,6 +47,7 @@ _STATUS: dict[HTTPStatus, tuple[type[NamesrvError], ...]] = {
     HTTPStatus.BAD_REQUEST: (BadQuestionError, MalformedRecordError, SettingError, ConfigBlackListError),
     HTTPStatus.FORBIDDEN: (NotAllowedError,),
     HTTPStatus.NOT_FOUND: (NotFoundError, NoSuchSnapshotError),
+    HTTPStatus.CONFLICT: (UnknownNameError,),
     HTTPStatus.GONE: (SnapshotGoneError,),
     HTTPStatus.BAD_GATEWAY: (KafkaRefusedError,),
     HTTPStatus.SERVICE_UNAVAILABLE: (NotARegistryError, StorageError, KafkaUnreachableError),
@@ -58,22 +60,26 @@ _ASK_FOR_KEYS = {"www-authenticate": 'Basic realm="namesrv-stream: accessKey and
 async def on_error(request: Request, error: Exception) -> Response:
     """Return an error as an answer. A refused method is answered with those that the path has."""
     status, message, headers = _told(error)
-    if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers = {"allow": ", ".join(_methods(request))}
+    if isinstance(error, HTTPException) and request.method not in (methods := _methods(request)):
+        status = HTTPStatus.METHOD_NOT_ALLOWED if methods else HTTPStatus.NOT_FOUND
+        message = f"{status.phrase}. /docs describes the API."
+        headers = {"allow": ", ".join(sorted(methods))} if methods else {}
     is_empty = isinstance(error, NotARegistryError) and error.table == SNAPSHOT.name
     return problem_response(status, message, headers, _NO_REGISTRY if is_empty else _BLANK)
 
 
-def _methods(request: Request) -> list[str]:
-    """Return the methods of a request's path, by the description of the API. Other paths are files of the page."""
+def _methods(request: Request) -> set[str]:
+    """Return the methods of a request's path; none if there is no such path. Other paths than the API's are files."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     found = {
         method.upper()
         for template, about in request.app.openapi()["paths"].items()
         if re.fullmatch(re.sub(r"\\{.*?\\}", ".+", re.escape(template)), path)
         for method in about
-    } or {"GET"}
-    return sorted(found | ({"HEAD"} if "GET" in found else set()))
+    }
+    if not found and (not path.startswith("/v1/") or path == "/v1/openapi.json"):
+        found = {"GET"}
+    return found | {"HEAD"} if "GET" in found and path != "/v1/watch" else found
 
 
 def _told(error: Exception) -> tuple[HTTPStatus, str, Mapping[str, str]]:

@@ -31,9 +31,14 @@ TOGETHER_MS = 60_000
 
 _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
-_RETIRED = "type = 'RETIRE_BROKER' AND NOT held_id"
+RETIRED = "RETIRE_BROKER"
+_RETIREMENTS = f"type = '{RETIRED}' AND NOT held_id"
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
+
+LEFT = ("UNREGISTER_BROKER",)
+WENT = (*_LOSSES, *LEFT)
+"""Causes by which topics leave with the last broker of a name."""
 
 TopicState = Literal["without_route", "not_writable", "degraded", "read_only", "writable"]
 LostTopics = Mapping[str, frozenset[str]]
@@ -86,18 +91,18 @@ _recent: Recent[Any] = Recent(most=16)
 
 def down_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that are down at a moment, the latest first. `tables` has the brokers that are up."""
-    return [each for each in _gone(past, tables) if each.ended_by in UNPLANNED]
+    return [each for each in gone_brokers(past, tables) if each.ended_by in UNPLANNED]
 
 
 def left_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that unregistered in order in the last 7 days and are not back, the latest first."""
-    return [each for each in _gone(past, tables) if each.ended_by == "UNREGISTERED"]
+    return [each for each in gone_brokers(past, tables) if each.ended_by == "UNREGISTERED"]
 
 
-def _gone(past: Past, tables: RouteTables) -> list[DownBroker]:
+def gone_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
+    """Return the brokers that are down or left in the last 7 days, the latest first."""
     up = up_brokers(tables)
-    ends = past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
-    gone = [each for each in ends if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]
+    gone = [each for each in last_ends(past) if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]
     return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
 
 
@@ -110,9 +115,16 @@ def up_brokers(tables: RouteTables) -> set[BrokerKey]:
     }
 
 
+def last_ends(past: Past) -> list[DownBroker]:
+    """Return the last end of each broker that had one in about the last 7 days, or its retirement after that (A7)."""
+    return past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
+
+
 def _last_ends(past: Past, span: Span) -> list[DownBroker]:
-    """Return the last end of each broker that had one, or a retirement after it (A7)."""
-    keys, condition = "cluster_name, broker_name, broker_id", f"({_ENDS} AND held_id OR {_RETIRED}) AND {span.covers}"
+    keys, condition = (
+        "cluster_name, broker_name, broker_id",
+        f"({_ENDS} AND held_id OR {_RETIREMENTS}) AND {span.covers}",
+    )
     lines = newest_of_each(past.root, past.snapshot, keys, condition)
     return list(map(_down_broker, lines))
 
@@ -135,39 +147,40 @@ def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> 
 
     None is expected on a name of which a broker was retired after that (A7).
     """
-    names = sorted({each.broker_name for each in down} - tables.brokers.keys())
-    if not names:
-        return {}
     retired = past.read("retired", EXPECTED_MS, lambda span: _retired(past, span))
     found: dict[str, set[str]] = {}
-    of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
-    for gone_ms, name, topics in past.read(
-        of_names, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, _LOSSES)
-    ):
-        is_expected = gone_ms > max(past.now_ms - EXPECTED_MS, retired.get(name, 0) - 1)
-        for topic in topics if is_expected else ():
-            found.setdefault(topic, set()).add(name)
-    return {topic: frozenset(of_topic) for topic, of_topic in found.items()}
+    for gone_ms, row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES):
+        if gone_ms > retired.get(row.broker_name, -1):
+            found.setdefault(row.topic, set()).add(row.broker_name)
+    return {topic: frozenset(names) for topic, names in found.items()}
 
 
 def _retired(past: Past, span: Span) -> dict[str, int]:
     """Return when a broker of each broker name was retired last."""
-    lines = newest_of_each(past.root, past.snapshot, "broker_name", f"{_RETIRED} AND {span.covers}")
+    lines = newest_of_each(past.root, past.snapshot, "broker_name", f"{_RETIREMENTS} AND {span.covers}")
     return {line.broker_name or "": line.event_time for line in lines}
 
 
 def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> set[str]:
     """Return the topics without a route that went with brokers which unregistered."""
-    names = sorted({each.broker_name for each in left} - tables.brokers.keys())
-    if not names:
-        return set()
-    of_names = f"broker_name IN ({', '.join(map(quoted, names))})"
-    causes = ("UNREGISTER_BROKER",)
-    lost = past.read(f"left {of_names}", EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
-    return {topic for *_, topics in lost for topic in topics if topic not in tables.queues}
+    lost = last_topics(past, tables, (each.broker_name for each in left), LEFT)
+    return {row.topic for _, row in lost if row.topic not in tables.queues}
 
 
-def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, str, list[str]]]:
+def last_topics(
+    past: Past, tables: RouteTables, names: Iterable[str], causes: tuple[str, ...]
+) -> list[tuple[int, TopicRow]]:
+    """Return when broker names lost topics in the last 7 days with their last broker by one of the causes, and which."""
+    gone = sorted({*names} - tables.brokers.keys())
+    if not gone:
+        return []
+    of_names = f"broker_name IN ({', '.join(map(quoted, gone))})"
+    what = f"{causes} {of_names}"
+    lost = past.read(what, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
+    return [(gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > past.now_ms - EXPECTED_MS]
+
+
+def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, list[TopicRow]]]:
     """Return when each broker name lost all its topics by one of the causes, if that was the last change of its topics.
 
     Return these topics too.
@@ -176,7 +189,7 @@ def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -
     lines = newest_of_each(past.root, past.snapshot, "broker_name", condition)
     lost = [each for each in lines if each.cause in causes and not (each.topics_added or each.topics_changed)]
     lost = with_changes(past.root, past.snapshot, lost, f"table_name = '{TOPIC.name}'")
-    return [(each.event_time, each.broker_name or "", [str(topic.key[0]) for topic in each.changes]) for each in lost]
+    return [(line.event_time, [row for _, _, row, _ in line.changes if isinstance(row, TopicRow)]) for line in lost]
 
 
 class TopicVerdict(NamedTuple):

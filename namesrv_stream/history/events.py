@@ -186,7 +186,7 @@ def newest_of_each(root: Root, snapshot: SnapshotRow, keys: str, condition: str)
 
 
 class EpochEvents(NamedTuple):
-    """The numbers of one epoch's events by type; `event_time` is that of the last one. `alive`: addresses after it."""
+    """The numbers of one epoch's events by type; `event_time` is that of the last one. `alive`: brokers after it."""
 
     epoch: int
     event_time: int
@@ -195,14 +195,18 @@ class EpochEvents(NamedTuple):
 
 
 def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int) -> list[EpochEvents]:
-    """Return every epoch with events from a time on, the highest first, down from a snapshot with `alive` leases.
+    """Return every epoch with events from a time on, the highest first, down from a snapshot with `alive` brokers.
 
-    A REFUSED that ended no lease counts as of the type "".
+    The end of a lease that held no id counts as of the type "", and a REGISTERED that replaced another address as
+    REPLACED: neither is a broker that left or came.
     """
-    kind = "CASE WHEN type <> 'REFUSED' OR lease_millis IS NOT NULL THEN type END"
-    counted = f"SELECT epoch, {kind} AS kind, max(event_time) AS at, count(*) AS n FROM rows"
-    condition = f"WHERE {Span(since_ms).covers} GROUP BY epoch, kind ORDER BY epoch DESC"
-    rows = _answer(root, snapshot, f"{counted} {condition}")
+    kind = f"""CASE WHEN type IN {LEASE_ENDS} AND held_id IS NOT TRUE THEN NULL
+        WHEN type = 'REGISTERED' AND replaced > 0 THEN 'REPLACED' ELSE type END"""
+    broker = "epoch, partition, offset, cluster_name, broker_name, broker_id"
+    replaced = f"count(*) FILTER (WHERE type = 'ID_LOST') OVER (PARTITION BY {broker}) AS replaced"
+    within = f"SELECT epoch, type, event_time, held_id, {replaced} FROM rows WHERE {Span(since_ms).covers}"
+    counted = f"SELECT epoch, {kind} AS kind, max(event_time) AS at, count(*) AS n FROM ({within}) AS counted"
+    rows = _answer(root, snapshot, f"{counted} GROUP BY epoch, kind ORDER BY epoch DESC")
     at_ms = rows.column("at").cast("timestamp[ms]").cast("int64").to_pylist()
     kinds = zip(*(rows.column(name).to_pylist() for name in ("epoch", "kind", "n")), at_ms, strict=True)
     found = []
@@ -215,8 +219,9 @@ def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int
 
 
 def came(counts: Counter[str]) -> int:
-    """Return by how many addresses more than before are alive after events of these types."""
-    return counts["REGISTERED"] - sum(counts[kind] for kind in LEASE_ENDS)
+    """Return by how many brokers more than before are up after events of these types."""
+    begins = counts["REGISTERED"] + counts["REPLACED"] + counts["ID_TAKEN"]
+    return begins - counts["ID_LOST"] - sum(counts[kind] for kind in LEASE_ENDS)
 
 
 def _lines(root: Root, snapshot: SnapshotRow, condition: str) -> list[BrokerEventRow]:

@@ -16,6 +16,8 @@ from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
 from namesrv_stream.tables.root import Root
 
 _NAMED = 5
+_SECOND_MS = 1_000
+_PLACES = tuple(map(BrokerEventRow._fields.index, ("cluster_name", "zone_name")))
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
 BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
 """Types of lines that an operator's command causes."""
@@ -45,6 +47,8 @@ _TOGETHER = {
     "TOPICS_CHANGED": "changed topics",
 }
 """Type of several lines -> what their brokers did, in words for one and for many."""
+
+EVENT_TYPES = BY_OPERATORS | _TOGETHER.keys() | {"LOG_GAP"}
 
 _CAUSES = {
     "REGISTER_BROKER": "registered",
@@ -114,23 +118,39 @@ def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
     return [Sentence(line.epoch, line.event_time, f"{_of_broker(line)}{_undone_wipe(line, wipes)}.") for line in lines]
 
 
-def story_of_group(lines: Sequence[BrokerEventRow]) -> str:
-    """Return one sentence for lines of one type and cluster, or of one operator's command."""
+def story_of_group(lines: Sequence[BrokerEventRow], away_ms: Sequence[int] = ()) -> str:
+    """Return one sentence for lines of one type, or of one operator's command.
+
+    `away_ms`: how long each broker of lines REGISTERED had been away, empty if they came for the first time.
+    """
     first = lines[0]
     if first.type in BY_OPERATORS:
         topics = {str(each.key[0]) for line in lines for each in line.changes if each.table == "topic"}
         about = f" of {topics.pop()}" if len(topics) == 1 else ""
         names = _some(sorted({line.broker_name or "" for line in lines}, key=natural_key))
         return f"{_asker(first)} asked for {first.type}{about} on {names}{_given_reason(first)}."
-    of_cluster = f" of {first.cluster_name}" if first.cluster_name else ""
-    verb = _TOGETHER.get(first.type, f"had the event {first.type}")
+    of_place = _of_place(lines)
+    verb = "came back" if away_ms else _TOGETHER.get(first.type, f"had the event {first.type}")
     is_of_names = first.type == "TOPICS_CHANGED"
     brokers = sorted({f"{e.broker_name}{'' if is_of_names else f' {e.broker_id}'}" for e in lines}, key=natural_key)
     if len(brokers) == 1:
-        return f"{brokers[0]}{of_cluster} {verb} {counted(len(lines), 'time')}."
+        return f"{brokers[0]}{of_place} {verb} {counted(len(lines), 'time')}."
     again = f", {len(lines):,} times in all" if len(lines) > len(brokers) else ""
     noun = "broker name" if is_of_names else "broker"
-    return f"{counted(len(brokers), noun)}{of_cluster} {verb}{again}: {_some(brokers)}."
+    times = [line.event_time for line in lines]
+    within = f" within {duration_text(max(times) - min(times))}" if max(times) - min(times) >= _SECOND_MS else ""
+    away = " to ".join(dict.fromkeys(map(duration_text, (min(away_ms), max(away_ms))))) if away_ms else ""
+    after = f" after {away}" if away else ""
+    return f"{counted(len(brokers), noun)}{of_place} {verb}{again}{within}{after}: {_some(brokers)}."
+
+
+def _of_place(lines: Sequence[BrokerEventRow]) -> str:
+    """Return which brokers these are: of one zone, of one cluster or of several clusters."""
+    clusters, zones = ({line[column] for line in lines} for column in _PLACES)
+    cluster = next(iter(clusters)) if len(clusters) == 1 else ""
+    if len(zones) == 1 and None not in zones:
+        return f" of zone {next(iter(zones))}" + (f" in {cluster}" if cluster else "")
+    return f" of {cluster}" if cluster else "" if None in clusters else f" of {len(clusters)} clusters"
 
 
 def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:

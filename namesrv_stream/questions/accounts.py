@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.diff import Difference, differences
 from namesrv_stream.history.events import (
     EVERYTHING,
@@ -20,19 +20,21 @@ from namesrv_stream.history.events import (
     topic_events,
     with_changes,
 )
-from namesrv_stream.history.story import BY_OPERATORS, story_of, story_of_broker, story_of_group, topic_story
+from namesrv_stream.history.story import (
+    EVENT_TYPES,
+    story_of,
+    story_of_broker,
+    topic_story,
+)
 from namesrv_stream.questions.lists import check_known
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
 from namesrv_stream.rules.history import rows_before_and_after
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import Root, quoted
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
-
-_FEW = 3
-"""More lines of one epoch and type than this share one sentence."""
 
 _SHOWN_VALUE_BYTES = 300
 MOST_ROWS_OF_A_LINE = 200
@@ -78,16 +80,6 @@ class Events(Fields):
     total: int
     events: list[Event]
     next: str | None
-
-
-class Told(Fields):
-    """A line of history, or `count` lines of one epoch and type, with a sentence."""
-
-    epoch: int
-    event_time: str
-    type: str
-    text: str
-    count: int
 
 
 class StorySentence(Fields):
@@ -182,49 +174,28 @@ def _event(line: BrokerEventRow) -> Event:
     return Event.of(line, text=sentence(line), before=before or None, after=after or None, command=command)
 
 
-def told_together(seen: Seen, lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
-    """Return the newest lines, newest first; many lines of one epoch, type and cluster, or of one command, become one.
-
-    In an epoch the changes of topics come last, because most of them follow from an event of a broker. The rows that
-    lines changed are read for those alone whose sentence names them.
-    """
-    found: list[list[BrokerEventRow]] = []
-    for _, of_epoch in groupby(lines, lambda line: line.epoch):
-        kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
-        for line in of_epoch:
-            of_command = line.type in BY_OPERATORS
-            kinds.setdefault((line.type, line.offset if of_command else line.cluster_name), []).append(line)
-        for of_kind in sorted(kinds.values(), key=lambda lines: lines[0].type == "TOPICS_CHANGED"):
-            is_one = len(of_kind) > (1 if of_kind[0].type in BY_OPERATORS else _FEW)
-            found += [of_kind] if is_one else [[each] for each in of_kind]
-        if len(found) >= limit:
-            break
-    named = [line for each in found[:limit] if len(each) == 1 or each[0].type in BY_OPERATORS for line in each]
-    changed = {(line.epoch, line.seq): line for line in with_changes(seen.root, seen.snapshot, named)}
-    return [_told([changed.get((line.epoch, line.seq), line) for line in each]) for each in found[:limit]]
-
-
-def _told(lines: Sequence[BrokerEventRow]) -> Told:
-    text = sentence(lines[0]) if len(lines) == 1 else story_of_group(lines)
-    return Told.of(lines[0], text=text, count=len(lines))
-
-
 def events(  # noqa: PLR0913  # what a reader may choose
     seen: Seen,
     broker: str | None = None,
     topic: str | None = None,
     span: Span = EVERYTHING,
+    types: Sequence[str] = (),
     *,
     limit: int,
     below: Place | None = None,
     with_versions: bool = True,
 ) -> Events:
-    """Return the newest events of a span: all, or those of a broker name, a broker address or a topic."""
+    """Return the newest events of a span: all, or those of a broker name, a broker address or a topic, or of types."""
+    for each in {*types} - EVENT_TYPES:
+        advice = did_you_mean(each, EVENT_TYPES) or f"Accepted are {', '.join(sorted(EVENT_TYPES))}."
+        raise BadQuestionError(f"type={each[:100]!r} is no type of event. {advice}".rstrip())
     if topic is not None:
-        lines = _events_of_topic(seen, topic, span, below)
+        found = _events_of_topic(seen, topic, span, below)
+        lines = [line for line in found if not types or line.type in types]
         total = len(lines)
     else:
         chosen = event_condition(broker, span, with_versions=with_versions, below=below)
+        chosen += f" AND type IN ({', '.join(map(quoted, types))})" if types else ""
         lines = newest_of(seen.root, seen.snapshot, chosen, limit + 1)
         total = len(lines) if len(lines) <= limit else count_of(seen.root, seen.snapshot, chosen)
         if broker is not None and not lines:

@@ -20,7 +20,7 @@ Scope = Literal["all", "zone", "cluster", "masters", "some", "broker"]
 _WORST_FIRST: tuple[State, ...] = ("down", "suspect", "late")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NAMED = 6
-_STRAYS = 0.75
+STRAYS = 0.75
 """A zone or cluster with this share of a group is told by itself, and the others apart."""
 
 
@@ -131,7 +131,7 @@ def _most(group: Sequence[Member]) -> Sequence[Member]:
     for column in (1, 0):
         for place in _places(group, column):
             of_place = [each for each in group if each[column] == place]
-            if _STRAYS * len(group) <= len(of_place) < len(group):
+            if STRAYS * len(group) <= len(of_place) < len(group):
                 return of_place
     return group
 

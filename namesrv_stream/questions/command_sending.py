@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import get_args
 
 import msgspec
 
 from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
-from namesrv_stream.errors import MalformedRecordError, did_you_mean
+from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.history.definitions import Past, down_brokers
 from namesrv_stream.questions.subject import BadQuestionError, now_of
 from namesrv_stream.records import decode_record, encode_record
-from namesrv_stream.rules.commands import holder_of, problem_of_put
+from namesrv_stream.rules.commands import holder_of, ordered_brokers, problem_of_put
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -100,20 +100,32 @@ def has_read(snapshot: SnapshotRow, at: LogPosition) -> bool:
     return snapshot.offsets.get(at.partition, 0) > at.offset
 
 
-def unknown_names(command: OperatorCommand, tables: RouteTables) -> list[str]:
-    """Return a sentence for each name in the command that is not in the tables. A later record may still add it."""
-    return [
-        f"{kind} {name} is not in the tables now. {did_you_mean(name, known)}".rstrip()
-        for kind, name, known in names_in(command, tables)
-        if name not in known
-    ]
+class UnknownNameError(NamesrvError):
+    """A command names what the tables do not have. `names` are these names."""
+
+    def __init__(self, unknown: Sequence[tuple[str, str, Iterable[str]]], how: str) -> None:
+        told = " ".join(f"there is no {kind} {name} now. {did_you_mean(name, known)}" for kind, name, known in unknown)
+        super().__init__(f"nothing was sent: {told.rstrip()} {how} sends it all the same.")
+        self.names = [name for _, name, _ in unknown]
 
 
-def names_in(command: OperatorCommand, tables: RouteTables) -> Iterable[tuple[str, str, Iterable[str]]]:
+def check_names(command: OperatorCommand, tables: RouteTables, how: str) -> None:
+    """Raise UnknownNameError if a name in the command is not in the tables. `how` a sender sends it all the same.
+
+    A record that is on its way may add the name. RocketMQ's request 205 answers 0 rows in place of an error (A1), and
+    so does a gateway.
+    """
+    if unknown := [each for each in names_in(command, tables) if each[1] not in each[2]]:
+        raise UnknownNameError(unknown, how)
+
+
+def names_in(command: OperatorCommand, tables: RouteTables) -> Iterable[tuple[str, str, Collection[str]]]:
     """Yield the kind of each name in the command, the name, and the known names of that kind."""
     match command:
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             yield "broker", name, tables.brokers
+        case PutKvConfig():
+            yield from (("broker", name, tables.brokers) for name in ordered_brokers(command))
         case DeleteKvConfig(namespace=namespace, key=key):
             yield "value", f"{namespace}/{key}", [f"{namespace}/{each}" for each in tables.kv.get(namespace, ())]
         case DeleteTopic(topic=topic, cluster_name=cluster):

@@ -13,7 +13,9 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
+from namesrv_stream.history.definitions import DownBroker, LostTopics, up_brokers
 from namesrv_stream.questions.subject import Fields, Seen
+from namesrv_stream.questions.verdict import down_of, lost_of, topic_verdicts
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import naming_damage
@@ -103,11 +105,13 @@ class Status(Fields):
     log_silent_millis: int | None
     clusters: int
     broker_names: int
-    live_addresses: int
+    brokers_up: int
+    brokers_down: int | None
     topics: int
     rejected_records: int
     changed_settings: dict[str, str]
     problem: str | None
+    history_problem: str | None
 
 
 def log_silent_ms(kafka: FromKafka, now_ms: int) -> int | None:
@@ -130,7 +134,7 @@ def health(seen: Seen, now_ms: int) -> Health:
 
 def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str | None = None) -> Status:
     """Return the state of the job, with the numbers of the newest snapshot."""
-    row, tables, active = seen.snapshot, seen.tables, kafka.active_job
+    row, active = seen.snapshot, kafka.active_job
     return Status.of(
         row,
         root=masked(seen.root.url),
@@ -145,14 +149,33 @@ def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str
         records_behind=kafka.records_behind,
         kafka=kafka.problem or "reachable",
         log_silent_millis=log_silent_ms(kafka, found.now_ms),
-        clusters=len(tables.clusters),
-        broker_names=len(tables.brokers),
-        live_addresses=len(tables.live),
-        topics=len(tables.queues),
+        **_counts(seen),
         rejected_records=_rejected_records(seen),
-        changed_settings=dict(tables.namesrv_config),
+        changed_settings=dict(seen.tables.namesrv_config),
         problem=problem,
     )
+
+
+def _counts(seen: Seen) -> dict[str, object]:
+    """Return the numbers of the overview. If the history cannot be read, those of the tables alone, and why."""
+    down: list[DownBroker] = []
+    lost: LostTopics = {}
+    problem = None
+    try:
+        down = down_of(seen)
+        lost = lost_of(seen, down)
+    except (NamesrvError, DeltaError, OSError) as error:
+        problem = str(error)
+    brokers, topics = [*up_brokers(seen.tables), *(each[:3] for each in down)], topic_verdicts(seen, lost)
+    clusters, names, _ = map(set, zip(*brokers, strict=True)) if brokers else ((), (), ())
+    return {
+        "clusters": len(clusters),
+        "broker_names": len(names),
+        "brokers_up": len(brokers) - len(down),
+        "brokers_down": len(down) if problem is None else None,
+        "topics": len(topics.of) - len(topics.system),
+        "history_problem": problem,
+    }
 
 
 def _rejected_records(seen: Seen) -> int:

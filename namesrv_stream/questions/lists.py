@@ -17,12 +17,12 @@ from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.definitions import DownBroker, left_brokers
 from namesrv_stream.history.events import recorded_names
 from namesrv_stream.questions.causes import State
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged, rank_of
-from namesrv_stream.questions.verdict import down_of, past_of, state_of
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, paged, rank_of
+from namesrv_stream.questions.verdict import check_place, down_of, past_of, state_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
-from namesrv_stream.rules.record_types import MASTER_ID, DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 
 
@@ -87,24 +87,6 @@ class Brokers(Page):
     """A page of brokers, by address."""
 
     brokers: list[Broker]
-
-
-class BrokerPage(Page):
-    """The brokers of a broker name or address, those that are down too, and a page of its topics."""
-
-    broker_name: str
-    text: str
-    brokers: list[Broker]
-    topics: list[TopicOfBroker]
-
-
-class TopicOfBroker(Fields):
-    """A topic on one broker name."""
-
-    topic: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
 
 
 class BrokerName(Fields):
@@ -186,6 +168,7 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
 
     Those that unregistered within 7 days and are not back are there for the state `left` alone.
     """
+    check_place(seen, chosen.cluster, chosen.zone)
     if state == "left":
         every = [down_broker(each, "left") for each in left_brokers(past_of(seen), seen.tables)]
     else:
@@ -229,34 +212,6 @@ def brokers_of(seen: Seen, names: Iterable[str]) -> list[Broker]:
     leases = [lease for lease in seen.tables.live.values() if lease.broker_name in wanted]
     alive = [broker(seen, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
     return alive + [down_broker(each) for each in down_of(seen) if each.broker_name in wanted]
-
-
-def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str = "") -> BrokerPage:
-    """Return the brokers of a broker name or address, and its topics. A broker that is gone has neither."""
-    lease, queues = seen.tables.live.get(name), seen.tables.queues
-    fallen = next((each.broker_name for each in down_of(seen) if each.broker_addr == name), name)
-    broker_name = lease.broker_name if lease else fallen
-    of_name = brokers_of(seen, [broker_name])
-    shown = [each for each in of_name if name in (broker_name, each.broker_addr)]
-    if not shown and broker_name not in seen.tables.brokers:
-        check_known(seen, name)
-    topics = queues.topics_on({broker_name})
-    page, following = names_behind(topics, after, limit)
-    of_broker = [TopicOfBroker.of(row) for topic in page for row in queues[topic] if row.broker_name == broker_name]
-    return BrokerPage(
-        seen.moment, len(topics), following, broker_name, _broker_text(broker_name, of_name), shown, of_broker
-    )
-
-
-def _broker_text(name: str, brokers: Sequence[Broker]) -> str:
-    """Return the verdict about a broker name with these brokers."""
-    holders = [each for each in brokers if each.holds_id]
-    if not holders:
-        return f"{name} is down." if any(each.down for each in brokers) else f"{name} is in no route, and not expected."
-    if all(each.broker_id != MASTER_ID for each in holders):
-        return f"{name} has no master: no writes."
-    down = [str(each.broker_id) for each in brokers if each.down]
-    return f"{name} is up, without {', '.join(down)}, which is down." if down else f"{name} is up."
 
 
 def check_known(seen: Seen, name: str) -> None:

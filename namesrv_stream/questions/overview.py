@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from namesrv_stream.history.events import Span, newest_events
-from namesrv_stream.questions.accounts import Told, told_together
 from namesrv_stream.questions.causes import Member
+from namesrv_stream.questions.last_events import Told, told_together
 from namesrv_stream.questions.lists import Cluster, clusters
 from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.questions.verdict import (
@@ -100,7 +100,7 @@ def overview(seen: Seen) -> Overview:
         groups=_groups(brokers),
         clusters=clusters(seen).clusters if len(names) <= MOST_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
-        events=told_together(seen, reversed(recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS)), _EVENTS),
+        events=told_together(seen, recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS), _EVENTS),
     )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from namesrv_stream.history.analysis import opened
-from namesrv_stream.history.definitions import UNPLANNED
+from namesrv_stream.history.definitions import UNPLANNED, up_brokers
 from namesrv_stream.history.events import EpochEvents, came, events_by_epoch
 from namesrv_stream.history.story import BY_OPERATORS
 from namesrv_stream.questions.accounts import Rejected, rejected
@@ -25,7 +25,7 @@ EpochTimes = Callable[[int, int], Mapping[int, int]]
 class Mark(Fields, omit_defaults=True):
     """An epoch with events, or several that are close together: `epochs` of them, from `firstEpoch` to `epoch`.
 
-    `alive`: the number of broker addresses that are alive after it; `leastAlive`: the least of several epochs.
+    `alive`: the number of brokers that are up after it; `leastAlive`: the least of several epochs.
     """
 
     epoch: int
@@ -42,7 +42,7 @@ class Mark(Fields, omit_defaults=True):
 
 
 class Timeline(Fields):
-    """The moments at which something changed. `aliveBefore`: the number of addresses that were alive before them."""
+    """The moments at which something changed. `aliveBefore`: the number of brokers that were up before them."""
 
     snapshot: Moment
     oldest: Moment
@@ -107,11 +107,12 @@ def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
     if all have the same time, neighbours in number do. A mark has the time of its snapshot, as all other answers do.
     `oldest` is the oldest snapshot that can be read.
     """
-    every = events_by_epoch(seen.root, seen.snapshot, since_ms, len(seen.tables.live))[::-1]
+    alive = len(up_brokers(seen.tables))
+    every = events_by_epoch(seen.root, seen.snapshot, since_ms, alive)[::-1]
     at_ms = times(every[0].epoch, every[-1].epoch) if every else {}
     every = [each._replace(event_time=at_ms.get(each.epoch, each.event_time)) for each in every]
     every = [each for each in every if each.epoch > above]
-    before = every[0].alive - came(every[0].counts) if every else len(seen.tables.live)
+    before = every[0].alive - came(every[0].counts) if every else alive
     found = [each for each in every if until_ms is None or each.event_time <= until_ms]
     return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), before, _marks(found))
 
@@ -157,13 +158,13 @@ _FLAPPING = f"""
     SELECT {_BROKER} AS broker, count(*) AS ends, count(*) FILTER (away_millis <= 600000) AS flaps, min(session_millis)
     FROM outage
     WHERE epoch_ms(gone_at) BETWEEN $since AND $until AND coalesce($broker IN (broker_name, broker_addr), true)
-    GROUP BY ALL ORDER BY flaps DESC, ends DESC, broker"""
+    GROUP BY ALL"""
 _OUTAGES = """
     SELECT epoch_ms(first_gone_at), epoch_ms(last_gone_at), which
     FROM shared_outage
     WHERE epoch_ms(last_gone_at) BETWEEN $since AND $until
       AND ($broker IS NULL OR len(list_filter(which, lambda each: split_part(each, ' ', -2) = $broker)) > 0)
-    ORDER BY first_gone_at"""
+    ORDER BY first_gone_at DESC"""
 
 
 def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
@@ -183,11 +184,15 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
             since=iso_text(since_ms),
             sessions=[_session(*row) for row in found],
             availability={broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, asked)},
-            flapping=[Flapping(*row) for row in views.rows(_FLAPPING, asked)],
-            outages=[_outage(*row) for row in views.rows(_OUTAGES, asked)],
+            flapping=sorted((Flapping(*row) for row in views.rows(_FLAPPING, asked)), key=_worst_first),
+            outages=sorted((_outage(*row) for row in views.rows(_OUTAGES, asked)), key=lambda each: -each.count),
             rejected=refused[:_MOST_REJECTED],
             rejected_more=len(refused) > _MOST_REJECTED,
         )
+
+
+def _worst_first(each: Flapping) -> tuple[object, ...]:
+    return -each.flaps, -each.unplanned_ends, natural_key(each.broker)
 
 
 def _outage(first_ms: int, last_ms: int, brokers: list[str]) -> SharedOutage:

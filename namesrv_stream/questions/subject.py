@@ -32,8 +32,8 @@ from namesrv_stream.tables.snapshot_reader import RegistryView
 T = TypeVar("T")
 
 _MOST_COMPARED = 2_000
-"""Most names that are compared to find the nearest. Of more names only those with the same beginning are compared,
-because all would take seconds."""
+"""Most names that are compared to find the nearest. Of more names only those with the same beginning or with
+the whole name in them are compared, because all would take seconds."""
 
 _NAMED, _NEAREST = 5, 3
 
@@ -71,7 +71,9 @@ class NotFoundError(NamesrvError):
     def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
         names = sorted(set(known))
         is_long = len(names) > _MOST_COMPARED
-        compared = [each for each in names if each[:2].lower() == name[:2].lower()] if is_long else names
+        begin, whole = name[:2].lower(), name.lower()
+        near = (each for each in names if each[:2].lower() == begin or whole in each.lower())
+        compared = list(near) if is_long else names
         nearest = did_you_mean(name, compared[:_MOST_COMPARED], most=_NEAREST).rstrip()
         super().__init__(f"there is no {kind} {name} in epoch {epoch}. {nearest or _what_there_is(names)}")
 

@@ -6,12 +6,26 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from namesrv_stream.history.definitions import TopicState, TopicVerdict, topic_verdict
+from namesrv_stream.history.definitions import TopicState, TopicVerdict, gone_brokers, topic_verdict
+from namesrv_stream.history.events import topic_events
+from namesrv_stream.history.story import story_of_topic
+from namesrv_stream.questions.causes import clock_text
 from namesrv_stream.questions.lists import Broker, brokers_of
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, names_behind, paged, rank_of
-from namesrv_stream.questions.verdict import down_of, lost_of, topic_verdicts
+from namesrv_stream.questions.subject import (
+    BadQuestionError,
+    Fields,
+    Moment,
+    Page,
+    Seen,
+    names_behind,
+    now_of,
+    paged,
+    rank_of,
+)
+from namesrv_stream.questions.verdict import SUFFERS, check_place, down_of, lost_of, past_of, topic_verdicts
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.record_types import PERM_WRITE
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
+from namesrv_stream.rules.rows import RowChange, TopicRow
 from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
 
 _NAMED = 3
@@ -96,6 +110,7 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     down = down_of(seen)
     lost = lost_of(seen, down)
     (verdicts, system), names = topic_verdicts(seen, lost), None
+    check_place(seen, cluster, zone)
     if cluster is not None or zone is not None:
         names = _names_in(seen, cluster, zone) | {
             each.broker_name
@@ -133,8 +148,6 @@ def _order(text: str) -> Callable[[Topic], Any]:
 def _names_in(seen: Seen, cluster: str | None, zone: str | None) -> set[str]:
     """Return the broker names of a cluster and of a zone, an empty zone for those without one."""
     tables = seen.tables
-    if cluster is not None and cluster not in tables.clusters and all(cluster != e.cluster_name for e in down_of(seen)):
-        raise seen.not_found("cluster", cluster, tables.clusters)
     names = tables.brokers.keys() if cluster is None else tables.clusters.get(cluster, ())
     return {
         name
@@ -153,10 +166,9 @@ def _topic(seen: Seen, topic: str, verdict: TopicVerdict, broker_names: set[str]
 def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     """Return the route of a topic as clients get it, those of a zone if one is given."""
     found = lookup.route(seen.tables, topic, seen.settings, zone)
-    lost = lost_of(seen, down_of(seen))
-    if found is None and topic not in lost:
-        raise seen.not_found("topic", topic, seen.tables.queues)
-    rows = seen.tables.queues.get(topic, ())
+    lost, rows = lost_of(seen, down_of(seen)), seen.tables.queues.get(topic, ())
+    if not rows and topic not in lost:
+        return _gone(seen, topic)
     verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))
     names = {row.broker_name for row in rows}
     missing = [Missing(name, "no master" if name in seen.tables.brokers else "down") for name in verdict.missing]
@@ -167,14 +179,57 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
         seen.moment,
         topic,
         verdict.state,
-        topic_text(topic, verdict, missing),
+        topic_text(topic, verdict, missing, _since(seen, topic, verdict, missing)),
         missing,
         None if found is None else topic_route_data(found),
         brokers_of(seen, names | {*verdict.missing}),
     )
 
 
-def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
+def _gone(seen: Seen, topic: str) -> Route:
+    """Return the answer about a topic that went and is not expected. Raises NotFoundError if there never was one."""
+    lines = [line for line in topic_events(seen.root, seen.snapshot, topic) if any(_is_end(e) for e in line.changes)]
+    if not lines:
+        raise seen.not_found("topic", topic, seen.tables.queues)
+    since, why = clock_text(lines[-1].event_time, now_of(seen.snapshot)), story_of_topic(topic, lines)[-1].text
+    text = f"{topic} has no route since {since}: {why}"
+    return Route(seen.moment, topic, "without_route", text, [], None, [])
+
+
+def _is_end(each: RowChange) -> bool:
+    return isinstance(each.before, TopicRow) and each.after is None
+
+
+def _since(seen: Seen, topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
+    """Return since when a topic is in its state, as a part of a sentence; nothing if that is not known."""
+    ends = gone_brokers(past_of(seen), seen.tables)
+    times: list[int] = []
+    for name, why in ((each.broker_name, each.why) for each in missing):
+        if why == "no write permission":
+            times += _wiped(seen, topic, name)[-1:]
+        else:
+            of_name = [each for each in ends if each.broker_name == name]
+            times += [each.gone_ms for each in of_name if why == "down" or each.broker_id == MASTER_ID][:1]
+    if not times:
+        return ""
+    is_over = verdict.state in SUFFERS and verdict.state != "degraded"
+    return f" since {clock_text(max(times) if is_over else min(times), now_of(seen.snapshot))}"
+
+
+def _wiped(seen: Seen, topic: str, name: str) -> list[int]:
+    """Return the times at which a topic on a broker name got a permission without write."""
+    lines = topic_events(seen.root, seen.snapshot, topic)
+    changed = (
+        (line.event_time, each.before, each.after) for line in lines for each in line.changes if name in each.key
+    )
+    return [at for at, before, after in changed if _may_write(before) != _may_write(after) is False]
+
+
+def _may_write(row: object) -> bool | None:
+    return bool(row.perm & PERM_WRITE) if isinstance(row, TopicRow) else None
+
+
+def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing], since: str) -> str:
     """Return the verdict about a topic, a sentence."""
     told = [
         f"{_some(names)} {words[len(names) > 1]}"
@@ -184,15 +239,16 @@ def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) ->
     because = f": {' and '.join(told)}" if told else ""
     match verdict.state:
         case "without_route":
-            return f"{topic} has no route{because}."
+            return f"{topic} has no route{since}{because}."
         case "not_writable":
-            return f"{topic} is not writable{because}."
+            return f"{topic} is not writable{since}{because}."
         case "degraded":
-            return f"{topic} is degraded, {verdict.up} of {verdict.broker_names} broker names are up{because}."
+            return f"{topic} is degraded{since}, {verdict.up} of {verdict.broker_names} broker names are up{because}."
         case "read_only":
             return f"{topic} is read-only: no broker name has it with the permission to write."
     if verdict.writable_on < verdict.broker_names:
-        return f"{topic} is writable on {verdict.writable_on} of {verdict.broker_names} broker names{because}."
+        of = f"{verdict.writable_on} of {verdict.broker_names} broker names"
+        return f"{topic} is writable on {of}{since}{because}."
     return f"{topic} is writable on {'its broker name' if verdict.up == 1 else f'all {verdict.up} broker names'}."
 
 

@@ -13,8 +13,10 @@ from namesrv_stream.history.definitions import (
     DownBroker,
     LostTopics,
     Past,
+    TopicState,
     TopicVerdict,
     down_brokers,
+    gone_brokers,
     left_brokers,
     lost_topics,
     topic_verdict,
@@ -31,12 +33,14 @@ from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.rules.topic_names import is_system_topic
 
 _TOLD, _FEW = 2, 3
-_LEFT_MS = 3_600_000
-"""Time for which the verdict names brokers that unregistered and are not back."""
-_LOST_SERVICE = {
+LATELY_MS = 3_600_000
+"""Time for which the verdict names brokers that unregistered and are not back, and a broker's page its return."""
+_LOST_SERVICE: dict[TopicState, tuple[str, str]] = {
     "without_route": ("has no route", "have no route"),
     "not_writable": ("takes no messages", "take no messages"),
 }
+SUFFERS: dict[TopicState, tuple[str, str]] = {**_LOST_SERVICE, "degraded": ("is degraded", "are degraded")}
+"""State of topics -> what is said of one of them and of several."""
 
 
 class BrokerCounts(Fields):
@@ -93,6 +97,15 @@ def past_of(seen: Seen) -> Past:
 def down_of(seen: Seen) -> list[DownBroker]:
     """Return the brokers that are down, the latest first."""
     return down_brokers(past_of(seen), seen.tables)
+
+
+def check_place(seen: Seen, cluster: str | None, zone: str | None) -> None:
+    """Raise NotFoundError for a cluster or a zone that no broker has or had in 7 days. An empty zone is none."""
+    known = {(each.cluster_name, each.zone_name) for each in gone_brokers(past_of(seen), seen.tables)}
+    known |= {(row.cluster_name, row.zone_name) for of in seen.tables.brokers.values() for row in of.values()}
+    for kind, name, names in (("cluster", cluster, {of for of, _ in known}), ("zone", zone, {of for _, of in known})):
+        if name and name not in names:
+            raise seen.not_found(kind, name, filter(None, names))
 
 
 def lost_of(seen: Seen, down: Sequence[DownBroker]) -> LostTopics:
@@ -163,7 +176,7 @@ NOBODY = Left()
 def left_of(seen: Seen) -> Left:
     """Return who unregistered within an hour before the moment and is not back, and what went with them."""
     past = past_of(seen)
-    left = [each for each in left_brokers(past, seen.tables) if each.gone_ms > past.now_ms - _LEFT_MS]
+    left = [each for each in left_brokers(past, seen.tables) if each.gone_ms > past.now_ms - LATELY_MS]
     return Left(left, topics_gone(past, seen.tables, left))
 
 
@@ -201,7 +214,7 @@ def _text(
     parts += _brokers_text(brokers, found, left)
     parts += [f"{brokers.late:,} late"] if brokers.late else []
     if topics.degraded:
-        parts.append(f"{counted(topics.degraded, 'topic')} {'is' if topics.degraded == 1 else 'are'} degraded")
+        parts.append(f"{counted(topics.degraded, 'topic')} {SUFFERS['degraded'][topics.degraded > 1]}")
     if topics.total and not lost and not topics.degraded:
         parts.append(f"every topic is writable{f' but {topics.read_only:,} read-only' if topics.read_only else ''}")
     joint = ", " if len(parts) == 2 and not (brokers.down or lost or left.brokers) else "; "

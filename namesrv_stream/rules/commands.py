@@ -10,7 +10,6 @@ their sending fail with an exception. A NameServer stores any text, so the wire 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
 from dataclasses import dataclass
 
 from namesrv_stream.config import ConfigBlackListError, NamesrvSettings
@@ -158,8 +157,8 @@ def problem_of_put(command: object) -> str:
     return ""
 
 
-def unknown_brokers(command: object, brokers: Container[str]) -> list[str]:
-    """Return the broker names that are in the order configuration of a command and not in `brokers`."""
+def ordered_brokers(command: object) -> list[str]:
+    """Return the broker names in the order configuration that a command puts."""
     if not (isinstance(command, PutKvConfig) and command.namespace == ORDER_TOPIC_NAMESPACE):
         return []
-    return [name for entry in command.value.split(";") if (name := entry.partition(":")[0]) not in brokers]
+    return [entry.partition(":")[0] for entry in command.value.split(";")]

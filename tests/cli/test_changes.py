@@ -50,7 +50,7 @@ COMMANDS = {
 
 def test_change_is_one_record_without_a_brokers_key(kafka, topic, on_kafka):
     for offset, line in enumerate(COMMANDS):
-        result = on_kafka(line)
+        result = on_kafka(line if line.startswith(("update", "lift")) else f"{line} --yes")
         assert (result.exit_code, result.stdout) == (0, f"{topic} partition 0 offset {offset}\n"), result.output
     assert first_records(kafka, topic, len(COMMANDS)) == [(b"", wanted) for wanted in COMMANDS.values()]
 
@@ -77,16 +77,15 @@ def test_wait_returns_once_a_snapshot_has_passed_the_record(registry, kafka, top
 
 def test_wait_for_tables_of_another_log_is_refused(registry, on_kafka):
     registry.register("10.0.0.1:10911", "c1", "broker-a")
-    result = on_kafka("wipeWritePerm -b broker-x --wait 60")
+    result = on_kafka("wipeWritePerm -b broker-x --wait 60 --yes")
     assert result.exit_code == 1
     assert "another Kafka" in result.stderr
-    assert "broker-x is not in the tables now. Did you mean broker-a?" in result.stderr
 
 
 def test_status_counts_the_records_that_no_snapshot_has(registry, on_kafka):
     assert json.loads(on_kafka("status --json").stdout)["recordsBehind"] == 0
-    on_kafka("deleteTopic -t T")
-    on_kafka("deleteTopic -t T")
+    on_kafka("deleteTopic -t T --yes")
+    on_kafka("deleteTopic -t T --yes")
     assert json.loads(on_kafka("status --json").stdout)["recordsBehind"] == 2
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     assert json.loads(on_kafka("status --json").stdout)["recordsBehind"] == 1
@@ -106,23 +105,34 @@ def test_where_no_tables_can_be_read_a_command_says_that_it_checked_no_name(on_k
     assert on_kafka(f"updateKvConfig -s NS -k k -v v --root {tmp_path}/none").stderr == ""
 
 
-def test_a_value_that_is_not_there_is_warned_of_when_it_is_deleted(registry, on_kafka):
+def test_a_value_that_is_not_there_is_not_deleted(registry, on_kafka):
     registry.command(PutKvConfig(namespace="NS", key="known", value="v"))
     result = on_kafka("deleteKvConfig -s NS -k knwn")
-    assert result.exit_code == 0, "it is sent all the same"
-    assert "value NS/knwn is not in the tables now. Did you mean NS/known?" in result.stderr
+    assert result.exit_code == 1
+    assert "there is no value NS/knwn now. Did you mean NS/known?" in result.stderr
     assert on_kafka("deleteKvConfig -s NS -k known").stderr == ""
 
 
+@pytest.mark.parametrize("line", ["wipeWritePerm -b broker-x", "addWritePerm -b broker-x", "deleteTopic -t TopicX"])
+def test_a_command_for_a_name_that_is_not_there_is_refused_with_similar_names(registry, run, closed_port, line):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    result = run(line, **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    assert (result.exit_code, "Did you mean" in result.stderr) == (1, True)
+    assert "nothing was sent: there is no " in result.stderr
+    assert "does not answer" in run(f"{line} --yes", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"}).stderr
+
+
 def test_missing_topic_is_one_message(kafka, run):
-    result = run("deleteTopic -t T", **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.topic": "no-such"})
+    result = run(
+        "deleteTopic -t T --yes", **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.topic": "no-such"}
+    )
     assert result.exit_code == 1
     assert kafka.bootstrap_servers in result.stderr
     assert "Traceback" not in result.output
 
 
 def test_kafka_that_is_away_is_named(run, closed_port):
-    result = run("deleteTopic -t T", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    result = run("deleteTopic -t T --yes", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"Kafka at 127.0.0.1:{closed_port} does not answer" in result.stderr
 
@@ -161,6 +171,6 @@ def test_an_order_configuration_of_an_unknown_broker_is_sent_when_asked_for(regi
     line = "updateKvConfig -s ORDER_TOPIC_CONFIG -k TopicA -v broker-b:8"
     refused = on_kafka(line)
     assert refused.exit_code == 1
-    assert "no broker broker-b is in the tables now. Did you mean broker-a?" in refused.stderr
+    assert "there is no broker broker-b now. Did you mean broker-a?" in refused.stderr
     assert on_kafka(f"{line} --yes").exit_code == 0
     assert len(first_records(kafka, topic, 1)) == 1

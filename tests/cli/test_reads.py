@@ -8,10 +8,14 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.questions.overview import overview
+from namesrv_stream.questions.subject import Seen
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.record_types import PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.clock import now_ms
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -187,15 +191,15 @@ def test_a_broker_that_the_guard_holds_is_suspect_in_lists_and_story(run, regist
     registry.command(Scan())
     (lease,) = json.loads(run("brokerList --json").stdout)
     assert lease["suspectSince"] == iso_text(registry.now_ms)
-    assert "ago, suspect" in run("brokerList").stdout
-    assert "ago, suspect" in run("clusterList").stdout
+    assert "before, suspect" in run("brokerList").stdout
+    assert "before, suspect" in run("clusterList").stdout
     assert "is suspect: the guard against mass expiry keeps it in the routes" in run("why broker-a").stdout
 
 
 def test_a_time_without_a_tick_is_in_history_and_in_the_story_of_brokers_that_were_there(run, cluster):
     cluster.gap(11_000)
     for command in ("brokerList", "clusterList", f"why {MASTER}"):
-        assert "3s ago" in run(command).stdout, "the log's clock goes on by 3 s while nobody can write (D9)"
+        assert "3s before" in run(command).stdout, "the log's clock goes on by 3 s while nobody can write (D9)"
     cluster.register("10.0.0.7:10911", "c1", "broker-new")
     (shown,) = [line for line in run("history").stdout.splitlines() if "LOG_GAP" in line]
     assert "no tick for 11s: Kafka or all gateways were away" in shown
@@ -359,7 +363,19 @@ def test_status_ends_with_the_status_of_its_state(run, registry):
         result = run("status --no-kafka")
         assert (result.exit_code, shown in result.stdout) == (exit_code, True)
     registry.expire(MASTER)
-    assert "0 live addresses, 1 down" in run("status --no-kafka").stdout
+    assert "0 brokers up, 1 broker name, 1 down" in run("status --no-kafka").stdout
+
+
+def test_status_counts_as_the_overview_does(run, registry):
+    registry.now_ms = now_ms()
+    registry.register(MASTER, "c1", "broker-a", topics=("TopicA", "TBW102", "broker-a"))
+    registry.register(OTHER, "c2", "broker-b", topics=("TopicB",))
+    registry.expire(OTHER)
+    found = json.loads(run("status --no-kafka --json").stdout)
+    shown = overview(Seen.of(Root(registry.root), RouteReader(registry.root).open(), NamesrvSettings())).counts
+    names = ("clusters", "brokerNames", "topics", "brokersDown")
+    assert [found[name] for name in names] == [shown.clusters, shown.broker_names, shown.topics, shown.down]
+    assert [found[name] for name in names] == [2, 2, 2, 1]
 
 
 def test_status_shows_the_other_lines_although_the_history_is_damaged(run, registry):
@@ -370,4 +386,4 @@ def test_status_shows_the_other_lines_although_the_history_is_damaged(run, regis
     for file in Path(registry.root, "broker_event").rglob("*.parquet"):
         file.unlink()
     result = run("status --no-kafka")
-    assert (result.exit_code, "1 live address; who is down is not known: " in result.stdout) == (0, True)
+    assert (result.exit_code, "1 broker up, 1 broker name; who is down is not known: " in result.stdout) == (0, True)

@@ -33,8 +33,11 @@ def test_the_route_of_each_moment_is_that_of_the_rules(registry, client):
         for epoch in range(1, 7):
             answer = client.get(f"/v1/topics/{topic}?epoch={epoch}")
             expected = route_by_rules(registry.root, topic, epoch)
-            assert answer.status == (404 if expected is None else 200)
-            assert expected is None or (answer.json["route"], answer.json["snapshot"]["epoch"]) == (expected, epoch)
+            assert answer.status == (404 if expected is None and epoch < 6 else 200)
+            assert answer.status == 404 or (answer.json["route"], answer.json["snapshot"]["epoch"]) == (expected, epoch)
+    told = answer.json["text"]  # of the topic that was deleted with the last epoch
+    assert "Shared has no route since " in told
+    assert "because an operator without a name asked for DELETE_TOPIC_IN_NAMESRV" in told
 
 
 def test_a_moment_is_an_epoch_or_an_event_time_and_a_broker_that_is_down_has_a_story(registry, client):
@@ -46,8 +49,10 @@ def test_a_moment_is_an_epoch_or_an_event_time_and_a_broker_that_is_down_has_a_s
     found = client.get("/v1/brokers?epoch=4").json["brokers"]
     assert [(each["brokerAddr"], each["state"]) for each in found] == [(A, "down"), (B, "alive")]
     assert (found[0]["down"]["endedBy"], found[0]["holdsId"]) == ("EXPIRED", False)
-    answer = client.get("/v1/brokers/broker-a?epoch=4")
-    assert (answer.status, answer.json["text"], answer.json["total"]) == (200, "broker-a is down.", 0)
+    found = client.get("/v1/brokers/broker-a?epoch=4").json
+    assert found["text"].endswith(" UTC (EXPIRED); of its 2 topics 1 has no route, 1 is degraded.")
+    states = [(each["topic"], each["state"]) for each in found["topics"]]
+    assert states == [("Shared", "degraded"), ("TopicA", "without_route")]
     assert [each["name"] for each in client.get("/v1/clusters?epoch=4").json["clusters"]] == ["c1", "c2"]
     assert "expired" in client.get("/v1/why/broker-a?epoch=4").json["sentences"][-1]["text"]
 
@@ -80,6 +85,15 @@ def test_a_promotion_is_no_arrival(registry, client):
     *_, came, promoted = client.get("/v1/timeline?epoch=5").json["marks"]
     assert [(each["begins"], each["ends"]) for each in (came, promoted)] == [(1, 0), (0, 0)]
     assert promoted["others"] > 0
+
+
+def test_a_broker_that_moves_to_another_address_neither_comes_nor_leaves_on_the_track(registry, client):
+    registry.register(C, "c1", "broker-a")
+    registry.now_ms += 1000
+    registry.expire(A)  # the lease of the address that it had before
+    *_, moved, ended = client.get("/v1/timeline?epoch=5").json["marks"]
+    up = client.get("/v1/overview?epoch=5").json["verdict"]["brokers"]["up"]
+    assert [(each["begins"], each["ends"], each["alive"]) for each in (moved, ended)] == [(0, 0, up), (0, 0, up)]
 
 
 def test_a_stretch_without_a_change_begins_with_those_who_were_alive_then(registry, client):
@@ -160,6 +174,18 @@ def test_a_difference_without_an_end_is_up_to_the_moment(still):
     assert "newest epoch is 2" in still.get("/v1/diff?from=1&to=3&epoch=2").json["detail"]
 
 
+def test_events_are_chosen_by_their_types(registry, client):
+    registry.expire(A)
+    registry.command(WipeWritePerm(broker_name="broker-b"))
+
+    def types(query):
+        return [each["type"] for each in client.get(f"/v1/events?epoch=5&{query}").json["events"]]
+
+    assert types("type=EXPIRED&type=WIPE_WRITE_PERM_OF_BROKER") == ["EXPIRED", "WIPE_WRITE_PERM_OF_BROKER"]
+    assert types("type=REGISTERED&broker=broker-a") == ["REGISTERED"]
+    assert types("type=EXPIRED&topic=TopicA") == []
+
+
 def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
     registry.now_ms += 1000
     registry.expire(A, publish=False)
@@ -201,6 +227,15 @@ def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
         ("/v1/overview?at=03:12&tz=Europe/Berln", 400, "Did you mean Europe/Berlin?"),
         ("/v1/overview?at=2026-03-29T02:30&tz=Europe/Berlin", 400, "in Europe/Berlin: the clocks were put forward"),
         ("/v1/watch?wait=soon", 400, "a number with a unit"),
+        ("/v1/watch?topic=", 400, "at least 1 character"),
+        ("/v1/events?topic=", 400, "at least 1 character"),
+        ("/v1/events?type=EXPIRD", 400, "Did you mean EXPIRED?"),
+        ("/v1/brokers?cluster=c11", 404, "Did you mean c1"),
+        ("/v1/brokers?zone=z11", 404, "Did you mean z1?"),
+        ("/v1/topics?cluster=c11", 404, "Did you mean c1"),
+        ("/v1/topics?zone=z11", 404, "Did you mean z1?"),
+        ("/v1/topics/topic", 404, "Did you mean Topic"),
+        ("/v1/brokers/10.0.0.1", 404, "Did you mean 10.0.0.1:10911"),
         ("/v1/nothing", 404, "/docs"),
         ("/metrics?epoch=3", 400, "It has none."),
     ],

@@ -12,7 +12,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, Client, make_settings
-from tests.console.crowd import lose_zone, publish_crowd
+from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
 
 BROKERS = 36
 HOUR_MS = 3_600_000
@@ -61,6 +61,31 @@ def test_an_outage_of_a_zone_is_one_thing_in_each_cluster(crowd):
     assert (len(rest["brokers"]), rest["next"]) == (1, None)
 
 
+def test_an_outage_and_its_end_are_one_line_each_in_order_of_time(tmp_path, nobody):
+    registry = PublishedRegistry(str(tmp_path / "outage"), now_ms() - 1_000_000)
+    publish_crowd(registry, BROKERS, topics=40, topics_a_broker=5)
+    lost = [number for number in range(BROKERS) if zone_of(number) == "zone-1"]
+    registry.now_ms += 100_000
+    for number in [*lost, 0]:  # each in a snapshot of its own, and one of another zone within the same minute
+        registry.now_ms += 1_000
+        registry.expire(address_of(number))
+    registry.now_ms += 300_000
+    for number in lost:
+        registry.now_ms += 20_000
+        registry.register(address_of(number), cluster_of(number), name_of(number), number % 2, zone_name="zone-1")
+    with BackgroundConsole(make_settings(registry.root, nobody)) as console:
+        told = [
+            each for each in Client(console.url).get("/v1/overview").json["events"] if each["type"] != "TOPICS_CHANGED"
+        ]
+    assert [each["eventTime"] for each in told] == sorted((each["eventTime"] for each in told), reverse=True)
+    assert [(each["type"], each["count"], each["text"].partition(":")[0]) for each in told] == [
+        ("REGISTERED", 12, "12 brokers of zone zone-1 came back within 3m 40s after 5m 32s to 9m 1s"),
+        ("EXPIRED", 1, "10.0.0.0"),
+        ("EXPIRED", 12, "12 brokers of zone zone-1 expired within 11s"),
+        ("REGISTERED", 36, "36 brokers of 3 clusters registered"),
+    ]
+
+
 def test_topics_are_chosen_by_state_cluster_and_zone_and_sorted(crowd):
     def names(query):
         return [
@@ -76,7 +101,7 @@ def test_topics_are_chosen_by_state_cluster_and_zone_and_sorted(crowd):
     assert set(names("&cluster=cluster-0&zone=zone-1")) < set(names("&zone=zone-1"))
     one = crowd.get(f"/v1/topics/{names('&state=degraded')[0]}?epoch=3").json
     assert {each["why"] for each in one["missing"]} == {"down"}
-    assert " is degraded, " in one["text"]
+    assert " is degraded since " in one["text"]
 
 
 def test_what_has_the_name_that_is_looked_for_comes_first_then_what_begins_with_it(crowd):

@@ -1,5 +1,7 @@
 """The page in a real Chromium. Debian: apt-get install chromium chromium-driver."""
 
+import csv
+import re
 import shutil
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,6 +29,14 @@ Object.defineProperty(document, "hidden", { configurable: true, get: () => true 
 document.dispatchEvent(new Event("visibilitychange"));
 """
 """Makes a page believe that it is in the background; a browser that nobody sees shows all its tabs."""
+SAVE = """
+URL.createObjectURL = (blob) => {
+  blob.arrayBuffer().then((found) => { window.saved = [...new Uint8Array(found)]; });
+  return "#";
+};
+HTMLAnchorElement.prototype.click = function click() { window.savedAs = this.download; };
+"""
+"""Keeps what the page would save to a file, and its name."""
 PHONE = 390
 
 
@@ -155,7 +165,8 @@ def test_a_topic_and_a_broker_begin_with_their_verdict_and_name_what_is_missing(
     page.shows("TopicA has no route")
     assert [each.text for each in page.find(".missing s")] == ["broker-a"]
     page.open("#/broker/broker-a")
-    page.until(lambda: page.find("main .verdict.down"))
+    page.until(lambda: "(EXPIRED); of its 2 topics 1 has no route" in page.find("main .verdict.down")[0].text)
+    assert "without route" in page.text
     page.open("#/topics?state=without_route")
     page.until(lambda: page.column(1) == ["TopicA"])
 
@@ -250,7 +261,22 @@ def test_a_command_asks_for_its_reason_and_says_what_became_of_it(page):
     page.open("#/broker/broker-a")
     page.until(lambda: page.find("main .commands button"))
     page.find("main .commands button")[0].click()
+    assert "2 topics with 16 write queues on broker-a (1 broker of c1)" in page.find("dialog")[0].text
     page.find("dialog input")[0].send_keys("disk full", Keys.ENTER)
+    page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
+    assert len(page.errors) == 1  # Chromium reports the answer 503
+
+
+def test_a_topic_is_deleted_only_after_its_name_is_typed(page):
+    page.open("#/topic/Shared")
+    page.until(lambda: page.find("main .commands button"))
+    page.find("main .commands button")[0].click()
+    assert "16 read and 16 write queues on 2 broker names of c1, c2" in page.find("dialog")[0].text
+    typed, reason = page.find("dialog input")
+    typed.send_keys("Share")
+    reason.send_keys("retired", Keys.ENTER)
+    page.until(lambda: "Nothing was sent" in page.find("dialog")[0].text)
+    typed.send_keys("d", Keys.ENTER)
     page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
     assert len(page.errors) == 1  # Chromium reports the answer 503
 
@@ -409,10 +435,31 @@ def test_the_search_leads_to_an_exact_name_and_says_how_much_more_there_is(page,
     page.until(lambda: page.driver.current_url.endswith("#/topic/pay"))
 
 
+WATCH = """
+window.drawn = [];
+const text = () => `${document.querySelector("#verdict").textContent} ${document.querySelector("main h2").textContent}`;
+const note = () => window.drawn.push(text().match(/\\d+/g).map(Number));
+new MutationObserver(note).observe(document.body, { childList: true, subtree: true, characterData: true });
+"""
+"""Notes the numbers of brokers and topics with each change of the page."""
+
+
+def test_verdict_and_list_are_of_one_epoch_while_snapshots_come(page, registry):
+    page.open("#/topics")
+    page.until(lambda: page.find("#verdict.ok"))
+    page.driver.execute_script(WATCH)
+    for number in range(30):
+        registry.register(f"10.1.0.{number}:1", "c1", f"broker-{number}x", topics=(f"T{number}",))
+    page.shows("33 topics")
+    drawn = page.driver.execute_script("return window.drawn")
+    assert {topics - brokers for brokers, topics in drawn} == {1}, "each snapshot has one more of both"
+
+
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
         ("#/?epoch=abc", "epoch=abc is no epoch"),
+        ("#/broker/broker-x", "Did you mean broker-"),
         ("#/nonsense", "There is no view nonsense"),
         ("#/constructor", "There is no view constructor"),
         ("#/brokers?window=2y", "window=2y is none of"),
@@ -421,8 +468,10 @@ def test_the_search_leads_to_an_exact_name_and_says_how_much_more_there_is(page,
 def test_a_wrong_address_of_the_page_is_named(page, address, problem):
     page.open(address)
     page.shows(problem)
+    page.until(lambda: page.find("#verdict")[0].text.startswith("All 2 brokers are up"))
     page.open()
     page.shows("broker-a")
+    page.driver.get_log("browser")  # Chromium reports the answer 404
 
 
 def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
@@ -548,28 +597,33 @@ def test_a_comparison_of_an_outage_has_numbers_and_only_what_changed(crowd):
 
 
 def saved(page):
-    """Return the lines of the page's first table as CSV."""
-    page.driver.execute_script(
-        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#'; }"
-    )
+    """Return the name of the file of the page's first table, its rows, and its first three octets."""
+    page.driver.execute_script(SAVE)
     page.find("button.csv")[0].click()
     page.until(lambda: page.driver.execute_script("return window.saved") is not None)
-    return page.driver.execute_script("return window.saved").split("\r\n")
+    name, octets = page.driver.execute_script("return [window.savedAs, window.saved]")
+    return name, list(csv.DictReader(bytes(octets).decode("utf-8").removeprefix("\ufeff").splitlines())), octets[:3]
 
 
 def test_a_table_is_saved_with_all_its_rows(crowd):
-    crowd.open("#/brokers?epoch=2")
-    crowd.shows("200 addresses")
-    lines = saved(crowd)
-    assert lines[0].startswith("broker,id,address,cluster")
-    assert len(lines) == 1 + CROWD + 1
+    crowd.open("#/brokers?epoch=3&cluster=cluster-1")
+    crowd.shows("66 addresses")
+    name, rows, begin = saved(crowd)
+    assert (len(rows), bytes(begin)) == (66, b"\xef\xbb\xbf")
+    assert re.fullmatch(r"brokers_cluster=cluster-1_epoch-3_\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.csv", name)
+    assert {each["state"] for each in rows} == {"alive", "down"}
+    for each in rows:
+        is_down = each["state"] == "down"
+        times = each["down.goneAt"], each["leaseBeganAt"]
+        assert [bool(re.fullmatch(r"\d{4}-.*Z", time)) for time in times] == [is_down, not is_down]
+        assert (each["silentMillis"].isdigit(), each["brokerId"].isdigit()) == (not is_down, True)
 
 
 def test_no_cell_of_a_saved_table_is_a_formula(page, registry):
     registry.register(C, "c1", "-1+cmd")
     page.open("#/brokers?q=cmd")
     page.until(lambda: page.column(1) == ["-1+cmd"])
-    assert saved(page)[1].startswith("'-1+cmd,0,")
+    assert [each["brokerName"] for each in saved(page)[1]] == ["'-1+cmd"]
 
 
 def test_a_page_that_is_left_gives_its_connection_back(crowd):

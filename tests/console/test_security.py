@@ -159,8 +159,15 @@ def test_a_console_that_others_reach_needs_a_decision(settings):
         ConsoleServer(settings(console__bindAddress="0.0.0.0"))
 
 
-def test_an_order_configuration_of_an_unknown_broker_is_sent_when_asked_for(still):
-    body = ORDER | {"value": "broker-b:8;broker-x:8"}
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (ORDER | {"value": "broker-b:8;broker-x:8"}, "no broker broker-x now. Did you mean broker-"),
+        (WIPE | {"brokerName": "broker-x"}, "no broker broker-x now. Did you mean broker-"),
+        ({"type": "DELETE_TOPIC_IN_NAMESRV", "topic": "TopicX", "reason": "r"}, "no topic TopicX now. Did you mean"),
+    ],
+)
+def test_a_command_for_a_name_that_is_not_there_is_sent_when_asked_for(still, body, told):
     answer = still.post(body)
-    assert (answer.status, "broker-x is in the tables" in answer.json["detail"]) == (409, True)
+    assert (answer.status, told in answer.json["detail"]) == (409, True)
     assert still.post(body, "/v1/commands?unknown=true").status == 503, "it goes to Kafka, which nobody runs"

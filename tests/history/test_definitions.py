@@ -13,7 +13,9 @@ from namesrv_stream.history.analysis import ask
 from namesrv_stream.history.definitions import EXPECTED_MS, UNPLANNED, Past, down_brokers, lost_topics, topic_verdict
 from namesrv_stream.history.events import newest_events
 from namesrv_stream.history.report import churn_report
-from namesrv_stream.questions.lists import broker_page, brokers, clusters
+from namesrv_stream.questions.broker_page import broker_page
+from namesrv_stream.questions.causes import clock_text
+from namesrv_stream.questions.lists import brokers, clusters
 from namesrv_stream.questions.overview import overview
 from namesrv_stream.questions.periods import churn, timeline
 from namesrv_stream.questions.subject import Seen
@@ -45,7 +47,7 @@ class Watched:
             view = history.rules.view()
             self.moments.append((history.event_ms, brokers_of(view), written(view)))
             if step % 30 == 29:
-                self.alive[history.publish()] = len(view.live)
+                self.alive[history.publish()] = len(brokers_of(view))
         self.root, self.end_ms, self.view = root, history.event_ms, view
         self.snapshot = Snapshots(root).newest()
         self.seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
@@ -292,6 +294,10 @@ def at(days, hours=0.0):
     return START_MS + round(days * DAY_MS + hours * HOUR_MS)
 
 
+def clock(days, now=2):
+    return clock_text(at(days), at(now))
+
+
 def asked(root, statement):
     return [tuple(row.values()) for row in ask(root, statement).to_pylist()]
 
@@ -368,11 +374,11 @@ def test_a_topic_without_the_permission_on_one_of_its_names_is_writable_on_the_o
     registry.publish(at_ms=at(2))
     found = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T")
     wiped = "broker-1 has no permission to write"
-    assert (found.state, found.text) == ("writable", f"T is writable on 1 of 2 broker names: {wiped}.")
+    assert (found.state, found.text) == ("writable", f"T is writable on 1 of 2 broker names since {clock(1)}: {wiped}.")
     registry.expire(at(3), A)
     registry.publish(at_ms=at(4))
     found = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T")
-    assert found.text == f"T is not writable: broker-0 is down and {wiped}."
+    assert found.text == f"T is not writable since {clock(3, 4)}: broker-0 is down and {wiped}."
     assert [(each.broker_name, each.why) for each in found.missing] == [
         ("broker-0", "down"),
         ("broker-1", "no write permission"),
@@ -406,6 +412,47 @@ def test_a7_a_retired_broker_and_the_topics_of_its_name_are_not_expected_until_i
     assert known(7) == (0, (["writable"], [("writable",)]), 2)
     registry.expire(at(8), A)
     assert known(9) == (1, (["degraded"], [("degraded",)]), 3)
+
+
+def page_of(root, name="broker-a"):
+    return broker_page(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), name)
+
+
+def test_a_broker_that_is_down_says_since_when_and_which_of_its_topics_suffer_and_that_it_came_back(root, registry):
+    registry.register(at(0), A, "broker-a", topics=("T", "U"))
+    registry.register(at(0), B, "broker-b", topics=("U",))
+    registry.close_channel(at(1), A)
+    registry.publish(at_ms=at(2))
+    found = page_of(root)
+    fell = f"broker-a is down since {clock(1)} (CHANNEL_CLOSED)"
+    assert found.text == f"{fell}; of its 2 topics 1 has no route, 1 is degraded."
+    assert [(each.topic, each.write_queue_nums, each.state) for each in found.topics] == [
+        ("T", 8, "without_route"),
+        ("U", 8, "degraded"),
+    ]
+    registry.register(at(2), A, "broker-a", topics=("T", "U"))
+    registry.publish(at_ms=at(2, 0.5))
+    assert page_of(root).text == f"broker-a is up, 0 came back at {clock(2)} after 1d."
+
+
+def test_a_broker_that_unregistered_and_its_topic_say_when(root, registry):
+    registry.register(at(0), A, "broker-a", topics=("T",))
+    registry.unregister(at(1), A)
+    registry.publish(at_ms=at(2))
+    found = page_of(root, A)
+    assert found.text == f"broker-a unregistered at {clock(1)} and is not back; its only topic has no route."
+    assert [(each.state, each.down.ended_by) for each in found.brokers] == [("left", "UNREGISTERED")]
+    found = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T")
+    assert found.text == f"T has no route since {clock(1)}: T left broker-a, because {A} unregistered."
+
+
+def test_a_broker_name_without_its_master_says_since_when(root, registry):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, "broker-a", number, topics=("T",) if not number else ())
+    registry.close_channel(at(1), A)
+    registry.publish(at_ms=at(2))
+    since = f"has no master since {clock(1)} (CHANNEL_CLOSED): no writes"
+    assert page_of(root).text == f"broker-a {since}; its only topic takes no messages."
 
 
 def test_a_broker_asked_for_by_its_address_has_the_verdict_of_its_name(root, registry):

@@ -14,7 +14,7 @@ export function sessionsChart(found, label) {
   for (const session of found.sessions) rows.set(session.broker, [...(rows.get(session.broker) ?? []), session]);
   if (!rows.size) return h("p", { class: "quiet" }, "No broker was in the routes in this time.");
   const ends = (sessions) => sessions.filter((each) => each.endedBy).length;
-  const most = [...rows].sort((one, other) => ends(other[1]) - ends(one[1])).slice(0, MOST_ROWS).sort(([one], [other]) => one.localeCompare(other, undefined, { numeric: true }));
+  const most = [...rows].sort((one, other) => ends(other[1]) - ends(one[1]) || one[0].localeCompare(other[0], undefined, { numeric: true })).slice(0, MOST_ROWS);
   const x = (at) => (WIDTH * (Math.max(since, Math.min(until, new Date(at))) - since)) / Math.max(1, until - since);
   const line = ([broker, sessions]) => h("div", { class: "line" },
     h("span", { class: "name" }, label(broker)),

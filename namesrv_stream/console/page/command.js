@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 const dialog = document.getElementById("command");
 
 export function actions(list) {
-  return h("p", { class: "buttons commands" }, list.map(([text, command, effect]) => h("button", { type: "button", onclick: () => ask(text, command, effect) }, text)));
+  return h("p", { class: "buttons commands" }, list.map((each) => h("button", { type: "button", onclick: () => ask(...each) }, each[0])));
 }
 
 export function disarm() {
@@ -14,11 +14,14 @@ export function disarm() {
   dialog.replaceChildren();
 }
 
-function ask(text, command, effect) {
+// `name`: what has to be typed before the command is sent, null for nothing.
+function ask(text, command, effect, name = null) {
   const outcome = h("p", { role: "status" });
   const reason = h("input", { name: "reason", required: true, maxlength: 500, placeholder: "why, for the history", "aria-label": "Reason" });
+  const typed = name === null ? null : h("input", { name: "typed", required: true, autocomplete: "off", placeholder: `type ${name}`, "aria-label": `Type ${name}` });
   const onSubmit = async (event) => {
     event.preventDefault();
+    if (typed && typed.value !== name) return outcome.textContent = `Nothing was sent: to go on, type ${name}.`;
     outcome.textContent = "Sent; waiting until it is published …";
     try {
       const done = await send({ ...command, reason: reason.value });
@@ -27,9 +30,9 @@ function ask(text, command, effect) {
       outcome.textContent = problem.message;
     }
   };
-  const form = h("form", { onsubmit: onSubmit }, h("h2", {}, text.replace(" …", "")), h("p", {}, effect), reason, outcome,
+  const form = h("form", { onsubmit: onSubmit }, h("h2", {}, text.replace(" …", "")), h("p", {}, effect), typed, reason, outcome,
     h("p", { class: "buttons" }, h("button", { class: "primary" }, "Send"), h("button", { type: "button", onclick: disarm }, "Close")));
   dialog.replaceChildren(form);
   dialog.showModal();
-  reason.focus();
+  (typed ?? reason).focus();
 }

@@ -77,6 +77,10 @@ const STATES = { alive: "alive", late: "late: silent for over three quarters of 
 
 export const dot = (state, label = state) => h("i", { class: `dot ${state}`, title: label === state ? STATES[state] : label, role: "img", "aria-label": label });
 
+export const TOPIC_STATES = { writable: "writable", read_only: "read-only", degraded: "degraded", not_writable: "not writable", without_route: "without route" };
+export const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late" })[state] ?? "alive";
+export const topicState = ({ state }) => h("span", { class: "holder" }, dot(kindOf(state), TOPIC_STATES[state]), TOPIC_STATES[state]);
+
 export function choice(label, options, value, choose) {
   const option = ([each, text]) => h("option", { value: each, selected: each === value }, text);
   return h("select", { "aria-label": label, onchange: (event) => choose(event.target.value) }, options.map(option));

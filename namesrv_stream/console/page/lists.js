@@ -18,8 +18,9 @@ export const forgetWanted = () => wanted.clear();
 const shownOf = (count, total) => (count < total ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown` : `All ${total.toLocaleString()} are shown`);
 
 // `columns`: names, `#` before those of numbers. `more`: the rest of a list of which `rows` is the first page.
-// `heads`: what to show in place of the names, each with its value of aria-sort.
-export function table(columns, rows, empty, { name = "table", total = rows.length, more = null, heads = null, step = STEP } = {}) {
+// `heads`: what to show in place of the names, each with its value of aria-sort. `of` is where the rows are from, for the
+// name of a saved file: the snapshot, and what chose the rows.
+export function table(columns, rows, empty, { name = "table", total = rows.length, more = null, heads = null, step = STEP, of = {} } = {}) {
   if (!rows.length) return quiet(empty);
   const isNumber = columns.map((column) => column.startsWith("#"));
   const names = columns.map((column) => column.replace("#", ""));
@@ -46,7 +47,7 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
 
   async function save() {
     while (state.more) await load(MOST_A_PAGE);
-    download(`${name}.csv`, [names, ...state.rows.map((row) => row.map(plain))]);
+    download(fileName(name, of), state.rows.map((row) => flat(row.item)));
   }
 
   function foot(count) {
@@ -81,10 +82,13 @@ export function sortHeads(columns, sorts, now, choose) {
 export function pages(columns, first, { path, epoch, key, row, empty, ...options }) {
   const rest = (next) => next === null ? null : async (limit) => {
     const page = await at(`${path}${path.includes("?") ? "&" : "?"}limit=${limit}&after=${encodeURIComponent(next)}`, epoch);
-    return { rows: page[key].map(row), more: rest(page.next) };
+    return { rows: rowsOf(page[key], row), more: rest(page.next) };
   };
-  return table(columns, first[key].map(row), empty, { total: first.total, more: rest(first.next), ...options });
+  return table(columns, rowsOf(first[key], row), empty, { total: first.total, more: rest(first.next), of: { ...first.snapshot, query: path.split("?")[1] }, ...options });
 }
+
+// The rows of a table, each with the item that it shows: a saved file has the item's fields, each of one kind of value.
+export const rowsOf = (items, row) => items.map((item) => Object.assign(row(item), { item }));
 
 function plain(value) {
   if (Array.isArray(value)) return value.map(plain).join("");
@@ -92,11 +96,27 @@ function plain(value) {
   return value.nodeName === "TIME" ? value.getAttribute("datetime") : value.textContent || value.getAttribute?.("aria-label") || "";
 }
 
-function download(name, rows) {
+// An item's fields, also those of its parts: `down.goneAt`.
+function flat(item, prefix = "") {
+  return Object.assign({}, ...Object.entries(item).map(([key, value]) => {
+    if (Array.isArray(value)) return { [prefix + key]: value.join(" ") };
+    return value !== null && typeof value === "object" ? flat(value, `${prefix}${key}.`) : { [prefix + key]: value };
+  }));
+}
+
+function fileName(name, { epoch, eventTime, query = "" }) {
+  const chosen = [...new URLSearchParams(query)].filter(([key, value]) => value && !["sort", "system", "from", "to"].includes(key)).map(([key, value]) => `${key}=${value}`);
+  return `${[name, ...chosen, epoch && `epoch-${epoch}`, eventTime?.slice(0, 19)].filter(Boolean).join("_").replace(/[^\p{L}\d.=_-]+/gu, "-")}.csv`;
+}
+
+// A spreadsheet takes the text for UTF-8 because it begins with a byte order mark.
+function download(name, items) {
+  const columns = [...new Set(items.flatMap(Object.keys))];
+  const rows = [columns, ...items.map((item) => columns.map((column) => String(item[column] ?? "")))];
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const harmless = (text) => (/^[=+\-@\t]/.test(text) && !/^-?[\d.]+$/.test(text) ? `'${text}` : text);  // no formula for a spreadsheet
   const text = rows.map((row) => row.map((each) => quoted(harmless(each))).join(",")).join("\r\n");
-  const url = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv" }));
+  const url = URL.createObjectURL(new Blob([`\uFEFF${text}\r\n`], { type: "text/csv" }));
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -124,17 +124,17 @@ async function draw(isMove = true) {
   track.spans.value = state.window;
   drawPresent();
   if (newest === null || (state.at !== null && state.epoch === null)) return;  // not yet found, or not yet resolved
-  const questions = asked();
+  const now = newest, questions = [...asked(), ["v1/overview", state.at ?? state.epoch ?? now]];
   const here = questions.map(([path, epoch]) => peek(path, epoch));
   if (here.every(Boolean)) {
-    show(here);
+    show(here, now);
   } else {
     if (isMove) content.classList.add("waiting");
     const found = await Promise.allSettled(questions.map(([path, epoch]) => at(path, epoch)));
     if (turn !== drawing) return;
-    const failed = found.filter((each) => each.status === "rejected");
-    if (failed.length === found.length || failed.some((each) => each.reason.status !== 404)) showProblem(failed[0].reason);
-    else show(found.map((each) => each.value));
+    const values = found.map((each) => each.value), failed = found.slice(0, -1).filter((each) => each.status === "rejected");
+    if (failed.length === found.length - 1 || failed.some((each) => each.reason.status !== 404)) showProblem(failed[0].reason, null, values.at(-1));
+    else show(values, now);
   }
   content.classList.remove("waiting");
   lookAhead(questions[0][0]);
@@ -152,14 +152,15 @@ function lookAhead(path) {
   readAhead(path, [...new Set(wanted)]);
 }
 
-function show(found) {
+// Shows answers that are all of one epoch, the verdict's last; `now` is the newest of then.
+function show(found, now) {
   const moment = { epoch: state.epoch, at: state.at, window: state.window };
   const view = views[state.view] ?? views.overview;
   const isCompare = state.view === "compare";
   const title = isCompare ? "Compare two moments" : view.title(state);
-  const shown = () => state.at ?? state.epoch ?? newest, asked = shown();
-  at("v1/overview", asked).then(({ verdict, snapshot: of }) => { if (asked === shown()) drawVerdict(verdict, title, moment, of.eventTime); }, () => drawVerdict(null, title, moment));
-  const page = { state: { ...state, newest }, go, actions };
+  const all = found.at(-1);
+  drawVerdict(all?.verdict ?? null, title, moment, all?.snapshot.eventTime);
+  const page = { state: { ...state, newest: now }, go, actions };
   const parts = isCompare ? comparison(found, moment, page.state) : view.show(found, moment, page);
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
   if (snapshot && state.epoch !== null) track.place(state.epoch, snapshot.eventTime);
@@ -192,9 +193,12 @@ function compareForm([, before, after]) {
   return h("form", { class: "pair", onsubmit: onSubmit }, input("before", "from", before.snapshot.epoch), input("after", "to", after.snapshot.epoch), h("button", {}, "Compare"), h("small", { class: "quiet" }, "epochs or times; the track moves the second"));
 }
 
-function showProblem(problem, title = null) {
+// `all`: the overview of the moment, if there is such a moment; else the verdict is about the present.
+function showProblem(problem, title = null, all = null) {
   content.dataset.place = "";
-  drawVerdict(null, title ?? "", {});
+  const turn = drawing, tell = (seen, moment) => { if (turn === drawing) drawVerdict(seen?.verdict ?? null, title ?? "", moment, seen?.snapshot.eventTime); };
+  tell(all, { epoch: state.epoch, at: state.at });
+  if (!all && newest !== null) at("v1/overview", newest).then((seen) => tell(seen, {}), () => {});
   const heading = title ?? (problem.isEmpty ? "There is nothing to show yet" : problem.status === 404 ? "Not found at this moment" : "This cannot be shown now");
   const begin = problem.isEmpty ? h("p", {}, "To make one on this machine: ", h("code", {}, "namesrv-stream up"), " runs Kafka, the job and eight simulated brokers; ", h("code", {}, "make demo"), " in a checkout shows an outage of some. This page goes on when there is a registry.") : "";
   content.replaceChildren(h("section", { class: "card problem", role: "alert" }, h("h2", {}, heading), h("p", {}, problem.message), begin));

@@ -1,7 +1,7 @@
 // A moment at a glance: numbers, what is wrong by its causes, then clusters and zones, then what happened last.
 
 import { card, dot, h, link, quiet } from "./dom.js";
-import { story, table } from "./lists.js";
+import { rowsOf, story, table } from "./lists.js";
 import { clock, counted, duration, visible, when } from "./words.js";
 
 const MOST_CAUSES = 12;
@@ -13,7 +13,7 @@ export function overview(found, moment, actions) {
   const topics = Object.entries(TOPIC_STATES).filter(([key]) => verdict.topics[key]).map(([key, [state, text]]) => tile(text, verdict.topics[key], link("topics", "", moment, verdict.topics[key].toLocaleString(), { state }), key === "degraded" ? "late" : "down"));
   return [
     h("dl", { class: "figures", "data-key": "figures" }, brokers, tile("broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())), verdict.brokers.namesWithoutMaster > 0 && tile("without master", verdict.brokers.namesWithoutMaster, verdict.brokers.namesWithoutMaster.toLocaleString(), "down"), tile("clusters", counts.clusters, counts.clusters.toLocaleString()), topics, tile("topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString()))),
-    counts.suspect > 0 && held(counts.suspect, moment, actions),
+    counts.suspect > 0 && held(counts.suspect, found.groups, moment, actions),
     verdict.brokers.left > 0 && card("Unregistered within the hour, and not back", h("p", {}, link("brokers", "", moment, counted(verdict.brokers.left, "broker"), { state: "left" }), ": a planned end, so nobody expects them back. A rollout that stopped halfway looks like this too.")),
     verdict.causes.length > 0 && causes(verdict.causes, moment),
     h("div", { class: "columns", "data-key": "columns" },
@@ -24,9 +24,10 @@ export function overview(found, moment, actions) {
 
 const tile = (name, count, shown, kind = "") => h("div", { class: count ? kind : null, "data-key": name }, h("dt", {}, name), h("dd", {}, shown));
 
-function held(count, moment, actions) {
+function held(count, groups, moment, actions) {
+  const clusters = [...new Set(groups.filter((each) => each.suspect).map((each) => each.clusterName))].join(", ");
   return card("Held by the guard against mass expiry", h("p", {}, `The leases of ${counted(count, "broker")} are over. Clients still get them, until they are heard again or expiryGuardMaxMillis has passed.`),
-    moment.epoch === null && actions([["Lift the guard …", { type: "LIFT_EXPIRY_GUARD" }, `The ${counted(count, "suspect broker")} leave the routes at once.`]]));
+    moment.epoch === null && actions([["Lift the guard …", { type: "LIFT_EXPIRY_GUARD" }, `The ${counted(count, "suspect broker")} of ${clusters} leave the routes at once.`]]));
 }
 
 function causes(all, moment) {
@@ -51,7 +52,7 @@ const span = ({ firstAt, lastAt }) => (firstAt === lastAt ? when(firstAt) : `${w
 
 function members(found, moment) {
   if (!found.groups.length) return card("Clusters", quiet("No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`."));
-  if (!found.clusters.length) return clusterCounts(found.groups, moment);
+  if (!found.clusters.length) return clusterCounts(found, moment);
   return found.clusters.map((cluster) => card(visible(cluster.name), h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, moment)))));
 }
 
@@ -68,7 +69,7 @@ function groupCard(group, moment) {
 }
 
 // Of very many brokers: each cluster as numbers, which opens into its zones.
-function clusterCounts(groups, moment) {
+function clusterCounts({ groups, snapshot }, moment) {
   const byCluster = new Map();
   for (const each of groups) byCluster.set(each.clusterName, [...(byCluster.get(each.clusterName) ?? []), each]);
   const sum = (of, key) => of.reduce((total, each) => total + each[key], 0);
@@ -86,7 +87,7 @@ function clusterCounts(groups, moment) {
   };
   return [...byCluster].map(([cluster, of]) => h("details", { class: "card cluster", "data-key": cluster, open: byCluster.size <= 8 },
     h("summary", {}, h("h2", {}, visible(cluster)), h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)), bar(of)),
-    table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], of.map(zoneRow), "", { name: cluster })));
+    table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], rowsOf(of, zoneRow), "", { name: cluster, of: snapshot })));
 }
 
 function lastHour(counts) {

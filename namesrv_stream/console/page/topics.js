@@ -1,14 +1,12 @@
 // The list of topics, and the route of one.
 
-import { card, choice, dot, h, link, verdictLine } from "./dom.js";
-import { pages, sortHeads, story, table, wantedOf, wantedOfStory } from "./lists.js";
+import { TOPIC_STATES, card, choice, dot, h, kindOf, link, topicState, verdictLine } from "./dom.js";
+import { pages, rowsOf, sortHeads, story, table, wantedOf, wantedOfStory } from "./lists.js";
 import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
 
 const SORTS = { topic: "name", state: "state", read: "read", write: "write", "broker names up": "brokerNamesUp" };
-const STATES = { writable: "writable", read_only: "read-only", degraded: "degraded", not_writable: "not writable", without_route: "without route" };
-const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late" })[state] ?? "alive";
 
 function listPath({ name, filters }) {
   const query = new URLSearchParams({ q: name, system: filters.system === "1", sort: filters.sort ?? "name" });
@@ -22,8 +20,7 @@ export const topicList = {
   show: ([found, all], moment, { state, go }) => {
     const { filters } = state;
     const choose = (key, value) => go({ name: state.name, filters: { ...filters, [key]: value } }, true);
-    const state_ = (each) => h("span", { class: "holder" }, dot(kindOf(each.state), STATES[each.state]), STATES[each.state]);
-    const row = (each) => [link("topic", each.topic, moment), state_(each), each.readQueueNums, each.writeQueueNums, `${each.brokerNamesUp} of ${each.brokerNames}`];
+    const row = (each) => [link("topic", each.topic, moment), topicState(each), each.readQueueNums, each.writeQueueNums, `${each.brokerNamesUp} of ${each.brokerNames}`];
     const columns = ["topic", "state", "#read", "#write", "#broker names up"];
     return [card(counted(found.total, "topic"), filterForm(found, all, state, go, choose),
       pages(columns, found, { path: listPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, heads: sortHeads(columns, SORTS, filters.sort ?? "name", (sort) => choose("sort", sort)), name: "topics", empty: "No such topic at this moment." }))];
@@ -36,7 +33,7 @@ function filterForm(found, all, state, go, choose) {
   const select = (label, key, options) => choice(label, [["*", `every ${label.toLowerCase()}`], ...options], filters[key] ?? "*", (value) => choose(key, value === "*" ? undefined : value));
   const names = (key, none) => [...new Set((all?.groups ?? []).map((each) => each[key] ?? ""))].map((name) => [name, visible(name) || none]);
   return h("form", { class: "filters", onsubmit: onSubmit },
-    select("Cluster", "cluster", names("clusterName", "")), select("Zone", "zone", names("zoneName", "no zone")), select("State", "state", Object.entries(STATES)),
+    select("Cluster", "cluster", names("clusterName", "")), select("Zone", "zone", names("zoneName", "no zone")), select("State", "state", Object.entries(TOPIC_STATES)),
     h("input", { name: "q", type: "search", placeholder: "name", "aria-label": "Name contains", value: state.name }), h("button", {}, "Filter"),
     h("label", {}, h("input", { type: "checkbox", name: "system", checked: filters.system === "1", onchange: (event) => choose("system", event.target.checked ? "1" : undefined) }), ` with system topics${found.hidden ? ` (${found.hidden.toLocaleString()})` : ""}`));
 }
@@ -48,9 +45,15 @@ export const topic = {
     found && verdictLine(found.text, kindOf(found.state)),
     card("Route, as clients get it", routeTable(found, moment), found?.missing.length > 0 && missing(found.missing, moment), found?.route && routeText(found.route)),
     card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this topic up to this moment.", why?.total, () => go({}))),
-    moment.epoch === null && found && card("Change", actions([["Delete from the routes …", { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic }, `Remove ${found.topic} from the routes. A broker that still has it adds it again with its next registration.`]])),
+    moment.epoch === null && found?.route && card("Change", actions([["Delete from the routes …", { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic }, deletion(found), found.topic]])),
   ],
 };
+
+function deletion({ topic: name, route }) {
+  const sum = (kind) => route.queueDatas.reduce((count, queue) => count + queue[kind], 0).toLocaleString();
+  const clusters = [...new Set(route.brokerDatas.map((each) => each.cluster))].join(", ");
+  return `Remove ${name} from the routes: ${sum("readQueueNums")} read and ${sum("writeQueueNums")} write queues on ${counted(route.queueDatas.length, "broker name")} of ${clusters}. A broker that still has it adds it again with its next registration.`;
+}
 
 // Broker names that take no messages for the topic.
 function missing(names, moment) {
@@ -63,12 +66,13 @@ function routeTable(found, moment) {
   const groups = new Map((found?.route?.brokerDatas ?? []).map((group) => [group.brokerName, group]));
   const states = new Map((found?.brokers ?? []).map((lease) => [lease.brokerAddr, lease.state]));
   const queues = [...(found?.route?.queueDatas ?? [])].sort((one, other) => one.brokerName.localeCompare(other.brokerName, undefined, { numeric: true }));
-  const rows = queues.map((queue) => {
+  const items = queues.map((queue) => ({ ...queue, ...Object.fromEntries(Object.entries(groups.get(queue.brokerName) ?? {}).filter(([key]) => key !== "brokerName")) }));
+  const rows = rowsOf(items, (queue) => {
     const group = groups.get(queue.brokerName);
     const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) => h("div", { class: "holder" }, dot(states.get(addr) ?? "down"), h("b", {}, id), ` ${addr} `));
     return [link("broker", queue.brokerName, moment), visible(group?.cluster ?? ""), group?.zoneName, queue.readQueueNums, queue.writeQueueNums, perm(queue.perm), holders];
   });
-  return table(["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"], rows, "At this moment clients get no route: TOPIC_NOT_EXIST.", { name: `route-of-${found?.topic}` });
+  return table(["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"], rows, "At this moment clients get no route: TOPIC_NOT_EXIST.", { name: `route-of-${found?.topic}`, of: found?.snapshot });
 }
 
 function routeText(route) {

@@ -93,13 +93,13 @@ export class Track {
       ...Object.entries(paths).map(([kind, d]) => h("path", { class: kind, d })));
   }
 
-  // The number of addresses that are alive, as an area behind the marks.
+  // The number of brokers that are up, as an area behind the marks.
   curve() {
     const { aliveBefore } = this.timeline;
     const most = Math.max(1, aliveBefore, ...this.marks.map((mark) => mark.alive));
     const y = (count) => (HEIGHT - (HEIGHT * count) / most).toFixed(1);
     const steps = this.marks.map((mark) => `H${this.x(mark).toFixed(1)}V${y(mark.leastAlive ?? mark.alive)}V${y(mark.alive)}`);
-    this.most.textContent = `alive, ${most.toLocaleString()} at most`;
+    this.most.textContent = `brokers up, ${most.toLocaleString()} at most`;
     return `M0 ${HEIGHT}V${y(aliveBefore)}${steps.join("")}H${WIDTH}V${HEIGHT}Z`;
   }
 
@@ -263,7 +263,7 @@ export class Track {
     const mark = this.marks[this.nearest(event)];
     this.tip.hidden = !mark;
     if (!mark) return;
-    this.tip.textContent = `${when(mark.eventTime)} · ${eventsText(mark)} · ${mark.alive.toLocaleString()} alive after it`;
+    this.tip.textContent = `${when(mark.eventTime)} · ${eventsText(mark)} · ${counted(mark.alive, "broker")} up after it`;
     const share = this.x(mark) / WIDTH;
     this.tip.style.setProperty("inset-inline-start", `${100 * share}%`);
     this.tip.style.setProperty("translate", `${-100 * share}% 0`);
