@@ -84,10 +84,9 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
     before = _newest(settings)
     if before is None:
         _warn_of_names(settings, checked)
-    else:
+    elif not is_sure:
         check_retirement(checked, Root(settings.delta_root, settings.storage_options or None), before)
-        if not is_sure:
-            check_names(checked, before.routes, "--yes")
+        check_names(checked, before.routes, "--yes")
     at = send_order(settings, checked)
     click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
     if wait_s is not None:
@@ -180,6 +179,7 @@ retire_broker = _change(
     _required("-c", "--cluster", "cluster_name"),
     _BROKER,
     click.Option(["-i", "--id", "broker_id"], type=click.IntRange(min=0), required=True, help="0 is the master."),
+    _YES,
 )
 lift_expiry_guard = _change(
     "liftExpiryGuard",

@@ -447,10 +447,9 @@ async def command(
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
-    if console.kept.newest is not None:
+    if not unknown and console.kept.newest is not None:
         await asyncio.to_thread(check_retirement, parsed, console.kept.root, console.kept.newest)
-        if not unknown:
-            check_names(parsed, console.kept.newest.routes, "?unknown=true")
+        check_names(parsed, console.kept.newest.routes, "?unknown=true")
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
     allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
     at = await asyncio.to_thread(send_order, console.settings, allowed)

@@ -170,7 +170,7 @@ def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> 
 def last_topics(
     past: Past, tables: RouteTables, names: Iterable[str], causes: tuple[str, ...]
 ) -> list[tuple[int, TopicRow]]:
-    """Return when broker names lost topics in the last 7 days with their last broker by one of the causes, and which."""
+    """Return when broker names lost topics in the last 7 days with their last broker by one of the causes, and each."""
     gone = sorted({*names} - tables.brokers.keys())
     if not gone:
         return []
