@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 
 from deltalake.exceptions import DeltaError
@@ -19,7 +20,8 @@ from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.errors import NamesrvError, StorageError
 from namesrv_stream.questions.command_sending import has_read
-from namesrv_stream.questions.job_status import Status, health, status
+from namesrv_stream.questions.job_status import Status, health, newest_row, status
+from namesrv_stream.questions.job_watch import JobWatch
 from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.as_of import AsOf
@@ -113,6 +115,7 @@ class Running:
         self.settings = settings
         self.kept = KeptSnapshots(Root(settings.delta_root, settings.storage_options or None), settings)
         self.admission = Admission(settings)
+        self._watch = JobWatch(settings, self.kept.root, partial(newest_row, self.kept.root))
         self.hub: Hub
         self._feed: Feed
 
@@ -122,6 +125,7 @@ class Running:
         self.hub = Hub(self.settings, self.settings.console_max_watchers)
         self._feed = Feed(self.kept, self.hub.go_to)
         self._feed.start()
+        self._watch.start()
         progress = asyncio.ensure_future(self.hub.send_progress())
         yield
         progress.cancel()
@@ -131,6 +135,7 @@ class Running:
     def stop_watching(self) -> None:
         """Send all watchers their last event, so that their connections end."""
         self.hub.drop_all("this console stops")
+        self._watch.stop()
 
     def status(self) -> Status:
         """Return the present state of the job.
@@ -138,7 +143,7 @@ class Running:
         May wait for the storage. Raises NamesrvError if there is no snapshot.
         """
         seen = self.kept.seen(self.kept.past(AsOf()))
-        return status(seen, health(seen, time.time_ns() // 1_000_000), problem=self._feed.problem)
+        return status(seen, health(seen, time.time_ns() // 1_000_000), self._watch.facts, self._feed.problem)
 
     async def await_snapshot(self) -> None:
         """Wait until there is a snapshot to watch from. Raises RefusedError if there is none within a few seconds."""

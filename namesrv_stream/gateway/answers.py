@@ -19,6 +19,7 @@ from namesrv_stream.rules.registration import order_topic_config
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.frame import MAX_FRAME_BYTES
 from namesrv_stream.wire.headers import BrokerHeader
 from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, split_opaque
 from namesrv_stream.wire.wire_errors import BadRequestError
@@ -26,6 +27,9 @@ from namesrv_stream.wire.wire_errors import BadRequestError
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 MAX_KEPT_OF_OTHERS_BYTES = 16 * 1024 * 1024
 """Limit of the kept answers of each request code except route lookups."""
+
+MOST_BYTES = MAX_FRAME_BYTES - 10
+"""Limit of an answer without the opaque's digits: RocketMQ's clients have the same limit of a frame as its servers."""
 
 _BYTES_OF_ANY_ANSWER = 500
 """Estimated memory of the objects around an answer's bytes."""
@@ -146,7 +150,16 @@ class Answers:
 
     def anew(self, command: RemotingCommand) -> KeptAnswer:
         """Return a newly encoded answer to a reading request, even if one is kept. Safe in any thread."""
-        return KeptAnswer(command.code, self._answer_anew(READERS[command.code].read, command))
+        answer = KeptAnswer(command.code, self._answer_anew(READERS[command.code].read, command))
+        if answer.prepared.size_bytes <= MOST_BYTES:
+            return answer
+        remark = (
+            f"the answer has {answer.prepared.size_bytes} bytes, and RocketMQ's clients close the connection over one "
+            f"of {MOST_BYTES} (com.rocketmq.remoting.frameMaxLength). Ask for a part (the topics of one cluster, the "
+            "route of one topic), or ask `namesrv-stream topicList` and `clusterList`, or the console's /v1/topics and "
+            "/v1/brokers page by page."
+        )
+        return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, remark))
 
     def keep(self, command: RemotingCommand, answer: KeptAnswer) -> None:
         """Keep the answer for this request and for all requests that ask for the same."""

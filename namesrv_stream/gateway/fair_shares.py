@@ -187,7 +187,10 @@ class FairShares:
     def _check_room_of(self, host: Host) -> None:
         if self._is_full(host):
             most = self._max_of_a_host
-            raise NamesrvError(f"over {most} connections of {host}: close some, or set maxConnectionsPerAddress higher")
+            raise NamesrvError(
+                f"over {most} connections of {host}: close some, or set maxConnectionsPerAddress higher. Are many "
+                "peers behind this address? Then set proxyProtocol.trusted if it sends PROXY headers"
+            )
 
     # --- memory
 

@@ -26,10 +26,13 @@ from namesrv_stream.gateway.refusals import Refusals
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Connections, Server
 from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.questions.job_status import job_state
+from namesrv_stream.questions.job_watch import JobWatch
 from namesrv_stream.reporting.metrics_server import MonitoringServer
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.job_progress import is_stale as is_behind
 from namesrv_stream.tables.job_progress import job_progress
 from namesrv_stream.tables.root import Root
@@ -92,6 +95,9 @@ class Gateway:
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
             root = Root(settings.delta_root, settings.storage_options or None)
+            self._watch = JobWatch(
+                settings, root, lambda: None if self._latest is None else self._row_now(self._latest)
+            )
             self._follower = Follower(
                 root,
                 lambda snapshot: self._in_loop(self._serve, snapshot),
@@ -131,6 +137,8 @@ class Gateway:
         settings = self._settings
         if not settings.metrics_port:
             return
+        self._watch.start()
+        opening.callback(self._watch.stop)
         address = settings.bind_address, settings.metrics_port
         checks = {"/healthz": self._health, "/readyz": self._readiness, "/readyz/writes": self._readiness_for_writes}
         server = MonitoringServer(self.metrics.registry, address, "metricsPort", checks)
@@ -215,8 +223,7 @@ class Gateway:
         """
         now_ms = time.time_ns() // 1_000_000
         age_ms = now_ms - latest.row.published_at
-        sign = self._follower.sign
-        row = latest.row if sign is None else sign.brought_to(latest.row)
+        sign, row = self._follower.sign, self._row_now(latest)
         if sign is not None and sign.is_about(latest.row):
             self._link.ticks.follow(sign.late_from)
         progress = job_progress(row, now_ms)
@@ -231,7 +238,12 @@ class Gateway:
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
         self.metrics.lag_s.set((lag_ms or 0) / 1000)
-        self.metrics.job_state.state(progress.state)
+        self.metrics.job_state.state(job_state(progress.state, self._watch.facts))
+
+    def _row_now(self, latest: FollowedSnapshot) -> SnapshotRow:
+        """Return the row of the served snapshot with the times of the sign of progress, if that is younger."""
+        sign = self._follower.sign
+        return latest.row if sign is None else sign.brought_to(latest.row)
 
     def _health(self) -> str | None:
         """Return the problem that /healthz reports, or None. The monitoring thread calls this.

@@ -6,15 +6,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from namesrv_stream.questions.job_status import JOB_STATES
 from namesrv_stream.reporting.metrics_server import add_process_metrics
-from namesrv_stream.tables.job_progress import State
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
 MAX_CLUSTERS = 100
@@ -94,7 +93,10 @@ class Metrics:
         )
         self.is_stale = Gauge("namesrv_snapshot_stale", "1: brokers live and the tables are far behind.", registry=of)
         self.job_state = Enum(
-            "namesrv_job_state", "The job as the served snapshot shows it.", registry=of, states=get_args(State)
+            "namesrv_job_state",
+            "The job as it reports it by Kafka, and as the tables show it.",
+            registry=of,
+            states=JOB_STATES,
         )
         self.certificate_ends_s = Gauge(
             "namesrv_certificate_expiry_timestamp_seconds",

@@ -150,7 +150,8 @@ class KafkaLink:
                 yield
         except TimeoutError as error:
             raise GatewayBusyError(
-                f"large bodies of this address, or of others, took over {TURN_LIMIT_S:g} s: try again later"
+                f"large bodies of {host}, or of others, took over {TURN_LIMIT_S:g} s: try again later. Are many "
+                "brokers behind this address? Set proxyProtocol.trusted, or enableSplitRegistration=true at the brokers"
             ) from error
         finally:
             self._bytes.give_back(host, held_bytes)

@@ -86,6 +86,8 @@ class JobLock:
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": _HEARTBEAT_MS,
             "topic.metadata.refresh.interval.ms": 5_000,
+            "reconnect.backoff.max.ms": 1_000,  # back before Kafka's session of it ends
+            "on_commit": self._on_commit,
             "allow.auto.create.topics": False,
         }
         self._logged: int | None = None
@@ -159,8 +161,13 @@ class JobLock:
         self._reported = report, now_s
         problem = report.problem and report.problem[:_MAX_PROBLEM_CHARS]
         text = msgspec.json.encode(msgspec.structs.replace(report, problem=problem))
-        with suppress(KafkaException):  # while the group is balanced anew; the next report is soon
+        with suppress(KafkaException):  # while the group is balanced anew
             consumer.commit(offsets=[TopicPartition(self._topic, 0, offset, text.decode())])
+
+    def _on_commit(self, error: KafkaError | None, _partitions: list[TopicPartition]) -> None:
+        """Let a report that Kafka did not take be committed again at once."""
+        if error is not None:
+            self._reported = None
 
     def _mind(self, message: Message | None) -> None:
         """Log an error once. A job without the right on its group never gets the lock."""

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 from deltalake.exceptions import DeltaError
@@ -34,6 +34,7 @@ OfTables = State | Literal["not started"]
 JobState = OfTables | Literal[
     "dead", "standby", "taking over", "waiting", "not answering", "no ticks", "other log", "unknown"
 ]  # fmt: skip
+JOB_STATES: tuple[str, ...] = tuple(name for kind in get_args(JobState) for name in get_args(kind))
 _KAFKA_LIMIT_MS = 2_000
 _NOT_ASKED = "not asked"
 _NO_ROOM_BYTES = 1024**2
@@ -203,7 +204,9 @@ def job_state(of_tables: OfTables | None, kafka: FromKafka) -> JobState:
     if kafka.active_job is None:  # members have no partition while they are balanced anew
         if of_tables == "not started":
             return "starting"
-        return "standby" if of_tables in ("stopped in order", "silent", None) else of_tables
+        if of_tables == "silent":  # as after an outage of Kafka: one of them goes on
+            return "taking over"
+        return "standby" if of_tables in ("stopped in order", None) else of_tables
     return _reported(of_tables, kafka)
 
 

@@ -45,8 +45,22 @@ class ProgressSign(msgspec.Struct, frozen=True, rename="camel"):
         """Return whether the sign belongs to this row, the newest one, and is younger."""
         return (self.epoch, self.term) == (row.epoch, row.term) and self.written_at >= row.published_at
 
+    def _is_claimed_by(self, row: SnapshotRow) -> bool:
+        """Return whether the row is a claim that took the registry over from this sign's, with no row but claims since.
+
+        Each row is an epoch of its own, and each claim a term of its own.
+        """
+        claims = row.term - self.term
+        return row.kind == "CLAIM" and claims == row.epoch - self.epoch > 0 and bool(row.offsets)
+
     def brought_to(self, row: SnapshotRow) -> SnapshotRow:
-        """Return the newest snapshot row, with the sign's times and offsets if the sign belongs to it."""
+        """Return the newest snapshot row, with the sign's times and offsets if the sign belongs to it.
+
+        A claim holds what held before it: the event time up to which the former job had read.
+        """
+        if self._is_claimed_by(row):
+            event_time = max(filter(None, (row.event_time, self.event_time)), default=None)
+            return row._replace(event_time=event_time, offsets=self.offsets)
         if not self.is_about(row):
             return row
         return row._replace(published_at=self.written_at, event_time=self.event_time, offsets=self.offsets)

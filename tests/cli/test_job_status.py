@@ -34,7 +34,7 @@ def reported(role, problem=None):
         ("silent", FromKafka(0, []), "dead"),  # it had published everything before it died
         ("silent", FromKafka(9, [ACTIVE, WAITING]), "waiting"),
         ("silent", FromKafka(0, [ACTIVE]), "no ticks"),
-        ("silent", FromKafka(9, [WAITING]), "standby"),
+        ("silent", FromKafka(9, [WAITING]), "taking over"),
         ("silent", FromKafka(problem="Kafka does not answer"), "unknown"),
         ("silent", FromKafka(problem="not asked"), "silent"),
         (None, FromKafka(problem="not asked"), "unknown"),

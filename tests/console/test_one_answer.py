@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
+from tests.waiting import eventually
 
 
 def printed(root, line):
@@ -29,9 +30,22 @@ def test_what_one_prints_the_other_serves(still, still_root, line, path, part):
     assert printed(still_root, line) == still.get(path).json[part]
 
 
+def asked_kafka(console):
+    """The status once the console has asked Kafka, which it does again and again."""
+
+    @eventually
+    def status():
+        found = console.get("/v1/status").json
+        assert found["kafka"].startswith("Kafka at "), found
+        return found
+
+    return status()
+
+
 def test_the_state_of_the_job_is_printed_as_it_is_served(still, still_root):
-    of_moments = {"ageMillis", "lagMillis"}  # they were asked at two moments
-    shown, served = printed(still_root, "status --no-kafka --json"), still.get("/v1/status").json
+    of_moments = {"ageMillis", "lagMillis", "kafka"}  # they were asked at two moments, of two Kafkas that are away
+    shown, served = printed(still_root, "status --json"), asked_kafka(still)
+    assert shown["kafka"].startswith("Kafka at ")
     assert shown.keys() == served.keys()
     assert {name: shown[name] for name in shown if name not in of_moments} == {
         name: served[name] for name in served if name not in of_moments

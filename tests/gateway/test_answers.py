@@ -35,6 +35,21 @@ def test_fields_that_an_answer_depends_on_do(answers):
     assert answers.answer(asked(105, topic="T", acceptStandardJsonOnly="x")).result == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "fields"), [(206, {}), (224, {"cluster": "c"}), (106, {}), (101, {"namespace": "", "key": ""})]
+)
+@pytest.mark.parametrize("room", [0, -1])
+def test_an_answer_that_clients_would_not_take_is_refused_with_its_size_and_another_way(
+    answers, monkeypatch, code, fields, room
+):
+    whole = answers.anew(asked(code, **fields)).prepared.size_bytes
+    monkeypatch.setattr(answers_module, "MOST_BYTES", whole + room)
+    found = answers.anew(asked(code, **fields))
+    assert found.result == (0 if room == 0 else 1)
+    if room:
+        assert all(part in found.prepared.frame(1) for part in (b"%d bytes" % whole, b"topicList", b"/v1/topics"))
+
+
 @pytest.mark.parametrize("code", [105, 106, 901])
 @pytest.mark.parametrize(
     ("version", "fields", "is_bare"),

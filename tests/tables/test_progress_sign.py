@@ -29,6 +29,20 @@ def test_a_registry_that_is_quiet_for_minutes_is_neither_stale_nor_dead(file):
     assert (job_progress(row, late_ms).state, is_stale(row, late_ms)) == ("silent", True)
 
 
+@pytest.mark.parametrize("claims", [1, 2])
+def test_a_takeover_of_a_calm_registry_is_no_lag(file, claims):
+    file.write(SIGN)
+    at_ms = SIGN.written_at + 20_000
+    claim = ROW._replace(epoch=7 + claims, term=2 + claims, run_id="run-2", kind="CLAIM", published_at=at_ms)
+    row = file.row_now(claim)
+    assert (job_progress(row, at_ms).state, is_stale(row, at_ms), job_progress(row, at_ms).lag_ms) == (
+        "starting", False, 21_000,
+    )  # fmt: skip
+    assert row.published_at == at_ms
+    for other in (claim._replace(kind="PUBLICATION"), claim._replace(epoch=12), claim._replace(offsets={})):
+        assert file.row_now(other) is other, "of a publication since, or of another log"
+
+
 @pytest.mark.parametrize(
     "newest", [ROW._replace(epoch=8), ROW._replace(term=3), ROW._replace(published_at=SIGN.written_at + 1)]
 )
