@@ -74,7 +74,7 @@ _OF_NODE = re.compile(r"(?:\w+://)?(?P<node>\S+:\d+)/\d+: (?P<problem>.*?)(?: \(
 
 _CONNECTING = ("TRY_CONNECT", "CONNECT")
 _NOT_OF_THE_ADDRESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
-_MADE_WITHIN_S = 10.0
+_MADE_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.05
 _NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 

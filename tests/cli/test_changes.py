@@ -18,6 +18,7 @@ from namesrv_stream.rules.record_types import (
     WipeWritePerm,
 )
 from tests.log_records import first_records
+from tests.system.heartbeats import PATIENT
 from tests.waiting import until
 
 ME = f"{getpass.getuser()}@{socket.gethostname()}"
@@ -27,7 +28,7 @@ ME = f"{getpass.getuser()}@{socket.gethostname()}"
 def on_kafka(kafka, topic, run, monkeypatch):
     """Runs the command line against a topic of its own in a real Kafka, for whose answers it waits."""
     monkeypatch.setattr(job_status, "_KAFKA_LIMIT_MS", 60_000)
-    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
+    ensure_topic(PATIENT | {"bootstrap.servers": kafka.bootstrap_servers}, topic)
     return lambda line: run(line, **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.topic": topic})
 
 

@@ -4,12 +4,13 @@ from namesrv_stream.kafka.topic import ensure_topic
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
 from tests.log_records import first_records
+from tests.system.heartbeats import PATIENT
 
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
 
 
 def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic, registry, settings):
-    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
+    ensure_topic(PATIENT | {"bootstrap.servers": kafka.bootstrap_servers}, topic)
     given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
     with BackgroundConsole(settings(**given)) as console:
         client = Client(console.url)

@@ -20,6 +20,7 @@ from tests.console.conftest import Client
 from tests.console.test_commands import WIPE
 from tests.console.test_page import Page, driver  # noqa: F401  # a fixture
 from tests.log_records import first_records
+from tests.system.heartbeats import PATIENT
 from tests.waiting import eventually
 
 DOCUMENT = Path(__file__).parents[2] / "docs/console.md"
@@ -65,7 +66,7 @@ def _assert_listens(process, port, log):
 def test_behind_nginx_page_changes_and_commands_work_below_a_path(
     kafka, topic, registry, settings, nginx, driver, keeps_path
 ):
-    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
+    ensure_topic(PATIENT | {"bootstrap.servers": kafka.bootstrap_servers}, topic)
     given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
     more = {"console__trustedProxies": HOST} | ({"console__basePath": "/routes"} if keeps_path else {})
     location = LOCATION.replace("9870/;", "9870;") if keeps_path else LOCATION

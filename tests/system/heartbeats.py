@@ -24,6 +24,9 @@ from tests.replay_comparison import canonical
 LIMIT_S = 180
 eventually, until = (partial(each, limit_s=LIMIT_S) for each in (waiting.eventually, waiting.until))
 
+PATIENT = {"socket.timeout.ms": 60_000}
+"""Options of a client that waits for the answers of a busy machine's Kafka: 5 s are the product's own limit."""
+
 BY_PRODUCERS_CLOCK = TOPIC_CONFIG | {"message.timestamp.type": "CreateTime"}
 
 
@@ -51,7 +54,7 @@ class Heartbeats:
     """
 
     def __init__(self, node, topic, folder, config=TOPIC_CONFIG, **settings):
-        self.kafka = {"bootstrap.servers": node.bootstrap_servers}
+        self.kafka = PATIENT | {"bootstrap.servers": node.bootstrap_servers}
         self.topic = topic
         self.root = str(folder / "registry")
         self.base_ms = now_ms() - 3_600_000

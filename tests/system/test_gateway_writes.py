@@ -39,6 +39,7 @@ from namesrv_stream.wire.registration_request import (
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually, until
+from tests.system.heartbeats import PATIENT
 from tests.system.test_kafka_topic import records
 from tests.waiting import LIMIT_S
 
@@ -55,7 +56,7 @@ class Site:
     """
 
     def __init__(self, node, topic, folder):
-        self.kafka = {"bootstrap.servers": node.bootstrap_servers}
+        self.kafka = PATIENT | {"bootstrap.servers": node.bootstrap_servers}
         self.topic = topic
         self.registry = PublishedRegistry(str(folder / "registry"), T0)
         self.settings = NamesrvSettings.model_validate(
