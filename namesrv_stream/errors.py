@@ -153,7 +153,8 @@ class TableDamagedError(StorageError):
     def __init__(self, root: str, table: str, version: int, file: str, problem: str) -> None:
         NamesrvError.__init__(
             self,
-            f"the table {table} under {root} cannot be read at version {version}: its file {file} {problem}. "
+            f"the table {table} under {root} cannot be read{f' at version {version}' if version >= 0 else ''}: "
+            f"its file {file} {problem}. "
             "`namesrv-stream doctor --tables` shows all that is damaged and which epochs that hurts, `namesrv-stream "
             "repair` gets the rows back.",
         )

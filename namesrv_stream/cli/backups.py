@@ -173,9 +173,15 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
     wanted = nothing(now.content.snapshot) if from_log else backup or now.content
     for line in _losses(now):
         click.echo(line)
-    if now.lost and backup is None and (place := last_backup(root)):
+    if now.lost.keys() & now.content.rows.keys() and backup is None and (place := last_backup(root)):
         click.echo(f"the newest backup that was written has epoch {place.epoch}: `repair --from {place.folder}`.")
+    for damage in found:
+        if not damage.file:
+            click.echo(f"{damage.table}: {damage.problem}; they become these.")
     _confirm(fewer(now.content, now.lost, wanted), yes)
+    if (gone := sorted(now.lost.keys() - now.content.rows.keys())) and not yes:
+        told = f"Rows of {' and '.join(gone)} stay lost, which no backup has. Go on? (--yes for scripts)"
+        click.confirm(told, abort=True, err=True)
     done = repair(root, settings, found, now, wanted, requested_by, takes_over=take_over)
     anew = f" Laid anew: {', '.join(done.laid_anew)}." if done.laid_anew else ""
     what = f"the tables of epoch {wanted.snapshot.epoch}" if wanted.snapshot.epoch else "empty tables"

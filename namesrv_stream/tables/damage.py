@@ -77,6 +77,8 @@ class TableFiles:
 
         If the last call was for a lower version, only the commits since are read.
         """
+        if version < 0:
+            self._root.open(self._spec)  # raises an error
         try:
             if not 0 <= version - self._version <= _MOST_COMMITS:
                 raise FileNotFoundError
@@ -166,7 +168,7 @@ def _number(path: str) -> int:
 
 
 class Damage(NamedTuple):
-    """A file of a table that cannot be read, and why.
+    """A file of a table that cannot be read, and why. No file: all can be read, and some rows are wrong.
 
     `versions`: the versions of the table that need it. `epochs`: the snapshots that name these versions.
     """
@@ -205,7 +207,7 @@ def _problems_at(files: TableFiles, version: int, seen: dict[str, str | None]) -
     """Yield each unreadable file that a version needs, and why it is. `seen`: what is known of data files."""
     try:
         paths = files.paths(version)
-    except NotARegistryError:
+    except (NotARegistryError, TableDamagedError):
         yield "_delta_log", "is missing"
         return
     except UNREADABLE:

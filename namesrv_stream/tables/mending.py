@@ -19,6 +19,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.as_of import unrecorded
 from namesrv_stream.tables.damage import (
     LAST_CHECKPOINT,
     UNREADABLE,
@@ -58,12 +59,25 @@ there."""
 def damages(root: Root) -> list[Damage]:
     """Return the damaged files of the newest snapshot, with all of the history. Reads every file that it needs.
 
+    If no file is damaged, return the route tables with other rows than `row_change` has last.
+
     If the table `snapshot` cannot be read, it is the newest one in its readable files.
     """
     found = _damages_at_head(root, SNAPSHOT)
     is_hurt = any(damage.table == SNAPSHOT.name for damage in found)
     newest = saved_snapshots(root)[:1] if is_hurt else [Snapshots(root).newest()]
-    return [*found, *(damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, newest))]
+    found += [damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, newest)]
+    if newest and all(damage.is_of_checkpoint for damage in found):
+        found += [damage for spec in ROUTE_TABLES for damage in _other_rows(root, spec, newest[0])]
+    return found
+
+
+def _other_rows(root: Root, spec: TableSpec, newest: SnapshotRow) -> Iterator[Damage]:
+    """Yield the damage of a table with other rows than `row_change` has last: a flipped bit, or another program."""
+    if changes := unrecorded(root, newest, spec):
+        example = ", ".join(map(str, changes[0].key))
+        problem = f"{len(changes):,} rows of epoch {newest.epoch} are not what row_change has last, as {example}"
+        yield Damage(spec.name, "", problem, (newest.versions[spec.name],), (newest.epoch,))
 
 
 def saved_snapshots(root: Root) -> list[SnapshotRow]:
@@ -166,7 +180,7 @@ def naming(spec: TableSpec, rows: Sequence[SnapshotRow]) -> dict[int, list[int]]
 
 def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
     head = newest_version(root, spec)
-    return table_damages(root, spec, {head: ()}) if head >= 0 else []
+    return table_damages(root, spec, {head: ()}) if head >= 0 or root.has_data(spec) else []
 
 
 def drop_checkpoint(root: Root, damage: Damage) -> None:

@@ -10,9 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream import __version__
-from namesrv_stream.errors import NotARegistryError, StorageError, TablesTooNewError, TablesTooOldError
+from namesrv_stream.errors import (
+    NotARegistryError,
+    StorageError,
+    TableDamagedError,
+    TablesTooNewError,
+    TablesTooOldError,
+)
 from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
@@ -76,15 +83,29 @@ class Root:
         """Return the folder of a table's log if it is on this machine, else None."""
         return None if "://" in self.url else Path(self.uri(spec), "_delta_log")
 
+    def has_data(self, spec: TableSpec) -> bool:
+        """Return whether there are data files in the table's folder."""
+        try:
+            store = DeltaStorageHandler(self.uri(spec), dict(self.storage_options or {}))
+        except TableNotFoundError:
+            return False
+        from pyarrow.fs import FileSelector  # noqa: PLC0415 - only a search for damage needs it
+
+        found = store.get_file_info_selector(FileSelector("", allow_not_found=True, recursive=True))
+        return any(each.path.endswith(".parquet") and not each.path.startswith("_") for each in found)
+
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:
         """Return the table at `version`, or at its head. Raises an error for a foreign table or a newer format.
 
-        A missing version raises delta-rs's own error, an unreadable head a StorageError.
+        A missing version raises delta-rs's own error, an unreadable head a StorageError, data without a log a
+        TableDamagedError.
         """
         options = dict(self.storage_options) if self.storage_options else None
         try:
             table = DeltaTable(self.uri(spec), version=version, storage_options=options)
         except TableNotFoundError as error:
+            if self.has_data(spec):
+                raise TableDamagedError(self.url, spec.name, -1, "_delta_log", "is missing") from error
             raise NotARegistryError(self.url, spec.name) from error
         except (DeltaError, OSError) as error:
             if version is not None:

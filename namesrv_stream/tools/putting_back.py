@@ -298,6 +298,7 @@ class _Rescue:
     def __init__(self, root: Root, found: Sequence[Damage], rows: Sequence[SnapshotRow]) -> None:
         self._root = root
         self._hurt = {(damage.table, version) for damage in found for version in damage.versions}
+        self._wrong = {damage.table for damage in found if not damage.file}
         self._snapshots = rows
         self.lost: dict[str, int | None] = {}
         self.made: dict[str, int] = {}
@@ -313,7 +314,9 @@ class _Rescue:
             return rows_from_arrow(spec, select(self._root.open(spec, newest.versions[spec.name]), spec))
         self.made[spec.name] = newest.epoch
         state = newest_after(spec, self.changes, newest.epoch)
-        state |= _by_key(spec.key, rows_from_arrow(spec, readable_rows(self._root, spec, newest.versions[spec.name])))
+        if spec.name not in self._wrong:
+            readable = readable_rows(self._root, spec, newest.versions[spec.name])
+            state |= _by_key(spec.key, rows_from_arrow(spec, readable))
         self.count(spec, len(state))
         found = list(state.values())
         return found if spec is not LIVE else [_lease_put_back(None, row, newest.clock_millis or 0) for row in found]
@@ -336,7 +339,7 @@ class _Rescue:
         if wanted is None:
             if spec not in ROUTE_TABLES or self.is_hurt(ROW_CHANGE, newest):
                 self.lost[spec.name] = None
-        elif wanted > found:
+        elif wanted > found and spec.name not in self._wrong:
             self.lost[spec.name] = wanted - found
 
 

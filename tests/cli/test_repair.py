@@ -21,6 +21,7 @@ from namesrv_stream.tables.schemas import BROKER, LIVE, ROUTE_TABLES, SNAPSHOT, 
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.backup_file import content_of
+from namesrv_stream.tools.doctor import storage_checks
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.published import Published
@@ -155,14 +156,14 @@ def test_damage_of_each_kind_is_named_and_mended_and_the_job_goes_on(run, regist
         assert f"the table {table} under" in str(error)
         assert "cannot be read at version" in str(error)
         assert "namesrv-stream repair" in str(error)
-    result = run("repair --take-over --as ann")
+    result = run("repair --take-over --as ann --yes")
     assert result.exit_code == 0, result.output
     assert {each["state"] for each in findings(registry.root)} == {"ok"}
     assert tables(registry.root) == made.wanted
     work_as_a_job(registry.root, table)
 
 
-def test_a_row_that_another_program_wrote_is_not_what_the_changes_say(registry):
+def test_a_row_that_another_program_wrote_is_not_what_the_changes_say_and_comes_back(run, registry, made):
     root = Root(registry.root)
     table = root.open(BROKER)
     table.delete("broker_id = 1")
@@ -172,6 +173,29 @@ def test_a_row_that_another_program_wrote_is_not_what_the_changes_say(registry):
     writer.append(SNAPSHOT, writer.head(SNAPSHOT), rows_to_arrow(SNAPSHOT, [row]), CommitTag(row.epoch, row.term))
     [found] = [each for each in findings(registry.root) if each["state"] == "failed"]
     assert (found["check"], "1 rows" in found["found"], "broker-a, 1" in found["found"]) == ("table broker", True, True)
+    assert "broker: 1 rows" in run("repair --take-over").stdout
+    assert {each["state"] for each in findings(registry.root)} == {"ok"}
+    assert tables(registry.root) == made.wanted
+
+
+@pytest.mark.parametrize("table", ["topic", "snapshot", "broker_event"])
+def test_a_table_without_its_log_is_damaged_and_no_job_begins_a_new_one_there(run, registry, made, table):
+    shutil.rmtree(log_of(registry.root, table))
+    assert [each["check"] for each in findings(registry.root) if each["state"] == "failed"] == [f"table {table}"]
+    with pytest.raises(TableDamagedError, match=f"table {table} .* cannot be read: its file _delta_log is missing"):
+        work_as_a_job(registry.root, table)
+    if table == "broker_event":
+        assert "Rows of broker_event stay lost, which no backup has" in run("repair --take-over").stderr
+    assert run("repair --take-over --yes").exit_code == 0
+    assert {each["state"] for each in findings(registry.root)} == {"ok"}
+    assert tables(registry.root) == made.wanted
+
+
+def test_a_publication_whose_commit_of_snapshot_is_gone_is_told(registry, monkeypatch):
+    monkeypatch.setattr(storage_checks, "_PUBLISHED_WITHIN_S", 0)
+    commit_of(registry.root, "snapshot").unlink()
+    [found] = [each for each in findings(registry.root) if each["state"] == "warning"]
+    assert "rows of epoch 7, and the newest in snapshot is epoch 6" in found["found"]
 
 
 def double(commit):
