@@ -203,6 +203,7 @@ def test_a_host_whose_name_does_not_resolve_is_named():
 
 def test_a_topic_as_the_job_makes_it_is_right(kafka, topic, monkeypatch):
     monkeypatch.setattr(doctor_kafka, "_RECORD_LIMIT_S", 0.5)  # none comes
+    monkeypatch.setattr(doctor_kafka, "_ANSWER_LIMIT_S", 60.0)
     arguments = {"kafka_bootstrap_servers": kafka.bootstrap_servers, "kafka_topic": topic}
     check = partial(check_kafka, rights=JOB_RIGHTS | GATEWAY_RIGHTS, is_candidate=True)
     found = [(each.check, each.state) for each in states(check, **arguments)]
