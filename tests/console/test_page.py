@@ -53,8 +53,8 @@ class Page:
         self.until(lambda: self.find("main h1, main .problem"))
 
     @contextmanager
-    def phone(self):
-        shape = {"width": PHONE, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    def phone(self, width=PHONE, height=800):
+        shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
         yield
         self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -358,17 +358,20 @@ def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(pa
     registry.register(C, "c1", "broker-c", topics=tuple(f"topic-{number:03}" for number in range(150)))
     page.open("#/topics")
     page.until(lambda: len(page.column(1)) == 100)
-    page.find(".foot button")[0].click()
-    page.until(lambda: len(page.column(1)) > 150)
     typed = page.find("main input[name=q]")[0]
-    typed.send_keys("half a wo")
+    typed.send_keys("-")
+    page.shows("150 topics")  # without TopicA, TopicB and Shared
+    page.find(".foot button")[0].click()
+    page.until(lambda: len(page.column(1)) == 150)
+    page.driver.execute_script("scrollTo(0, 0)")
+    typed.click()
     for number in range(60):
         registry.register(C, "c1", "broker-c", topics=(f"new-{number:02}",))
     page.shows("new-59")
     assert page.driver.switch_to.active_element == typed
-    assert typed.get_attribute("value") == "half a wo"
-    assert len(page.column(1)) > 150
-    page.open("#/topic/TopicA")
+    assert typed.get_attribute("value") == "-"
+    assert len(page.column(1)) == 150
+    page.open("#/topics/TopicA")  # as the path of the API
     page.find("main details summary")[0].click()
     page.until(lambda: "queueDatas" in page.find("main pre")[0].text)
     registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="full"))
@@ -419,10 +422,12 @@ def test_the_search_finds_as_one_types(page, registry):
         page.until(
             lambda text=text, kind=kind: any(text in each.text and kind in each.text for each in page.find("#found li"))
         )
-    page.driver.switch_to.active_element.send_keys(Keys.CONTROL + "a", Keys.NULL, "TopicA")
-    page.until(lambda: page.find("#found li")[0].text.startswith("TopicA"))
-    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    for text, first in (("broker-a 0", "broker-a 0\nbroker of c1"), ("TopicA", "TopicA\ntopic")):
+        page.find("#search input")[0].send_keys(Keys.CONTROL + "a", Keys.NULL, text)
+        page.until(lambda first=first: page.find("#found li")[0].text == first)
+    page.find("#search input")[0].send_keys(Keys.ENTER)
     page.shows("Route, as clients get it")
+    assert page.driver.switch_to.active_element.get_attribute("id") == "content"
 
 
 def test_the_search_leads_to_an_exact_name_and_says_how_much_more_there_is(page, registry):
@@ -485,6 +490,8 @@ def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
     drag = webdriver.ActionChains(page.driver).move_to_element_with_offset(strip, -width // 10, 0)
     drag.click_and_hold().move_by_offset(width * 4 // 10, 0).release().perform()
     page.until(lambda: 0 < page.find(".rail path.asked")[0].get_attribute("d").count("M") < 3)
+    edges = [page.find(f"#time .edges > span:{place}-child")[0].text for place in ("first", "last")]
+    assert [re.search(r"\d\d:\d\d:\d\d", each) is not None for each in edges] == [True, True]
     page.find("#time .buttons")[0].find_element(By.XPATH, "button[.='Zoom out']").click()
     page.until(lambda: page.find(".rail path.asked")[0].get_attribute("d").count("M") == 3)
 
@@ -560,6 +567,30 @@ def test_at_a_thousand_brokers_an_outage_and_sixty_snapshots_leave_what_is_typed
         assert opened == {"cluster-0": "true", "cluster-1": None, "cluster-2": "true"}
         driver.get("about:blank")
         driver.get_log("browser")
+
+
+def test_a_list_is_chosen_while_one_types_and_the_verdict_stays_in_sight_at_200_percent(crowd):
+    crowd.open("#/brokers?epoch=2")
+    crowd.shows("200 addresses")
+    crowd.find("main input[name=q]")[0].send_keys("broker-12 1")
+    crowd.until(lambda: crowd.column(1) == ["broker-12"] and crowd.column(2) == ["1"])
+    assert crowd.driver.switch_to.active_element.get_attribute("value") == "broker-12 1"
+    with crowd.phone(700, 500):  # a window of 1400 by 1000 at 200 %
+        crowd.open("#/brokers?epoch=2")
+        crowd.shows("200 addresses")
+        crowd.driver.execute_script("scrollTo(0, 1500)")
+        [verdict], [track] = crowd.find("#verdict"), crowd.find("#time")
+        assert crowd.driver.execute_script("return arguments[0].getBoundingClientRect().top", verdict) == 0
+        assert crowd.driver.execute_script("return arguments[0].getBoundingClientRect().bottom", track) < 0
+
+
+def test_topics_that_brokers_make_by_themselves_come_last_in_the_search(crowd):
+    crowd.open("#/?epoch=2")
+    crowd.find("#search input")[0].send_keys("broker-1")
+    crowd.until(lambda: len(crowd.find("#found li")) > 6)
+    kinds = [each.text.splitlines()[-1] for each in crowd.find("#found li[role=option]")]
+    assert kinds == sorted(kinds, key=lambda kind: kind == "topic")
+    assert (kinds[0].startswith("broker of"), "topic" in kinds) == (True, True)
 
 
 def test_brokers_are_listed_filtered_and_sorted(crowd):
