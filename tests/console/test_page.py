@@ -1,29 +1,27 @@
 """The page in a real Chromium. Debian: apt-get install chromium chromium-driver."""
 
 import csv
+import json
 import re
-import shutil
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
 from namesrv_stream.questions import periods
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
+from tests.console import pictures
 from tests.console.background import BackgroundConsole
+from tests.console.chromium import PHONE, Page, chromium
 from tests.console.conftest import A, B, C, make_registry
 from tests.console.crowd import address_of, lose_zone, publish_crowd
 
 pytestmark = pytest.mark.full
-LIMIT_S = 60
 HIDE = """
 Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
 document.dispatchEvent(new Event("visibilitychange"));
@@ -37,69 +35,12 @@ URL.createObjectURL = (blob) => {
 HTMLAnchorElement.prototype.click = function click() { window.savedAs = this.download; };
 """
 """Keeps what the page would save to a file, and its name."""
-PHONE = 390
-
-
-class Page:
-    """One window on one console."""
-
-    def __init__(self, driver, url):
-        self.driver = driver
-        self.url = url
-
-    def open(self, address="#/"):
-        self.driver.get("about:blank")
-        self.driver.get(f"{self.url}/{address}")
-        self.until(lambda: self.find("main h1, main .problem"))
-
-    @contextmanager
-    def phone(self, width=PHONE, height=800):
-        shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
-        yield
-        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-    def column(self, number):
-        return [each.text for each in self.find(f"main tbody td:nth-child({number})")]
-
-    def colour(self, selector, name="background-color"):
-        return self.find(selector)[0].value_of_css_property(name)
-
-    def find(self, selector):
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    @property
-    def text(self):
-        return self.find("main")[0].text
-
-    @property
-    def moment(self):
-        return self.find("#time .moment")[0].text
-
-    def until(self, condition):
-        return WebDriverWait(self.driver, LIMIT_S, ignored_exceptions=[Exception]).until(lambda _: condition())
-
-    def shows(self, text):
-        self.until(lambda: text in self.text)
-
-    def press(self, key):
-        self.find("[role=slider]")[0].send_keys(key)
-
-    @property
-    def errors(self):
-        return [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
 
 
 @pytest.fixture(scope="module")
 def driver():
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -684,3 +625,9 @@ def test_tables_that_are_not_there_are_said(tmp_path, settings, driver):
         assert page.find("#time")[0].is_displayed()
         driver.get("about:blank")
         driver.get_log("browser")
+
+
+def test_each_picture_of_the_docs_shows_the_parts_that_the_page_has(driver, tmp_path):
+    """Compares parts; `make pictures` makes the pictures anew."""
+    recorded = json.loads(pictures.PARTS.read_text())
+    assert {name: pictures.parts_of(page) for name, page in pictures.shown(driver, tmp_path)} == recorded
