@@ -7,6 +7,7 @@
 #   make test-full    the long tests, in parts (PART=s3, page, clients, tables, job, system), each naming what the machine lacks
 #   make test-deploy  the Helm chart and the Compose file against their schemas (needs Go), and the image (buildah, debootstrap, root)
 #   make docs         the documentation as a site, in site/; fails on a broken link
+#   make pictures     the pictures of the console in README and docs, from running samples in Chromium
 #   make install-s3   the jars with which Spark reads tables on S3
 #   make test-alerts  the alert rules by promtool, which Debian's package prometheus has
 #   make lint         ruff and mypy
@@ -43,7 +44,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint lint-workflows bench bench-guard bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos mutants outdated lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs pictures test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint lint-workflows bench bench-guard bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos mutants outdated lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -120,6 +121,9 @@ test-deploy: .venv/.installed $(HELM) $(COMPOSE_SCHEMA)
 docs: .venv/.installed
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'site/index.html'
+
+pictures: .venv/.installed
+	@$(BIN)/python -m tests.console.pictures
 
 test-alerts: .venv/.installed
 	@command -v promtool >/dev/null || { echo \

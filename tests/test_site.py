@@ -1,5 +1,6 @@
 """The documentation as a site: it builds without a warning, and can be read without the internet."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.console import pictures
 
 PROJECT = Path(__file__).parents[1]
 _LOADED = re.compile(r"""<(?:script|img|link rel="(?:stylesheet|icon)")[^>]*(?:src|href)="(https?:)?//""")
@@ -27,6 +30,11 @@ def test_every_page_of_the_docs_is_in_the_navigation_and_nothing_else():
     pages = {str(file.relative_to(PROJECT / "docs")) for file in (PROJECT / "docs").rglob("*.md")}
     text = (PROJECT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     assert set(re.findall(r"- (?:\w+: )?([\w./-]+\.md)", text)) == {*pages, "index.md"}
+
+
+def test_each_picture_is_made_by_the_command_that_makes_all():
+    assert {file.stem for file in (PROJECT / "docs").rglob("*.png")} == pictures.NAMES
+    assert json.loads(pictures.PARTS.read_text()).keys() == pictures.NAMES
 
 
 def test_no_diagram_needs_a_program_to_be_drawn():

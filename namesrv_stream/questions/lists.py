@@ -176,8 +176,7 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
     found = [
         each
         for each in every
-        if chosen.has(each.cluster_name, each.zone_name, each.broker_name, each.broker_addr)
-        and state in (None, each.state)
+        if chosen.has(each.cluster_name, each.zone_name, _named(each), each.broker_addr) and state in (None, each.state)
     ]
     by = _order(order) if order != "match" else partial(_rank, chosen.containing)
     page, following = paged(found, by, _place, limit, after, reverse=order.startswith("-"))
@@ -185,7 +184,12 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
 
 
 def _rank(text: str, each: Broker) -> int:
-    return rank_of(text, each.broker_name, each.broker_addr)
+    return rank_of(text, each.broker_name, _named(each), each.broker_addr)
+
+
+def _named(each: Broker) -> str:
+    """Return a broker as sentences and the page name it."""
+    return f"{each.broker_name} {each.broker_id}"
 
 
 def _place(each: Broker) -> tuple[Any, ...]:

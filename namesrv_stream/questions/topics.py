@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal
 
 from namesrv_stream.history.definitions import TopicState, TopicVerdict, gone_brokers, topic_verdict
@@ -127,7 +126,7 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     wanted.sort()
     if order in ("name", "match"):
         if order == "match":
-            page, following = paged(wanted, partial(rank_of, containing), str, limit, after)
+            page, following = paged(wanted, lambda each: (each in system, rank_of(containing, each)), str, limit, after)
         else:
             page, following = names_behind(wanted, after, limit)
         shown = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in page]

@@ -1,29 +1,27 @@
 """The page in a real Chromium. Debian: apt-get install chromium chromium-driver."""
 
 import csv
+import json
 import re
-import shutil
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
 from namesrv_stream.questions import periods
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
+from tests.console import pictures
 from tests.console.background import BackgroundConsole
+from tests.console.chromium import PHONE, Page, chromium
 from tests.console.conftest import A, B, C, make_registry
 from tests.console.crowd import address_of, lose_zone, publish_crowd
 
 pytestmark = pytest.mark.full
-LIMIT_S = 60
 HIDE = """
 Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
 document.dispatchEvent(new Event("visibilitychange"));
@@ -37,69 +35,12 @@ URL.createObjectURL = (blob) => {
 HTMLAnchorElement.prototype.click = function click() { window.savedAs = this.download; };
 """
 """Keeps what the page would save to a file, and its name."""
-PHONE = 390
-
-
-class Page:
-    """One window on one console."""
-
-    def __init__(self, driver, url):
-        self.driver = driver
-        self.url = url
-
-    def open(self, address="#/"):
-        self.driver.get("about:blank")
-        self.driver.get(f"{self.url}/{address}")
-        self.until(lambda: self.find("main h1, main .problem"))
-
-    @contextmanager
-    def phone(self):
-        shape = {"width": PHONE, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
-        yield
-        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-    def column(self, number):
-        return [each.text for each in self.find(f"main tbody td:nth-child({number})")]
-
-    def colour(self, selector, name="background-color"):
-        return self.find(selector)[0].value_of_css_property(name)
-
-    def find(self, selector):
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    @property
-    def text(self):
-        return self.find("main")[0].text
-
-    @property
-    def moment(self):
-        return self.find("#time .moment")[0].text
-
-    def until(self, condition):
-        return WebDriverWait(self.driver, LIMIT_S, ignored_exceptions=[Exception]).until(lambda _: condition())
-
-    def shows(self, text):
-        self.until(lambda: text in self.text)
-
-    def press(self, key):
-        self.find("[role=slider]")[0].send_keys(key)
-
-    @property
-    def errors(self):
-        return [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
 
 
 @pytest.fixture(scope="module")
 def driver():
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -358,17 +299,20 @@ def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(pa
     registry.register(C, "c1", "broker-c", topics=tuple(f"topic-{number:03}" for number in range(150)))
     page.open("#/topics")
     page.until(lambda: len(page.column(1)) == 100)
-    page.find(".foot button")[0].click()
-    page.until(lambda: len(page.column(1)) > 150)
     typed = page.find("main input[name=q]")[0]
-    typed.send_keys("half a wo")
+    typed.send_keys("-")
+    page.shows("150 topics")  # without TopicA, TopicB and Shared
+    page.find(".foot button")[0].click()
+    page.until(lambda: len(page.column(1)) == 150)
+    page.driver.execute_script("scrollTo(0, 0)")
+    typed.click()
     for number in range(60):
         registry.register(C, "c1", "broker-c", topics=(f"new-{number:02}",))
     page.shows("new-59")
     assert page.driver.switch_to.active_element == typed
-    assert typed.get_attribute("value") == "half a wo"
-    assert len(page.column(1)) > 150
-    page.open("#/topic/TopicA")
+    assert typed.get_attribute("value") == "-"
+    assert len(page.column(1)) == 150
+    page.open("#/topics/TopicA")  # as the path of the API
     page.find("main details summary")[0].click()
     page.until(lambda: "queueDatas" in page.find("main pre")[0].text)
     registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="full"))
@@ -419,10 +363,12 @@ def test_the_search_finds_as_one_types(page, registry):
         page.until(
             lambda text=text, kind=kind: any(text in each.text and kind in each.text for each in page.find("#found li"))
         )
-    page.driver.switch_to.active_element.send_keys(Keys.CONTROL + "a", Keys.NULL, "TopicA")
-    page.until(lambda: page.find("#found li")[0].text.startswith("TopicA"))
-    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    for text, first in (("broker-a 0", "broker-a 0\nbroker of c1"), ("TopicA", "TopicA\ntopic")):
+        page.find("#search input")[0].send_keys(Keys.CONTROL + "a", Keys.NULL, text)
+        page.until(lambda first=first: page.find("#found li")[0].text == first)
+    page.find("#search input")[0].send_keys(Keys.ENTER)
     page.shows("Route, as clients get it")
+    assert page.driver.switch_to.active_element.get_attribute("id") == "content"
 
 
 def test_the_search_leads_to_an_exact_name_and_says_how_much_more_there_is(page, registry):
@@ -485,6 +431,8 @@ def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
     drag = webdriver.ActionChains(page.driver).move_to_element_with_offset(strip, -width // 10, 0)
     drag.click_and_hold().move_by_offset(width * 4 // 10, 0).release().perform()
     page.until(lambda: 0 < page.find(".rail path.asked")[0].get_attribute("d").count("M") < 3)
+    edges = [page.find(f"#time .edges > span:{place}-child")[0].text for place in ("first", "last")]
+    assert [re.search(r"\d\d:\d\d:\d\d", each) is not None for each in edges] == [True, True]
     page.find("#time .buttons")[0].find_element(By.XPATH, "button[.='Zoom out']").click()
     page.until(lambda: page.find(".rail path.asked")[0].get_attribute("d").count("M") == 3)
 
@@ -560,6 +508,30 @@ def test_at_a_thousand_brokers_an_outage_and_sixty_snapshots_leave_what_is_typed
         assert opened == {"cluster-0": "true", "cluster-1": None, "cluster-2": "true"}
         driver.get("about:blank")
         driver.get_log("browser")
+
+
+def test_a_list_is_chosen_while_one_types_and_the_verdict_stays_in_sight_at_200_percent(crowd):
+    crowd.open("#/brokers?epoch=2")
+    crowd.shows("200 addresses")
+    crowd.find("main input[name=q]")[0].send_keys("broker-12 1")
+    crowd.until(lambda: crowd.column(1) == ["broker-12"] and crowd.column(2) == ["1"])
+    assert crowd.driver.switch_to.active_element.get_attribute("value") == "broker-12 1"
+    with crowd.phone(700, 500):  # a window of 1400 by 1000 at 200 %
+        crowd.open("#/brokers?epoch=2")
+        crowd.shows("200 addresses")
+        crowd.driver.execute_script("scrollTo(0, 1500)")
+        [verdict], [track] = crowd.find("#verdict"), crowd.find("#time")
+        assert crowd.driver.execute_script("return arguments[0].getBoundingClientRect().top", verdict) == 0
+        assert crowd.driver.execute_script("return arguments[0].getBoundingClientRect().bottom", track) < 0
+
+
+def test_topics_that_brokers_make_by_themselves_come_last_in_the_search(crowd):
+    crowd.open("#/?epoch=2")
+    crowd.find("#search input")[0].send_keys("broker-1")
+    crowd.until(lambda: len(crowd.find("#found li")) > 6)
+    kinds = [each.text.splitlines()[-1] for each in crowd.find("#found li[role=option]")]
+    assert kinds == sorted(kinds, key=lambda kind: kind == "topic")
+    assert (kinds[0].startswith("broker of"), "topic" in kinds) == (True, True)
 
 
 def test_brokers_are_listed_filtered_and_sorted(crowd):
@@ -653,3 +625,9 @@ def test_tables_that_are_not_there_are_said(tmp_path, settings, driver):
         assert page.find("#time")[0].is_displayed()
         driver.get("about:blank")
         driver.get_log("browser")
+
+
+def test_each_picture_of_the_docs_shows_the_parts_that_the_page_has(driver, tmp_path):
+    """Compares parts; `make pictures` makes the pictures anew."""
+    recorded = json.loads(pictures.PARTS.read_text())
+    assert {name: pictures.parts_of(page) for name, page in pictures.shown(driver, tmp_path)} == recorded

@@ -1,7 +1,7 @@
 // The list of brokers, chosen and sorted as the address of the page says, and one broker.
 
 import { sessionsChart } from "./chart.js";
-import { card, choice, dot, h, link, topicState, verdictLine } from "./dom.js";
+import { card, choice, dot, h, link, topicState, typedFilter, verdictLine } from "./dom.js";
 import { pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
@@ -24,16 +24,14 @@ export const brokerList = {
 };
 
 function filterForm(all, { filters }, go) {
-  const choose = (key) => (value) => go({ filters: { ...filters, [key]: value === "*" ? undefined : value } }, true);
+  const choose = (key) => (value, isFinal = true) => go({ filters: { ...filters, [key]: value === "*" ? undefined : value } }, isFinal);
   const names = (key) => [...new Set((all?.groups ?? []).map((each) => each[key] ?? ""))];
   const options = (key, label) => [["*", `every ${label}`], ...names(key).map((name) => [name, visible(name) || `no ${label}`])];
-  const onSubmit = (event) => { event.preventDefault(); choose("q")(new FormData(event.target).get("q").trim() || "*"); };
-  return h("form", { class: "filters", onsubmit: onSubmit },
+  return h("form", { class: "filters", onsubmit: (event) => event.preventDefault() },
     choice("Cluster", options("clusterName", "cluster"), filters.cluster ?? "*", choose("cluster")),
     choice("Zone", options("zoneName", "zone"), filters.zone ?? "*", choose("zone")),
     choice("State", [["*", "every state"], ["alive", "alive"], ["late", "late"], ["suspect", "suspect"], ["down", "down"], ["left", "unregistered"]], filters.state ?? "*", choose("state")),
-    h("input", { name: "q", type: "search", placeholder: "name or address", "aria-label": "Name or address contains", value: filters.q ?? "" }),
-    h("button", {}, "Filter"));
+    typedFilter(filters.q, "Name or address", (text, isFinal) => choose("q")(text || "*", isFinal)));
 }
 
 function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {

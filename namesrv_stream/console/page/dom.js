@@ -60,7 +60,7 @@ function become(element, fresh) {
   for (const { name, value } of fresh.attributes) {
     if (element.getAttribute(name) === value || (name === "open" && element.nodeName === "DETAILS")) continue;
     element.setAttribute(name, value);
-    if (name === "value" && element.nodeName === "INPUT") element.value = value;
+    if (name === "value" && element.nodeName === "INPUT" && element !== document.activeElement) element.value = value;
     if (name === "selected") element.selected = true;
   }
   if (fresh.type === "checkbox") element.checked = fresh.checked;
@@ -68,7 +68,8 @@ function become(element, fresh) {
   if (element.nodeName === "DETAILS" && element.open) fresh.listeners?.toggle?.({ currentTarget: element });
 }
 
-export const card = (title, ...children) => h("section", { class: "card", "data-key": title.replace(/^[\d.,\s]+/, "").replace(/s$/, "") }, h("h2", {}, title), children);
+// A card's key is the same for one address and for many.
+export const card = (title, ...children) => h("section", { class: "card", "data-key": title.replace(/^[\d.,\s]+/, "").replace(/s$/, "").slice(0, 6) }, h("h2", {}, title), children);
 export const verdictLine = (text, kind) => h("p", { class: `verdict ${kind}`, "data-key": "verdict" }, text);
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
@@ -80,6 +81,9 @@ export const dot = (state, label = state) => h("i", { class: `dot ${state}`, tit
 export const TOPIC_STATES = { writable: "writable", read_only: "read-only", degraded: "degraded", not_writable: "not writable", without_route: "without route" };
 export const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late" })[state] ?? "alive";
 export const topicState = ({ state }) => h("span", { class: "holder" }, dot(kindOf(state), TOPIC_STATES[state]), TOPIC_STATES[state]);
+
+// A text by which a list is chosen while one types; `choose(text, isFinal)`.
+export const typedFilter = (value, placeholder, choose) => h("input", { name: "q", type: "search", placeholder, "aria-label": `${placeholder} contains`, value: value ?? "", oninput: (event) => choose(event.target.value.trim(), false) });
 
 export function choice(label, options, value, choose) {
   const option = ([each, text]) => h("option", { value: each, selected: each === value }, text);
@@ -117,7 +121,8 @@ export function parsed(hash) {
   const filters = Object.fromEntries(FILTERS.filter((key) => values.has(key)).map((key) => [key, values.get(key)]));
   const span = values.get("window") ?? "all";
   if (!SPANS.includes(span)) wrong.push(`window=${span} is none of ${SPANS.join(", ")}.`);
-  return { wrong, view: view || "overview", name: decoded(name.join("/")), epoch: number("epoch"), at: values.get("at"), other: number("with"), window: span, filters };
+  const one = name.join("/") && { brokers: "broker", topics: "topic" }[view];  // as the paths of the API
+  return { wrong, view: one || view || "overview", name: decoded(name.join("/")), epoch: number("epoch"), at: values.get("at"), other: number("with"), window: span, filters };
 }
 
 function decoded(text) {

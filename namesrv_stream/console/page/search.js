@@ -28,7 +28,7 @@ export function setUpSearch(epoch, go) {
     const { view, name = "", filters } = found[index];
     input.value = "";
     found = [];
-    input.blur();
+    document.getElementById("content").focus({ preventScroll: true });
     go(view, name, filters);
   };
 
@@ -78,17 +78,17 @@ async function candidates(text, epoch) {
     at(`v1/brokers?q=${asked}&state=left&sort=match&limit=${MOST}`, epoch).catch(nothing),
   ]);
   const found = [];
-  for (const each of brokers?.brokers ?? []) found.push({ kind: "broker", text: each.brokerName, view: "broker", name: each.brokerName });
+  for (const each of brokers?.brokers ?? []) found.push({ kind: `broker of ${each.clusterName}`, text: `${each.brokerName} ${each.brokerId}`, view: "broker", name: each.brokerName });
   for (const each of (brokers?.brokers ?? []).filter((one) => one.brokerAddr.includes(text))) found.push({ kind: `address of ${each.brokerName}`, text: each.brokerAddr, view: "broker", name: each.brokerName });
-  for (const each of topics?.topics ?? []) found.push({ kind: "topic", text: each.topic, view: "topic", name: each.topic });
-  for (const each of left?.brokers ?? []) found.push({ kind: `broker, unregistered ${when(each.down.goneAt)}`, text: each.brokerName, view: "broker", name: each.brokerName });
+  for (const each of topics?.topics ?? []) found.push({ kind: "topic", text: each.topic, view: "topic", name: each.topic, isLast: each.isSystem });
+  for (const each of left?.brokers ?? []) found.push({ kind: `broker, unregistered ${when(each.down.goneAt)}`, text: `${each.brokerName} ${each.brokerId}`, view: "broker", name: each.brokerName });
   const has = (name) => name?.toLowerCase().includes(text.toLowerCase());
   for (const each of all?.groups ?? []) {
     if (has(each.clusterName)) found.push({ kind: "cluster", text: each.clusterName, view: "brokers", filters: { cluster: each.clusterName } });
     if (has(each.zoneName)) found.push({ kind: "zone", text: each.zoneName, view: "brokers", filters: { zone: each.zoneName } });
   }
   const once = [...new Map(found.map((each) => [`${each.kind} ${each.text}`, each])).values()];
-  const rank = ({ text: name }) => (name === text ? 0 : name.toLowerCase().startsWith(text.toLowerCase()) ? 1 : 2);
+  const rank = ({ text: shown, name = shown, isLast }) => (isLast ? 3 : [shown, name].includes(text) ? 0 : shown.toLowerCase().startsWith(text.toLowerCase()) ? 1 : 2);
   const part = [["broker", brokers], ["topic", topics]].filter(([, page]) => page?.next).map(([noun, page]) => `${MOST} of ${counted(page.total, noun)}`);
   return [once.sort((one, other) => rank(one) - rank(other)).slice(0, 4 * MOST), part.join(", ")];
 }

@@ -71,7 +71,7 @@ export class Track {
     this.whole.hidden = this.zoomed === null;
     this.edges[0].textContent = when(this.range[0]);
     const changes = this.marks.reduce((sum, mark) => sum + (mark.epochs ?? 1), 0);
-    this.edges[1].textContent = changes ? `${counted(changes, "moment")} of change` : "nothing changed in this time";
+    this.edges[1].textContent = (this.zoomed ? `${when(this.range[1])} · ` : "") + (changes ? `${counted(changes, "moment")} of change` : "nothing changed in this time");
     this.draw();
     this.place(this.epoch);
   }

@@ -1,0 +1,104 @@
+"""Make the pictures of the console that README and docs show, from running samples in Chromium: `make pictures`.
+
+docs/assets/pictures.json has the parts of the page that each picture shows. A test compares them with the page.
+"""
+
+import json
+import re
+import tempfile
+from pathlib import Path
+
+from namesrv_stream.rules.record_types import BrokerHeartbeat, WipeWritePerm
+from tests.cli.registry import PublishedRegistry
+from tests.clock import now_ms
+from tests.console.background import BackgroundConsole
+from tests.console.chromium import Page, chromium
+from tests.console.conftest import make_settings
+from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
+
+ASSETS = Path(__file__).parents[2] / "docs" / "assets"
+PARTS = ASSETS / "pictures.json"
+WINDOW = 1320, 760
+MINUTE_MS = 60_000
+NOBODY = "127.0.0.1:9"
+"""A Kafka that does not answer: a sample has no commands to send."""
+
+
+def a_day(root):
+    """36 brokers of which some failed and came back, and the epoch at which one is down."""
+    registry = PublishedRegistry(root, now_ms() - 20 * 60 * MINUTE_MS)
+    publish_crowd(registry, 36, topics=40, topics_a_broker=5)
+    lost = []
+    for number in (4, 8, 15, 16):
+        registry.now_ms += 180 * MINUTE_MS
+        lost.append(registry.expire(address_of(number)).epoch)
+        registry.now_ms += 8 * MINUTE_MS
+        come_back(registry, number)
+    registry.command(WipeWritePerm(broker_name=name_of(4), requested_by="ann", reason="disk full"))
+    registry.now_ms = now_ms()
+    registry.publish()
+    return lost[2]
+
+
+def an_outage(root):
+    """1,000 brokers of which one flaps, and the epoch before that in which a zone is lost."""
+    registry = PublishedRegistry(root, now_ms() - 60 * MINUTE_MS)
+    publish_crowd(registry, 1_000, topics=2_000, topics_a_broker=32)
+    for _ in range(10):
+        registry.now_ms += 4 * MINUTE_MS
+        registry.expire(address_of(86))
+        registry.now_ms += MINUTE_MS
+        before = come_back(registry, 86).epoch
+    lose_zone(registry, 1_000, "zone-1")
+    registry.now_ms = now_ms()
+    for row in registry.rules.view().live.values():
+        registry.command(BrokerHeartbeat(broker_addr=row.broker_addr), publish=False)
+    registry.publish()
+    return before
+
+
+def come_back(registry, number):
+    topics = registry.rules.view().queues.topics_on({name_of(number)})
+    place = {"zone_name": zone_of(number), "topics": tuple(topics)}
+    return registry.register(address_of(number), cluster_of(number), name_of(number), number % 2, **place)
+
+
+SAMPLES = {a_day: {"console": "#/?epoch={}"}, an_outage: {"after-an-outage": "#/", "before-an-outage": "#/?epoch={}"}}
+NAMES = {name for pictures in SAMPLES.values() for name in pictures}
+
+
+def shown(driver, folder):
+    """Yield the name of each picture and the page that it shows."""
+    for sample, pictures in SAMPLES.items():
+        root = str(Path(folder, sample.__name__))
+        epoch = sample(root)
+        with BackgroundConsole(make_settings(root, NOBODY)) as console:
+            page = Page(driver, console.url)
+            with page.phone(*WINDOW):
+                for name, address in pictures.items():
+                    page.open(address.format(epoch))
+                    page.until(lambda page=page: page.find("#verdict span") and page.find(".rail path.came[d^=M]"))
+                    page.until(lambda page=page: page.colour("main", "opacity") == "1")
+                    yield name, page
+            driver.get("about:blank")
+            driver.get_log("browser")
+
+
+def parts_of(page):
+    """The views, controls, figures, cards and columns of a page, without its numbers."""
+    found = page.find("nav a, #time button, #time select, .title > *, dt, main h2, main th")
+    texts = (each.get_attribute("aria-label") or each.text for each in found if each.is_displayed())
+    return [text for each in texts if (text := re.sub(r"[\d:,]+", "#", each))]
+
+
+def main():
+    parts = {}
+    with tempfile.TemporaryDirectory() as folder, chromium() as driver:
+        for name, page in shown(driver, folder):
+            driver.get_screenshot_as_file(str(ASSETS / f"{name}.png"))
+            parts[name] = parts_of(page)
+    PARTS.write_text(json.dumps(parts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
