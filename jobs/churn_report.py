@@ -8,18 +8,21 @@ It needs no Spark; spark-submit runs it too. Needs matplotlib: pip install 'name
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import click
 
 from namesrv_stream.cli.submitted import table_job
+from namesrv_stream.cli.view import begin_time, past_time
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.questions.subject import ACCEPTED
+from namesrv_stream.reporting.texts import SHOWN_ZONE
+from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 
 DEFAULT_DAYS = 30
-_DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 
 
 def _in_a_folder(_context: click.Context, _parameter: click.Parameter, file: Path) -> Path:
@@ -30,8 +33,8 @@ def _in_a_folder(_context: click.Context, _parameter: click.Parameter, file: Pat
 
 @click.command()
 @table_job("churn_report")
-@click.option("--since", type=_DAY, help=f"UTC; {DEFAULT_DAYS} days before --until unless given.")
-@click.option("--until", type=_DAY, help="UTC; the newest snapshot's event time unless given.")
+@click.option("--since", type=begin_time, metavar="TIME", help=f"{ACCEPTED}. Else {DEFAULT_DAYS} days before --until.")
+@click.option("--until", type=past_time, metavar="TIME", help="Else the newest snapshot's event time.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
@@ -39,21 +42,30 @@ def _in_a_folder(_context: click.Context, _parameter: click.Parameter, file: Pat
     callback=_in_a_folder,
     help="The HTML file.",
 )
-def main(root: Root, _settings: NamesrvSettings, since: datetime | None, until: datetime | None, out: Path) -> None:
-    """Write the churn report of a period as one HTML file."""
+def main(root: Root, _settings: NamesrvSettings, since: AsOf | None, until: AsOf | None, out: Path) -> None:
+    """Write the churn report of a period as one HTML file. The days in it are those of UTC."""
     from namesrv_stream.history.report import churn_report  # noqa: PLC0415 -- raises a NamesrvError without matplotlib
 
-    end = until.replace(tzinfo=UTC) if until else _newest(root)
-    start = since.replace(tzinfo=UTC) if since else end - timedelta(days=DEFAULT_DAYS)
+    end = _time(until) or _newest(root)
+    start = _time(since) or end - timedelta(days=DEFAULT_DAYS)
+    period = [f"{each:%Y-%m-%d %H:%M %Z}" for each in (start, end)]
     if start >= end:
-        raise click.UsageError(f"--since {start:%Y-%m-%d %H:%M} is not before --until {end:%Y-%m-%d %H:%M}.")
+        raise click.UsageError(f"--since {period[0]} is not before --until {period[1]}.")
     out.write_text(churn_report(root, start, end), "utf-8")
-    click.echo(f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}: {out}")
+    click.echo(f"{' to '.join(period)}: {out}")
+
+
+def _time(given: AsOf | None) -> datetime | None:
+    return None if given is None or given.at_ms is None else _shown(given.at_ms)
+
+
+def _shown(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, SHOWN_ZONE.get())
 
 
 def _newest(root: Root) -> datetime:
     snapshot = Snapshots(root).newest()
-    return datetime.fromtimestamp((snapshot.event_time or snapshot.published_at) / 1000, UTC)
+    return _shown(snapshot.event_time or snapshot.published_at)
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def _note_zone(context: click.Context, _parameter: click.Parameter, name: str | 
     context.call_on_close(lambda: SHOWN_ZONE.reset(token))
 
 
-_ZONE = click.Option(
+ZONE = click.Option(
     ["--tz"],
     metavar="ZONE",
     is_eager=True,
@@ -161,7 +161,7 @@ _DEBUG = click.Option(
     callback=_note_debug,
     help="Show tracebacks, and the logs of libraries.",
 )
-SHARED = (*settings_options("--set"), _ZONE, _DEBUG)
+SHARED = (*settings_options("--set"), ZONE, _DEBUG)
 """Options that are accepted before and after the name of every command. The last value given wins."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import click
 
-from namesrv_stream.cli.entry import settings_options
+from namesrv_stream.cli.entry import ZONE, settings_options
 from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import root_of
 from namesrv_stream.config import Invocation
@@ -19,9 +20,9 @@ from namesrv_stream.tables.schemas import SNAPSHOT
 
 
 def takes_settings(function: Callable[..., None]) -> Callable[..., None]:
-    """Add -c, --set and --root to a click command, and pass their `Invocation` as its first argument."""
+    """Add -c, --set, --root and --tz to a click command, and pass their `Invocation` as its first argument."""
     command = click.pass_obj(function)
-    command.__dict__.setdefault("__click_params__", []).extend(settings_options("-s", "--set"))
+    command.__dict__.setdefault("__click_params__", []).extend([*settings_options("-s", "--set"), copy(ZONE)])
     return command
 
 

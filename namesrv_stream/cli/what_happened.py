@@ -34,7 +34,7 @@ from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
 from namesrv_stream.questions.subject import ACCEPTED
-from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text, shown_of
+from namesrv_stream.reporting.texts import SHOWN_ZONE, counted, duration_text, iso_text, perm_text, shown_of
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
@@ -78,7 +78,7 @@ def _event_type(name: str) -> Text:
     return Text(name, palette.TEXT[name].terminal if name in palette.TEXT else "")
 
 
-@reads("why", as_of=False, watch=False)
+@reads("why", watch=False)
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
 @_since_option
 @_until_option
@@ -89,9 +89,9 @@ def why(  # noqa: PLR0913, PLR0917  # one argument an option
 ) -> Answer:
     """Show the story of a broker name, a broker address or a topic, in sentences, newest last."""
     story = accounts.why(looked.seen, subject, span_of(since, until), is_topic=is_topic, with_versions=versions)
-    rows = [
+    rows: list[list[object]] = [
         *([time_text(each.event_time), each.epoch, each.text] for each in story.sentences),
-        ["now", looked.seen.snapshot.epoch, _present(looked, story.name)],
+        ["now" if looked.health else "then", looked.seen.snapshot.epoch, _present(looked, story.name)],
     ]
     shown = Group(looked.heading(f"why {story.name}"), Rows(["time", "#epoch", "what happened+"], rows))
     return Answer(story.sentences, shown)
@@ -228,9 +228,9 @@ def _print_statements(
         snapshot = _pinned(reader, view.as_of or AsOf())
         if snapshot.epoch != last:
             if schema is None:
-                pinned = history_sql(root, snapshot, only=only)
+                pinned = history_sql(root, snapshot, only=only, zone=str(SHOWN_ZONE.get()))
             else:
-                pinned = permanent_sql(root, snapshot, schema, only=only)
+                pinned = permanent_sql(root, snapshot, schema, only=only, zone=str(SHOWN_ZONE.get()))
             statements = "".join(f"{statement};\n" for statement in pinned)
             click.echo(f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}", nl=False)
         last = snapshot.epoch

@@ -33,6 +33,7 @@ _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
 _MACROS = """
 date_from_unix_date(days) AS DATE '1970-01-01' + days
 explode(list) AS unnest(list)
+from_utc_timestamp(time, zone) AS timezone(zone, time)
 sequence(first, last) AS generate_series(first, last)
 slice(list, first, number) AS list_slice(list, first, first + number - 1)
 timestamp_millis(ms) AS make_timestamptz(CAST(ms * 1000 AS BIGINT))
@@ -53,6 +54,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     *,
     only: Collection[str] | None = None,
     kept: Collection[str] = (),
+    zone: str = "UTC",
 ) -> SnapshotRow:
     """Make temporary views of the tables of one snapshot, and the views of views.sql over them, in DuckDB.
 
@@ -63,7 +65,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
-    queries, stored = history_queries(), sources(tables.snapshot)
+    queries, stored = history_queries(zone), sources(tables.snapshot)
     names = wanted_views(queries, {spec.name for spec in stored}, only)
     db.execute("SET TimeZone = 'UTC'")
     for function in _MACROS.strip().splitlines():
@@ -83,19 +85,21 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     return tables.snapshot
 
 
-def ask(
+def ask(  # noqa: PLR0913  # as register_views
     root: str | Path | Root,
     statement: str,
     epoch: int | None = None,
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    zone: str = "UTC",
 ) -> pa.Table:
     """Return the answer of a statement in DuckDB's SQL about the tables and views of one snapshot.
 
     The statement can be as short as "FROM broker_availability". For polars use `pl.from_arrow(answer)`, for pandas
-    `answer.to_pandas()`.
+    `answer.to_pandas()`. `zone` is that of local_hour, local_day and broker_local_availability.
     """
-    with opened(root, epoch, at, storage_options, only=names_in(statement)) as views:
+    with opened(root, epoch, at, storage_options, only=names_in(statement), zone=zone) as views:
         return views.table(statement)
 
 
@@ -114,10 +118,11 @@ def opened(  # noqa: PLR0913  # as register_views
     *,
     only: Collection[str] | None = None,
     kept: Collection[str] = (),
+    zone: str = "UTC",
 ) -> Iterator[Views]:
     """Yield the views of one snapshot, for several statements. The arguments are those of `register_views`."""
     with duckdb.connect(config={"threads": _THREADS}) as db:
-        yield Views(db, register_views(db, root, epoch, at, storage_options, only=only, kept=kept))
+        yield Views(db, register_views(db, root, epoch, at, storage_options, only=only, kept=kept, zone=zone))
 
 
 class Views(NamedTuple):

@@ -8,6 +8,7 @@ from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.texts import iso_text
@@ -34,6 +35,7 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     storage_options: Mapping[str, str] | None = None,
     *,
     only: Collection[str] | None = None,
+    zone: str = "UTC",
 ) -> SnapshotRow:
     """Register the tables of one moment, as `open_snapshot` does, and the views of views.sql over them.
 
@@ -42,11 +44,12 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
 
     With `only`, register or move only the views and tables that it names, and their sources. This is faster if a
     session asks one question. Other views stay at their snapshot. Raises NamesrvError if `only` has an unknown name.
+    `zone` is that of the views of local days and hours.
     """
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
     tables = open_tables(place, epoch, at)
-    queries = history_queries()
+    queries = history_queries(zone)
     wanted = wanted_views(queries, {spec.name for spec in sources(tables.snapshot)}, only)
     for spec in (*VIEWS, SNAPSHOT):
         if spec.name in wanted:
@@ -88,17 +91,19 @@ def sources(snapshot: SnapshotRow) -> dict[TableSpec, tuple[int | None, str]]:
     return tables
 
 
-def history_sql(root: str | Path | Root, snapshot: SnapshotRow, *, only: Collection[str] | None = None) -> list[str]:
+def history_sql(
+    root: str | Path | Root, snapshot: SnapshotRow, *, only: Collection[str] | None = None, zone: str = "UTC"
+) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package.
 
-    `only` and errors are those of `register_views`.
+    `only`, `zone` and errors are those of `register_views`.
     """
     place = Root.at(root)
     pinned = {
         spec.name: table_sql(place, spec, version) + (f" WHERE {condition}" if condition != "true" else "")
         for spec, (version, condition) in sources(snapshot).items()
     }
-    views = history_queries()
+    views = history_queries(zone)
     wanted = wanted_views(views, set(pinned), only)
     return [_view(name, text) for name, text in {**pinned, **views}.items() if name in wanted]
 
@@ -108,13 +113,19 @@ def _view(name: str, query: str) -> str:
 
 
 def permanent_sql(
-    root: str | Path | Root, snapshot: SnapshotRow, schema: str, *, only: Collection[str] | None = None
+    root: str | Path | Root,
+    snapshot: SnapshotRow,
+    schema: str,
+    *,
+    only: Collection[str] | None = None,
+    zone: str = "UTC",
 ) -> list[str]:
     """Return the SQL statements that make the same views permanent in a schema of a metastore, for a Thrift server.
 
     A permanent view is pinned as a temporary one is. Run the statements again to move the views to a newer snapshot.
     """
-    views = [statement.replace(" TEMPORARY VIEW ", " VIEW ", 1) for statement in history_sql(root, snapshot, only=only)]
+    statements = history_sql(root, snapshot, only=only, zone=zone)
+    views = [statement.replace(" TEMPORARY VIEW ", " VIEW ", 1) for statement in statements]
     return [f"CREATE SCHEMA IF NOT EXISTS `{schema}`", f"USE `{schema}`", *views]
 
 
@@ -138,11 +149,13 @@ def create_views(
     return snapshot
 
 
-def history_queries() -> dict[str, str]:
-    """Return name -> query of each view of views.sql. A view comes after those that it reads.
+def history_queries(zone: str = "UTC") -> dict[str, str]:
+    """Return name -> query of each view of views.sql, local days in `zone`. A view comes after those that it reads.
 
-    No comment or literal in that file holds a semicolon.
+    Raises NamesrvError if there is no such zone. No comment or literal in that file holds a semicolon.
     """
-    text = files("namesrv_stream.history").joinpath("views.sql").read_text("utf-8")
+    if zone not in available_timezones():
+        raise NamesrvError(f"no time zone is called {zone}. Use one like Europe/Berlin.")
+    text = files("namesrv_stream.history").joinpath("views.sql").read_text("utf-8").replace("'UTC'", f"'{zone}'")
     statements = (statement.strip() for statement in text.split(";") if statement.strip())
     return dict(_CREATE_VIEW.split(statement, maxsplit=1)[1:] for statement in statements)

@@ -5,7 +5,8 @@
 --
 -- A broker here is (cluster_name, broker_name, broker_id): it stays the same broker when its address changes. broker_key is
 -- its one key for tools that join by one column: 'cluster/name/id', each name as in a URL so that no name holds a slash.
--- Days, hours and months are those of UTC, whatever the session's time zone is: they are computed from milliseconds.
+-- Days, hours and months are those of UTC, whatever the session's time zone is: they are computed from milliseconds. The
+-- views local_hour, local_day and broker_local_availability are those of another zone, if one is given (zone=, --tz).
 -- If a view has the column event_month ('2026-11'), a condition on it leaves the files of other months unopened.
 --
 -- Spark and DuckDB read this very text. DuckDB gets a few functions of Spark as macros (history/analysis.py), sums of whole
@@ -172,6 +173,50 @@ SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number
 FROM of_day
 WHERE expected_millis > 0;
 
+-- One row for each hour of the zone, from the first session to known_until: its local day, its month ('2026-10') and its
+-- number, and the time from from_millis to before until_millis. An hour that comes twice has two rows, one that is left out
+-- has none, and utc_offset_minutes tells them apart. Time is counted in quarters, as some zones are by half hours beside UTC.
+CREATE OR REPLACE TEMPORARY VIEW local_hour AS
+WITH quarter AS (
+  SELECT explode(sequence(CAST(floor(first_millis / 86400000) * 96 AS BIGINT) - 96,
+                          CAST(floor(known_millis / 86400000) * 96 AS BIGINT) + 192)) AS number
+  FROM (SELECT min(from_millis) AS first_millis, max(expected_until_millis) AS known_millis FROM broker_stretch)
+  WHERE first_millis IS NOT NULL
+), local AS (
+  SELECT number * 900000 AS millis, unix_millis(from_utc_timestamp(timestamp_millis(number * 900000), 'UTC')) AS local_millis
+  FROM quarter
+)
+SELECT date_from_unix_date(CAST(floor(local_millis / 86400000) AS INT)) AS day,
+       substring(CAST(date_from_unix_date(CAST(floor(local_millis / 86400000) AS INT)) AS STRING), 1, 7) AS month,
+       CAST(floor(local_millis / 3600000) - floor(local_millis / 86400000) * 24 AS INT) AS hour,
+       CAST(floor((local_millis - millis) / 60000) AS INT) AS utc_offset_minutes,
+       min(millis) AS from_millis, max(millis) + 900000 AS until_millis
+FROM local
+GROUP BY floor(local_millis / 86400000), floor(local_millis / 3600000), local_millis - millis;
+
+-- One row for each local day of the zone, of 23 to 25 hours: its month, and the time from from_millis to before until_millis.
+CREATE OR REPLACE TEMPORARY VIEW local_day AS
+SELECT day, month, min(from_millis) AS from_millis, max(until_millis) AS until_millis FROM local_hour GROUP BY day, month;
+
+-- One row for each broker and local day of the zone on which it was expected, as in broker_availability. For a month divide
+-- the sums of up_millis and expected_millis. For an hour of a day join broker_stretch with local_hour in the same way.
+CREATE OR REPLACE TEMPORARY VIEW broker_local_availability AS
+WITH stretch AS (  -- by days of UTC, of which each local day meets two or three
+  SELECT *, explode(sequence(CAST(floor(from_millis / 86400000) AS BIGINT) - 1,
+                             CAST(floor(expected_until_millis / 86400000) AS BIGINT) + 1)) AS day_number
+  FROM broker_stretch
+), part AS (
+  SELECT cluster_name, broker_name, broker_id, broker_key, local_day.day, month,
+         greatest(0, least(up_until_millis, until_millis) - greatest(stretch.from_millis, local_day.from_millis)) AS up,
+         least(expected_until_millis, until_millis) - greatest(stretch.from_millis, local_day.from_millis) AS expected
+  FROM stretch JOIN local_day ON date_from_unix_date(CAST(day_number AS INT)) = local_day.day
+)
+SELECT cluster_name, broker_name, broker_id, day, month, CAST(sum(up) AS BIGINT) AS up_millis,
+       CAST(sum(expected) AS BIGINT) AS expected_millis, sum(up) / sum(expected) AS availability, broker_key
+FROM part
+WHERE expected > 0
+GROUP BY cluster_name, broker_name, broker_id, broker_key, day, month;
+
 -- One row for each cluster and day: the availability of all its brokers together, and of its worst one. For a longer
 -- time divide the sums of up_millis and expected_millis. A mean of days would give a day with few brokers the same
 -- weight as any other day.
@@ -306,6 +351,28 @@ WITH change AS (
   WHERE table_name = 'broker'
 )
 SELECT *, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key FROM change;
+
+-- One row for each stretch of time in which the lease of an address was registered with one release of RocketMQ (5.4.0): an
+-- upgrade ends one and begins another. to_time is NULL while it lasts. A broker whose release is not known has no row.
+CREATE OR REPLACE TEMPORARY VIEW broker_release AS
+WITH line AS (
+  SELECT coalesce(live_after.broker_addr, live_before.broker_addr) AS addr, live_before, live_after, line.event_time, epoch, seq
+  FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
+  WHERE table_name = 'live'
+), change AS (
+  SELECT live_after.cluster_name AS cluster_name, live_after.broker_name AS broker_name, live_after.broker_id AS broker_id,
+         addr AS broker_addr, live_after.broker_version AS broker_version, event_time AS from_time,
+         lead(event_time) OVER of_address AS to_time
+  FROM line
+  WHERE live_before.broker_version IS DISTINCT FROM live_after.broker_version
+     OR live_before.broker_name IS DISTINCT FROM live_after.broker_name
+     OR live_before.broker_id IS DISTINCT FROM live_after.broker_id
+     OR live_before.cluster_name IS DISTINCT FROM live_after.cluster_name
+  WINDOW of_address AS (PARTITION BY addr ORDER BY epoch, seq)
+)
+SELECT change.*, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
+FROM change
+WHERE broker_version IS NOT NULL;
 
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.

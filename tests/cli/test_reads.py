@@ -387,3 +387,13 @@ def test_status_shows_the_other_lines_although_the_history_is_damaged(run, regis
         file.unlink()
     result = run("status --no-kafka")
     assert (result.exit_code, "1 broker up, 1 broker name; who is down is not known: " in result.stdout) == (0, True)
+
+
+def test_why_as_of_a_moment_tells_what_was_known_then(run, registry):
+    then = registry.register(MASTER, "c1", "broker-a").epoch
+    registry.expire(MASTER)
+    told = run(f"why {MASTER} --as-of {then}")
+    assert told.exit_code == 0, told.output
+    assert "is alive as broker-a 0" in told.stdout
+    assert "silent" not in told.stdout
+    assert "is in no route table" in run(f"why {MASTER}").stdout

@@ -3,8 +3,8 @@
 import pytest
 
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, WipeWritePerm
-from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
+from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, RegisterBroker, WipeWritePerm
+from namesrv_stream.tools.fleet.chronicle import HOUR_MS, RELEASES, Chronicle, chronicle_plan
 from tests.history.by_rules import events_of
 
 T0 = 1_800_000_000_000
@@ -51,3 +51,17 @@ def test_a_topic_that_was_deleted_comes_back_within_the_hour(told):
     request = next(r for _, r in chronicle().records() if isinstance(r, DeleteTopic))
     later = [line for line in told if deleted[0] < line.event_time <= deleted[0] + HOUR_MS]
     assert any(each.key[0] == request.topic and each.after for line in later for each in line.changes)
+
+
+def test_slaves_are_away_for_hours_for_days_and_for_over_a_week_and_releases_change():
+    story = Chronicle(chronicle_plan(1, brokers=6, clusters=1, topics=0), T0, 30)
+    heard, gaps, releases = {}, {}, set()
+    for at_ms, request in story.records():
+        if isinstance(request, RegisterBroker):
+            releases.add(request.broker_version)
+        if address := getattr(request, "broker_addr", None):
+            gaps[address] = max(gaps.get(address, 0), at_ms - heard.get(address, at_ms))
+            heard[address] = at_ms
+    longest = sorted(gaps.values())[-3:]
+    assert [round(gap / HOUR_MS) for gap in longest] == [5, 48, 216]
+    assert releases == set(RELEASES)

@@ -35,6 +35,7 @@ class SeededRegistry:
         state_version: int = 0,
         zone: str | None = None,
         is_acting: bool | None = None,  # as the flag of the request
+        release: str | None = None,
     ) -> None:
         request = RegisterBroker(
             cluster_name=cluster,
@@ -43,6 +44,7 @@ class SeededRegistry:
             broker_addr=address,
             zone_name=zone,
             enable_acting_master=is_acting,
+            broker_version=release,
             data_version=DataVersion(state_version, at_ms, 1),
             topic_config_table=dict.fromkeys(topics, TopicConfig(4, 8, 6)),
         )

@@ -48,10 +48,21 @@ def test_without_matplotlib_the_error_names_how_to_install_it(monkeypatch, root,
     assert status == 1
 
 
-def test_a_page_is_written_without_spark(root, tmp_path):
+@pytest.mark.parametrize(
+    ("options", "period"),
+    [
+        (["--since", "2026-11-14"], "2026-11-14 00:00 UTC to 2026-11-15 00:00 UTC"),
+        (
+            ["--since", "2026-11-14 01:30+00:00", "--tz", "Europe/Berlin"],
+            "2026-11-14 02:30 CET to 2026-11-15 01:00 CET",
+        ),
+        (["--since", "2026-11-14", "--tz", "Europe/Berlin"], "2026-11-14 00:00 CET to 2026-11-15 01:00 CET"),
+    ],
+)
+def test_a_page_is_written_without_spark_and_takes_times_as_every_command_does(root, tmp_path, options, period):
     page = tmp_path / "report.html"
-    done = CliRunner().invoke(main, ["--root", root, "--since", "2026-11-14", "--out", str(page)])
-    assert done.stdout == f"2026-11-14 00:00 to 2026-11-15 00:00: {page}\n"
+    done = CliRunner().invoke(main, ["--root", root, *options, "--out", str(page)])
+    assert done.stdout == f"{period}: {page}\n", done.output
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 

@@ -4,9 +4,11 @@ DuckDB answers, without Spark: tests/history/test_analysis.py shows that Spark g
 """
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.history.analysis import ask, opened
 from namesrv_stream.history.views import create_views, history_queries, register_views
 from namesrv_stream.rules.record_types import WipeWritePerm
@@ -299,3 +301,57 @@ def test_permanent_views_stay_at_their_snapshot_in_every_session_until_they_are_
     create_views(spark, root.url, "permanent_routes", epoch=second)
     assert rows_of(spark.newSession(), names) == [("broker-a",), ("broker-b",)]
     spark.sql("DROP SCHEMA permanent_routes CASCADE")
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("zone", "midnight", "lasts"),
+    [
+        ("Europe/Berlin", datetime(2026, 10, 25, tzinfo=BERLIN), 25),
+        ("Europe/Berlin", datetime(2026, 3, 29, tzinfo=BERLIN), 23),
+        ("Asia/Kolkata", datetime(2026, 3, 29, tzinfo=ZoneInfo("Asia/Kolkata")), 24),
+    ],
+)
+def test_a_local_day_has_its_hours_and_availability_by_local_days_is_that_of_the_time(root, zone, midnight, lasts):
+    begins = round(midnight.timestamp() * 1000)
+    registry = SeededRegistry(root, begins)
+    registry.register(begins - DAY_MS, A, "broker-a")
+    registry.expire(begins + 2 * HOUR_MS + 30 * MINUTE_MS, A)
+    registry.register(begins + 3 * HOUR_MS + 30 * MINUTE_MS, A, "broker-a")
+    registry.publish(at_ms=begins + 3 * DAY_MS)
+    with opened(root, zone=zone) as views:
+        day, month = midnight.date(), f"{midnight:%Y-%m}"
+        asked = {"day": day, "month": month}
+        [found] = views.rows("SELECT up_millis, expected_millis FROM broker_local_availability WHERE day = $day", asked)
+        assert found == ((lasts - 1) * HOUR_MS, lasts * HOUR_MS)
+        [[first, last]] = views.rows("SELECT from_millis, until_millis FROM local_day WHERE day = $day", asked)
+        assert (first, last) == (begins, begins + lasts * HOUR_MS)
+        hour = "SELECT hour FROM local_hour WHERE day = $day ORDER BY from_millis"
+        numbers = [number for [number] in views.rows(hour, asked)]
+        assert numbers == [
+            datetime.fromtimestamp((begins + each * HOUR_MS) / 1000, ZoneInfo(zone)).hour for each in range(lasts)
+        ]
+        totals = "SELECT CAST(sum(up_millis) AS BIGINT), CAST(sum(expected_millis) AS BIGINT) FROM "
+        assert views.rows(totals + "broker_local_availability", {}) == views.rows(totals + "broker_availability", {})
+        assert views.rows("SELECT DISTINCT month FROM local_day WHERE day = $day", asked) == [(month,)]
+
+
+def test_a_zone_that_there_is_not_is_refused(root):
+    with pytest.raises(NamesrvError, match="Europe/Berlin"):
+        history_queries("Europe/Nowhere'; DROP")
+
+
+def test_an_upgrade_ends_the_stretch_of_a_release_and_begins_another(registry, rows):
+    registry.register(hours(1), A, "broker-a", release="5.3.1")
+    registry.register(hours(2), B, "broker-b")
+    registry.register(hours(3), A, "broker-a", release="5.4.0")
+    registry.unregister(hours(4), A)
+    registry.register(hours(5), A, "broker-a", release="5.4.0")
+    registry.publish(at_ms=hours(6))
+    assert rows("SELECT broker_name, broker_version, from_time, to_time FROM broker_release ORDER BY from_time") == [
+        ("broker-a", "5.3.1", at(hours(1)), at(hours(3))),
+        ("broker-a", "5.4.0", at(hours(3)), at(hours(4))),
+        ("broker-a", "5.4.0", at(hours(5)), None),
+    ]

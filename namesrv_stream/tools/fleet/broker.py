@@ -77,6 +77,7 @@ class Broker:
     ip: str
     up: bool = False
     starts: int = 0
+    release: str | None = None
 
     @property
     def address(self) -> str:
@@ -99,6 +100,7 @@ class Broker:
             heartbeat_timeout_millis=plan.heartbeat_timeout_ms,
             enable_acting_master=plan.acting_master,  # B6: 5.x brokers always send the flag
             zone_name=self.group.zone_name,
+            broker_version=self.release,
             data_version=self.group.version,
             topic_config_table=self.group.topics if topics is None else topics,
         )

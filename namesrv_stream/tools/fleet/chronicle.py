@@ -1,8 +1,9 @@
 """Make the records of a long, plausible history of a fleet: the kind of month that an operations team remembers.
 
-It has random events (crashes, restarts, new topics), rolling restarts with write permissions wiped around them, a
-broker that flaps, the outage of a zone, a broker that returns at another address, and one that joins another cluster.
-The time of each is a share of the whole time, so that a short history has them too.
+It has random events (crashes, restarts, new topics), rolling restarts to a newer release with write permissions wiped
+around them, a broker that flaps, the outage of a zone, a broker that returns at another address, and one that joins
+another cluster. The time of each is a share of the whole time, so that a short history has them too. Slaves are away
+for hours, in two weeks one for days, and in four weeks one for over a week.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from namesrv_stream.rules.record_types import (
     DEFAULT_HEARTBEAT_TIMEOUT_MS,
     AddWritePerm,
+    BrokerRequest,
     Command,
     DeleteTopic,
     Request,
@@ -42,6 +44,12 @@ TOPICS_A_DAY = 3.0
 FLAPS = 15
 FLAP_AWAY_MS, FLAP_BACK_MS = 3 * MINUTE_MS, 4 * MINUTE_MS
 OUTAGE_MS = 25 * MINUTE_MS
+LONG_OUTAGES = ((0.1, 5 * HOUR_MS, 1), (0.2, 2 * DAY_MS, 14), (0.35, 9 * DAY_MS, 28))
+"""When each long outage begins (a share of the time), its length, and the fewest days of a history that has it."""
+
+RELEASES = ("5.3.2", "5.3.3", "5.4.0")
+"""Releases of RocketMQ, of which all brokers begin with the first."""
+
 ROLL_EVERY_MS = 7 * DAY_MS
 ROLL_STEP_MS = 5 * MINUTE_MS
 _NEW_HOST = "10.0.200.1"
@@ -74,6 +82,10 @@ class Chronicle:
         self._model = FleetModel(plan, start_ms)
         self._commands: list[tuple[int, Command]] = []
         self._rng = random.Random(f"{plan.seed}/chronicle")
+        self._away: set[Broker] = set()
+        for broker in self._model.brokers():
+            broker.release = RELEASES[0]
+        self._long_outages(random.Random(f"{plan.seed}/outages"), days)
         self._flap(self._at(0.3))
         self._delete_topic(self._at(0.45))
         self._zone_outage(self._at(0.6))
@@ -113,14 +125,40 @@ class Chronicle:
                 self._command(begin_ms, WipeWritePerm(broker_name=name, requested_by="ann@operations"))
                 self._command(begin_ms + 4 * MINUTE_MS, AddWritePerm(broker_name=name, requested_by="ann@operations"))
             self._model.schedule(begin_ms + MINUTE_MS, partial(self._model.unregister, broker))
-            self._model.schedule(begin_ms + 2 * MINUTE_MS, partial(self._model.start, broker))
+            self._model.schedule(begin_ms + 2 * MINUTE_MS, partial(self._upgrade, broker))
+
+    def _upgrade(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+        """Start a broker with the next release."""
+        broker.release = RELEASES[min(RELEASES.index(str(broker.release)) + 1, len(RELEASES) - 1)]
+        return self._start(broker, at_ms)
+
+    def _start(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+        """Start a broker, unless its machine is away for longer."""
+        return [] if broker in self._away else self._model.start(broker, at_ms)
+
+    def _long_outages(self, rng: random.Random, days: float) -> None:
+        """Let the machine of a slave fail for a long time, and then the next one."""
+        slaves = [broker for broker in self._model.brokers() if not broker.is_master]
+        for share, length_ms, least_days in LONG_OUTAGES:
+            if slaves and days >= least_days:
+                broker = slaves.pop(rng.randrange(len(slaves)))
+                self._model.schedule(self._at(share), partial(self._leave, broker))
+                self._model.schedule(self._at(share) + length_ms, partial(self._come_back, broker))
+
+    def _leave(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+        self._away.add(broker)
+        return self._model.crash(broker, at_ms)
+
+    def _come_back(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+        self._away.discard(broker)
+        return self._start(broker, at_ms)
 
     def _flap(self, at_ms: int) -> None:
         broker = self._broker(master=False)
         for turn in range(FLAPS):
             away_ms = at_ms + turn * (FLAP_AWAY_MS + FLAP_BACK_MS)
             self._model.schedule(away_ms, partial(self._model.crash, broker))
-            self._model.schedule(away_ms + FLAP_AWAY_MS, partial(self._model.start, broker))
+            self._model.schedule(away_ms + FLAP_AWAY_MS, partial(self._start, broker))
 
     def _zone_outage(self, at_ms: int) -> None:
         """Crash all brokers of a zone at once and start them again one after the other."""
@@ -128,7 +166,7 @@ class Chronicle:
         away = [broker for group in self._model.groups if group.zone_name == zone for broker in group.brokers]
         for number, broker in enumerate(away):
             self._model.schedule(at_ms, partial(self._model.crash, broker))
-            self._model.schedule(at_ms + OUTAGE_MS + number * 10_000, partial(self._model.start, broker))
+            self._model.schedule(at_ms + OUTAGE_MS + number * 10_000, partial(self._start, broker))
 
     def _rehost(self, at_ms: int) -> None:
         """Move a broker to another machine: the same broker at a new address."""
