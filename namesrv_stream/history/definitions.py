@@ -5,7 +5,7 @@ history/views.sql states the same in SQL, for the whole history. Tests compare b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from namesrv_stream.history.events import Span, newest_of_each, with_changes
@@ -67,6 +67,18 @@ class DownBroker(NamedTuple):
     def fell_ms(self) -> int:
         """The time at which it fell out: of a silent broker its last sign of life, else the end of its lease."""
         return self.last_heard_ms if self.ended_by == "EXPIRED" else self.gone_ms
+
+
+def together(items: Iterable[T], at_ms: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the items, in order of time, that belong together: each within a minute of the one before."""
+    group: list[T] = []
+    for each in items:
+        if group and at_ms(each) - at_ms(group[-1]) > TOGETHER_MS:
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
 
 
 class Past(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from namesrv_stream.history.definitions import TOGETHER_MS, DownBroker
+from namesrv_stream.history.definitions import DownBroker, together
 from namesrv_stream.questions.subject import Fields
 from namesrv_stream.reporting.texts import counted, iso_text, natural_key
 from namesrv_stream.rules.record_types import MASTER_ID
@@ -76,21 +76,9 @@ def causes(brokers: Sequence[Member]) -> list[Cause]:
     found: list[Cause] = []
     for state in _WORST_FIRST:
         of_state = sorted((each for each in brokers if each.state == state), key=lambda each: each.at_ms)
-        groups = _together(of_state) if state == "down" else [of_state] if of_state else []
+        groups = together(of_state, lambda each: each.at_ms) if state == "down" else filter(None, [of_state])
         found += sorted((cause for group in groups for cause in _causes(group, brokers)), key=lambda each: -each.count)
     return found
-
-
-def _together(fallen: Iterable[Member]) -> Iterator[list[Member]]:
-    """Yield the groups of brokers that fell out together: each within a minute of the one before."""
-    group: list[Member] = []
-    for each in fallen:
-        if group and each.at_ms - group[-1].at_ms > TOGETHER_MS:
-            yield group
-            group = []
-        group.append(each)
-    if group:
-        yield group
 
 
 def _causes(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[Cause]:

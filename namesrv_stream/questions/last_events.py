@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from namesrv_stream.history.definitions import TOGETHER_MS, BrokerKey, last_ends
+from namesrv_stream.history.definitions import BrokerKey, last_ends, together
 from namesrv_stream.history.events import with_changes
 from namesrv_stream.history.story import BY_OPERATORS, story_of_group
-from namesrv_stream.questions.accounts import sentence
+from namesrv_stream.questions.accounts import Place, sentence
 from namesrv_stream.questions.causes import STRAYS
 from namesrv_stream.questions.subject import Fields, Seen
 from namesrv_stream.questions.verdict import past_of
@@ -17,9 +17,6 @@ from namesrv_stream.rules.rows import BrokerEventRow
 
 _FEW = 3
 """More lines of one type and time than this share one sentence."""
-
-Place = tuple[int, int]
-"""Place of a line in the history: its epoch and its number there."""
 
 
 class Told(Fields):
@@ -47,7 +44,12 @@ def told_together(seen: Seen, lines: Sequence[BrokerEventRow], limit: int) -> li
         of_command = line.type in BY_OPERATORS
         kind = line.offset if of_command else line.cause if line.type == "TOPICS_CHANGED" else _place(line) in away
         kinds.setdefault((line.type, kind), []).append(line)
-    found = [part for of_kind in kinds.values() for each in _in_time(of_kind) for part in _by_place(each)]
+    found = [
+        part
+        for of_kind in kinds.values()
+        for each in together(of_kind, lambda line: line.event_time)
+        for part in _by_place(each)
+    ]
     found.sort(key=lambda each: (each[-1].event_time, each[-1].epoch, each[-1].type != "TOPICS_CHANGED", each[-1].seq))
     found = found[: -limit - 1 : -1]
     named = [line for each in found if len(each) == 1 or each[0].type in BY_OPERATORS for line in each]
@@ -75,28 +77,17 @@ def _away(seen: Seen, lines: Iterable[BrokerEventRow]) -> dict[Place, int]:
     return found
 
 
-def _in_time(lines: Iterable[BrokerEventRow]) -> Iterator[list[BrokerEventRow]]:
-    """Yield the lines that follow each other within a minute."""
-    group: list[BrokerEventRow] = []
-    for line in lines:
-        if group and line.event_time - group[-1].event_time > TOGETHER_MS:
-            yield group
-            group = []
-        group.append(line)
-    yield group
-
-
 def _by_place(lines: list[BrokerEventRow]) -> Iterator[list[BrokerEventRow]]:
     """Yield the lines of a zone or a cluster that has most of them, then the others; few lines one by one."""
-    rest = lines
-    while len(rest) > (1 if rest[0].type in BY_OPERATORS else _FEW):
-        part = _most(rest, "zone_name") or _most(rest, "cluster_name") or rest
+    if lines[0].type in BY_OPERATORS:
+        yield lines
+        return
+    while len(lines) > _FEW:
+        part = _most(lines, "zone_name") or _most(lines, "cluster_name") or lines
         yield part
         told = set(map(_place, part))
-        rest = [line for line in rest if _place(line) not in told]
-        if not rest:
-            return
-    yield from ([line] for line in rest)
+        lines = [line for line in lines if _place(line) not in told]
+    yield from ([line] for line in lines)
 
 
 def _most(lines: Sequence[BrokerEventRow], column: str) -> list[BrokerEventRow]:

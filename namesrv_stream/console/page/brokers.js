@@ -1,46 +1,29 @@
 // The list of brokers, chosen and sorted as the address of the page says, and one broker.
 
 import { sessionsChart } from "./chart.js";
-import { card, choice, dot, h, link, topicState, typedFilter, verdictLine } from "./dom.js";
-import { pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
+import { card, dot, h, link, topicState, verdictLine } from "./dom.js";
+import { chooser, filterForm, listPath, pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
 import { counted, duration, percent, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
-const CHOSEN = ["cluster", "zone", "q"];
+const STATES = { alive: "alive", late: "late", suspect: "suspect", down: "down", left: "unregistered" };
 const SORTS = { broker: "name", address: "address", cluster: "cluster", zone: "zone", state: "state", heard: "silent", "alive since": "since", topics: "topics" };
-
-function listPath({ filters }) {
-  const query = new URLSearchParams([...CHOSEN, "state"].filter((key) => filters[key] !== undefined).map((key) => [key, filters[key]]));
-  query.set("sort", filters.sort ?? "name");
-  return `v1/brokers?${query}`;
-}
 
 export const brokerList = {
   title: () => "Brokers",
-  ask: (state) => [`${listPath(state)}&limit=${wantedOf("brokers")}`, "v1/overview"],
+  ask: (state) => [`${listPath("brokers", state)}&limit=${wantedOf("brokers")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => [
-    card(counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"), filterForm(all, state, go), brokerTable(found, moment, state, go)),
+    card(counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"), filterForm(all, state, go, STATES, "Name or address"), brokerTable(found, moment, state, go)),
   ],
 };
-
-function filterForm(all, { filters }, go) {
-  const choose = (key) => (value, isFinal = true) => go({ filters: { ...filters, [key]: value === "*" ? undefined : value } }, isFinal);
-  const names = (key) => [...new Set((all?.groups ?? []).map((each) => each[key] ?? ""))];
-  const options = (key, label) => [["*", `every ${label}`], ...names(key).map((name) => [name, visible(name) || `no ${label}`])];
-  return h("form", { class: "filters", onsubmit: (event) => event.preventDefault() },
-    choice("Cluster", options("clusterName", "cluster"), filters.cluster ?? "*", choose("cluster")),
-    choice("Zone", options("zoneName", "zone"), filters.zone ?? "*", choose("zone")),
-    choice("State", [["*", "every state"], ["alive", "alive"], ["late", "late"], ["suspect", "suspect"], ["down", "down"], ["left", "unregistered"]], filters.state ?? "*", choose("state")),
-    typedFilter(filters.q, "Name or address", (text, isFinal) => choose("q")(text || "*", isFinal)));
-}
 
 function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
   const sort = filters.sort ?? "name";
   const columns = ["broker", "#id", "address", "cluster", "zone", "state", "heard", "alive since", "#topics"];
-  const heads = sortHeads(columns, SORTS, sort, (chosen) => go({ filters: { ...filters, sort: chosen } }, true));
+  const heads = sortHeads(columns, SORTS, sort, chooser(filters, go)("sort"));
   const row = (each) => [link("broker", each.brokerName, moment), ownId(each), each.down ? h("s", {}, each.brokerAddr) : each.brokerAddr, visible(each.clusterName), each.zoneName,
     h("span", { class: "holder" }, dot(each.state), each.state), ...heard(each), each.topics];
-  return pages(columns, found, { path: listPath({ filters }), epoch: time ?? epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
+  return pages(columns, found, { path: listPath("brokers", { filters }), epoch: time ?? epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
 }
 
 const ownId = (each) => (each.holdsId || each.down ? each.brokerId : `(${each.brokerId})`);

@@ -82,9 +82,6 @@ export const TOPIC_STATES = { writable: "writable", read_only: "read-only", degr
 export const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late" })[state] ?? "alive";
 export const topicState = ({ state }) => h("span", { class: "holder" }, dot(kindOf(state), TOPIC_STATES[state]), TOPIC_STATES[state]);
 
-// A text by which a list is chosen while one types; `choose(text, isFinal)`.
-export const typedFilter = (value, placeholder, choose) => h("input", { name: "q", type: "search", placeholder, "aria-label": `${placeholder} contains`, value: value ?? "", oninput: (event) => choose(event.target.value.trim(), false) });
-
 export function choice(label, options, value, choose) {
   const option = ([each, text]) => h("option", { value: each, selected: each === value }, text);
   return h("select", { "aria-label": label, onchange: (event) => choose(event.target.value) }, options.map(option));

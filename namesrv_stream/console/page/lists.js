@@ -1,8 +1,8 @@
 // Tables and stories that say how much of them is shown, show more, and can be saved as CSV.
 
 import { at } from "./data.js";
-import { h, patch, quiet } from "./dom.js";
-import { when } from "./words.js";
+import { choice, h, patch, quiet } from "./dom.js";
+import { visible, when } from "./words.js";
 
 const STEP = 100;
 const STORY_STEP = 30;
@@ -66,6 +66,23 @@ function unique(seen, key) {
   const count = (seen.get(key) ?? 0) + 1;
   seen.set(key, count);
   return count === 1 ? key : `${key}#${count}`;
+}
+
+// What chooses a list, as the address of the page has it: `chooser(…)(key)(value, isFinal)`; `*` chooses all.
+export const chooser = (filters, go) => (key) => (value, isFinal = true) => go({ filters: { ...filters, [key]: value === "*" ? undefined : value } }, isFinal);
+
+export function listPath(kind, { filters }, more = {}) {
+  const query = new URLSearchParams({ sort: filters.sort ?? "name", ...more });
+  for (const key of ["cluster", "zone", "state", "q"]) if (filters[key] !== undefined) query.set(key, filters[key]);
+  return `v1/${kind}?${query}`;
+}
+
+export function filterForm(all, { filters }, go, states, names, ...more) {
+  const choose = chooser(filters, go);
+  const select = (key, options) => choice(key[0].toUpperCase() + key.slice(1), [["*", `every ${key}`], ...options], filters[key] ?? "*", choose(key));
+  const places = (key, column) => select(key, [...new Set((all?.groups ?? []).map((each) => each[column] ?? ""))].map((name) => [name, visible(name) || `no ${key}`]));
+  return h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, places("cluster", "clusterName"), places("zone", "zoneName"), select("state", Object.entries(states)),
+    h("input", { name: "q", type: "search", placeholder: names, "aria-label": `${names} contains`, value: filters.q ?? "", oninput: (event) => choose("q")(event.target.value.trim() || "*", false) }), more);
 }
 
 // Heads of a table that the server sorts: `sorts` has the name of a column's order, `now` the present one.

@@ -1,39 +1,29 @@
 // The list of topics, and the route of one.
 
-import { TOPIC_STATES, card, choice, dot, h, kindOf, link, topicState, typedFilter, verdictLine } from "./dom.js";
-import { pages, rowsOf, sortHeads, story, table, wantedOf, wantedOfStory } from "./lists.js";
+import { TOPIC_STATES, card, dot, h, kindOf, link, topicState, verdictLine } from "./dom.js";
+import { chooser, filterForm, listPath, pages, rowsOf, sortHeads, story, table, wantedOf, wantedOfStory } from "./lists.js";
 import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
 
 const SORTS = { topic: "name", state: "state", read: "read", write: "write", "broker names up": "brokerNamesUp" };
 
-function listPath({ filters }) {
-  const query = new URLSearchParams({ system: filters.system === "1", sort: filters.sort ?? "name" });
-  for (const key of ["cluster", "zone", "state", "q"]) if (filters[key] !== undefined) query.set(key, filters[key]);
-  return `v1/topics?${query}`;
-}
+const topicsPath = (state) => listPath("topics", state, { system: state.filters.system === "1" });
 
 export const topicList = {
   title: () => "Topics",
-  ask: (state) => [`${listPath(state)}&limit=${wantedOf("topics")}`, "v1/overview"],
+  ask: (state) => [`${topicsPath(state)}&limit=${wantedOf("topics")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => {
-    const { filters } = state;
-    const choose = (key, value, isFinal = true) => go({ filters: { ...filters, [key]: value } }, isFinal);
+    const { filters } = state, choose = chooser(filters, go);
     const row = (each) => [link("topic", each.topic, moment), topicState(each), each.readQueueNums, each.writeQueueNums, `${each.brokerNamesUp} of ${each.brokerNames}`];
     const columns = ["topic", "state", "#read", "#write", "#broker names up"];
-    return [card(counted(found.total, "topic"), filterForm(found, all, filters, choose),
-      pages(columns, found, { path: listPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, heads: sortHeads(columns, SORTS, filters.sort ?? "name", (sort) => choose("sort", sort)), name: "topics", empty: "No such topic at this moment." }))];
+    return [card(counted(found.total, "topic"), filterForm(all, state, go, TOPIC_STATES, "Name", systemSwitch(filters.system === "1", found, choose("system"))),
+      pages(columns, found, { path: topicsPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, heads: sortHeads(columns, SORTS, filters.sort ?? "name", choose("sort")), name: "topics", empty: "No such topic at this moment." }))];
   },
 };
 
-function filterForm(found, all, filters, choose) {
-  const select = (label, key, options) => choice(label, [["*", `every ${label.toLowerCase()}`], ...options], filters[key] ?? "*", (value) => choose(key, value === "*" ? undefined : value));
-  const names = (key, none) => [...new Set((all?.groups ?? []).map((each) => each[key] ?? ""))].map((name) => [name, visible(name) || none]);
-  return h("form", { class: "filters", onsubmit: (event) => event.preventDefault() },
-    select("Cluster", "cluster", names("clusterName", "")), select("Zone", "zone", names("zoneName", "no zone")), select("State", "state", Object.entries(TOPIC_STATES)),
-    typedFilter(filters.q, "Name", (text, isFinal) => choose("q", text || undefined, isFinal)),
-    h("label", {}, h("input", { type: "checkbox", name: "system", checked: filters.system === "1", onchange: (event) => choose("system", event.target.checked ? "1" : undefined) }), ` with system topics${found.hidden ? ` (${found.hidden.toLocaleString()})` : ""}`));
+function systemSwitch(isOn, { hidden }, choose) {
+  return h("label", {}, h("input", { type: "checkbox", name: "system", checked: isOn, onchange: (event) => choose(event.target.checked ? "1" : "*") }), ` with system topics${hidden ? ` (${hidden.toLocaleString()})` : ""}`);
 }
 
 export const topic = {

@@ -45,7 +45,7 @@ FLAPS = 15
 FLAP_AWAY_MS, FLAP_BACK_MS = 3 * MINUTE_MS, 4 * MINUTE_MS
 OUTAGE_MS = 25 * MINUTE_MS
 LONG_OUTAGES = ((0.1, 5 * HOUR_MS, 1), (0.2, 2 * DAY_MS, 14), (0.35, 9 * DAY_MS, 28))
-"""When each long outage begins (a share of the time), its length, and the fewest days of a history that has it."""
+"""Long outages: when each begins (a share of the time), its length, and the fewest days of a history that has it."""
 
 RELEASES = ("5.3.2", "5.3.3", "5.4.0")
 """Releases of RocketMQ, of which all brokers begin with the first."""
