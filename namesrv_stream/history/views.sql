@@ -429,13 +429,13 @@ SELECT topic, CASE WHEN routes = 0 THEN 'without_route'
        broker_names_up, broker_names, is_readable, is_writable
 FROM of_topic;
 
--- One row for each measure, topic and day on which it was expected, for the two views below.
+-- One row for each stretch in which a topic was expected: up from from_ms to up_until_ms, then not up to expected_until_ms.
 -- - measure 'route': up while at least one broker name has the topic.
 -- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
 --   is set: while this one does.
 -- After an end by silence or a lost connection the topic is expected until it is up again, for 7 days at most, as a broker
 -- is, or until a broker of its name is retired. After any other end (a command, an unregistration, a registration without it or without the permission) it is not.
-CREATE OR REPLACE TEMPORARY VIEW topic_uptime AS
+CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
 WITH routed AS (
   SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
          unix_millis(known_at) AS known_ms, coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned
@@ -488,26 +488,38 @@ WITH routed AS (
          max_by(patience_ms, (to_ms, patience_ms)) AS patience_ms
   FROM patient
   GROUP BY measure, topic, of_name, number
-), stretch AS (
-  SELECT measure, topic, of_name, from_ms, up_until_ms,
-         least(up_until_ms + patience_ms,
-               coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms), known_ms))
-           AS expected_until_ms
-  FROM up
-), part AS (
+)
+SELECT measure, topic, of_name AS broker_name, from_ms, up_until_ms,
+       least(up_until_ms + patience_ms,
+             coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms), known_ms))
+         AS expected_until_ms
+FROM up;
+
+-- One row for each time in which a topic was expected and not up: without a route (measure 'route'), or without a way for
+-- producers to write to it ('write', broker_name is NULL) or to it on a broker name. until_at: when it was up again, or
+-- expected no more.
+CREATE OR REPLACE TEMPORARY VIEW topic_outage AS
+SELECT measure, topic, broker_name, timestamp_millis(up_until_ms) AS gone_at, timestamp_millis(expected_until_ms) AS until_at,
+       expected_until_ms - up_until_ms AS down_millis
+FROM topic_stretch
+WHERE expected_until_ms > up_until_ms;
+
+-- One row for each measure, topic and day on which it was expected, for the two views below.
+CREATE OR REPLACE TEMPORARY VIEW topic_uptime AS
+WITH part AS (
   SELECT *, explode(sequence(CAST(floor(from_ms / 86400000) AS BIGINT),
                              CAST(floor(expected_until_ms / 86400000) AS BIGINT))) AS day_number
-  FROM stretch
+  FROM topic_stretch
 ), of_day AS (
-  SELECT measure, topic, of_name, day_number,
+  SELECT measure, topic, broker_name, day_number,
          CAST(sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000)
                               - greatest(from_ms, day_number * 86400000))) AS BIGINT) AS up_millis,
          CAST(sum(least(expected_until_ms, (day_number + 1) * 86400000)
                   - greatest(from_ms, day_number * 86400000)) AS BIGINT) AS expected_millis
   FROM part
-  GROUP BY measure, topic, of_name, day_number
+  GROUP BY measure, topic, broker_name, day_number
 )
-SELECT measure, topic, of_name AS broker_name, date_from_unix_date(CAST(day_number AS INT)) AS day, up_millis,
+SELECT measure, topic, broker_name, date_from_unix_date(CAST(day_number AS INT)) AS day, up_millis,
        expected_millis, up_millis / expected_millis AS availability
 FROM of_day
 WHERE expected_millis > 0;

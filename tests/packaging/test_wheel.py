@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
@@ -109,6 +110,25 @@ def test_an_installed_wheel_fetches_its_jars_by_one_command_and_runs_a_notebook(
     run = run.replace("/your/registry", root.url).replace("jupyter execute", f"python -c '{JUPYTER_EXECUTE}'")
     environment("bash", "-euc", f"{copy}\n{run}")
     assert "broker-a 0" in environment("cat", "churn_history.ipynb")
+
+
+@pytest.mark.full
+def test_the_wheel_and_what_it_declares_run_the_demo_in_an_empty_folder(wheel, tmp_path):
+    venv.create(tmp_path / "venv", with_pip=True)
+    tools, own = tmp_path / "venv" / "bin", {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+    (tmp_path / "empty").mkdir()
+    for command in (["pip", "install", "--quiet", wheel], ["namesrv-stream", "demo"]):
+        environment = clean() | own | {"PATH": f"{tools}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            [tools / command[0], *command[1:]],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path / "empty",
+            env=environment,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "cart_changed" in done.stdout
 
 
 @pytest.fixture
