@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property, wraps
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Struct
@@ -224,7 +224,10 @@ def topics(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     limit: Limit = 100,
     after: After = "",
     system: Annotated[bool, Query(description="With the topics that brokers make by themselves.")] = True,
-    state: Annotated[TopicState | None, Query(description="Only those in this state.")] = None,
+    state: Annotated[
+        TopicState | Literal["left"] | None,
+        Query(description="Only those in this state. left: those that went with brokers which unregistered."),
+    ] = None,
     sort: Annotated[str, Query(description=f"One of {of_topics.ORDERS}; with - the other way.")] = "name",
 ) -> of_topics.Topics:
     """Return topics; `cluster` and `zone` choose those on a broker name there, with the queues there."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from namesrv_stream.history.definitions import TopicState, TopicVerdict, gone_brokers, topic_verdict
+from namesrv_stream.history.definitions import (
+    TopicState,
+    TopicVerdict,
+    gone_brokers,
+    left_brokers,
+    topic_verdict,
+    topics_gone,
+)
 from namesrv_stream.history.events import topic_events
 from namesrv_stream.history.story import story_of_topic
 from namesrv_stream.questions.causes import clock_text
@@ -97,7 +104,7 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     seen: Seen,
     cluster: str | None = None,
     zone: str | None = None,
-    state: TopicState | None = None,
+    state: TopicState | Literal["left"] | None = None,
     order: str = "name",
     *,
     containing: str = "",
@@ -105,10 +112,17 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     limit: int | None = None,
     after: str = "",
 ) -> Topics:
-    """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone."""
+    """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone.
+
+    "left": those that went with brokers which unregistered within 7 days, and have no route.
+    """
     down = down_of(seen)
     lost = lost_of(seen, down)
     (verdicts, system), names = topic_verdicts(seen, lost), None
+    if state == "left":
+        left = left_brokers(past_of(seen), seen.tables)
+        went = topics_gone(past_of(seen), seen.tables, left)
+        verdicts, state = dict.fromkeys(went, topic_verdict((), seen.tables)), None
     check_place(seen, cluster, zone)
     if cluster is not None or zone is not None:
         names = _names_in(seen, cluster, zone) | {

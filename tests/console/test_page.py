@@ -88,6 +88,8 @@ def test_who_unregistered_is_told_without_alarm_and_found(page, registry):
     page.open()
     page.until(lambda: "1 unregistered" in page.find("#verdict")[0].text)
     page.shows("Unregistered within the hour")
+    page.find("#search input")[0].send_keys("TopicA")
+    page.until(lambda: "topic that went" in page.find("#found li")[0].text)
     page.open("#/brokers?state=left")
     page.until(lambda: A in page.text)
 

@@ -71,16 +71,18 @@ export function setUpSearch(epoch, go) {
 // What has the text in its name: exact names first, then those that begin with it; and of how much that is a part.
 async function candidates(text, epoch) {
   const asked = encodeURIComponent(text), nothing = () => null;
-  const [brokers, topics, all, left] = await Promise.all([
+  const [brokers, topics, all, left, went] = await Promise.all([
     at(`v1/brokers?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
     at(`v1/topics?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
     at("v1/overview", epoch).catch(nothing),
     at(`v1/brokers?q=${asked}&state=left&sort=match&limit=${MOST}`, epoch).catch(nothing),
+    at(`v1/topics?q=${asked}&state=left&sort=match&limit=${MOST}`, epoch).catch(nothing),
   ]);
   const found = [];
   for (const each of brokers?.brokers ?? []) found.push({ kind: `broker of ${each.clusterName}`, text: `${each.brokerName} ${each.brokerId}`, view: "broker", name: each.brokerName });
   for (const each of (brokers?.brokers ?? []).filter((one) => one.brokerAddr.includes(text))) found.push({ kind: `address of ${each.brokerName}`, text: each.brokerAddr, view: "broker", name: each.brokerName });
   for (const each of topics?.topics ?? []) found.push({ kind: "topic", text: each.topic, view: "topic", name: each.topic, isLast: each.isSystem });
+  for (const each of went?.topics ?? []) found.push({ kind: "topic that went", text: each.topic, view: "topic", name: each.topic });
   for (const each of left?.brokers ?? []) found.push({ kind: `broker, unregistered ${when(each.down.goneAt)}`, text: `${each.brokerName} ${each.brokerId}`, view: "broker", name: each.brokerName });
   const has = (name) => name?.toLowerCase().includes(text.toLowerCase());
   for (const each of all?.groups ?? []) {
