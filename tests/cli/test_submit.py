@@ -31,11 +31,21 @@ def became(monkeypatch):
     return run
 
 
-def test_options_before_and_after_the_name_and_those_of_the_program_reach_the_program(became):
-    words, _ = became("-c", "my.properties", "submit", "--standby", "--root", "/data", "--set", "a=b=c", "-sd=e")
+def test_options_before_and_after_the_name_and_those_of_the_program_reach_the_program(became, tmp_path):
+    file, root = tmp_path / "my.properties", tmp_path / "data"
+    file.touch()
+    own = ("--root", str(root), "--set", "kafka.client.rack=b=c", "-stickMillis=8")
+    words, _ = became("-c", str(file), "submit", "--standby", *own)
     assert words[0].endswith("/jobs/route_registry.py")
     given = " ".join(words[1:])
-    assert given == "-c my.properties --set delta.root=/data --set a=b=c --set d=e --debug --standby"
+    settings = f"-c {file} --set delta.root={root} --set kafka.client.rack=b=c --set tickMillis=8"
+    assert given == f"{settings} --debug --standby"
+    assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == ["data-checkpoint-tmp"]
+
+
+def test_a_temporary_folder_that_cannot_be_made_is_named_by_its_setting():
+    result = CliRunner().invoke(main, ["submit", "--set", "job.tempFolder=/proc/none"])
+    assert (result.exit_code, "job.tempFolder" in result.stderr) == (1, True), result.output
 
 
 def test_options_of_spark_stay_sparks(became):

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import javaproperties
 
+from namesrv_stream.errors import StorageError
 from namesrv_stream.tools.local.jars import CONF, JARS, jars_of_sessions, pyspark_folder
 from namesrv_stream.tools.local.ports import HOST
 
@@ -118,7 +119,11 @@ def driver_start(
     log = f'"-Dlog4j2.configurationFile={_settings_file("log4j2.properties")}"'
     java_options = [options.get(_JAVA_OPTIONS, ""), log]
     if temp is not None:
-        java_options.append(f'"-Djava.io.tmpdir={own_temp_folder(temp)}"')  # spark.local.dir follows it
+        try:
+            own = own_temp_folder(temp)
+        except OSError as error:
+            raise StorageError(str(temp), str(error), "the temporary files", "job.tempFolder") from error
+        java_options.append(f'"-Djava.io.tmpdir={own}"')  # spark.local.dir follows it
     if records_archive is not None:
         java_options += [f'"-XX:ArchiveClassesAtExit={records_archive}"']
     elif ARCHIVE.exists():
