@@ -133,6 +133,7 @@ test-alerts: .venv/.installed
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(if $(wildcard $(BIN)/biome),$(BIN)/biome check --error-on-warnings)
 	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py league/*.py chaos/*.py replay/*.py real_rocketmq/*.py)))
 
 # The linter of the forge's workflows; it comes as a Go module at a pinned version.

@@ -14,16 +14,75 @@ export function sessionsChart(found, label) {
   for (const session of found.sessions) rows.set(session.broker, [...(rows.get(session.broker) ?? []), session]);
   if (!rows.size) return h("p", { class: "quiet" }, "No broker was in the routes in this time.");
   const ends = (sessions) => sessions.filter((each) => each.endedBy).length;
-  const most = [...rows].sort((one, other) => ends(other[1]) - ends(one[1]) || one[0].localeCompare(other[0], undefined, { numeric: true })).slice(0, MOST_ROWS);
+  const most = [...rows]
+    .sort((one, other) => ends(other[1]) - ends(one[1]) || one[0].localeCompare(other[0], undefined, { numeric: true }))
+    .slice(0, MOST_ROWS);
   const x = (at) => (WIDTH * (Math.max(since, Math.min(until, new Date(at))) - since)) / Math.max(1, until - since);
-  const line = ([broker, sessions]) => h("div", { class: "line" },
-    h("span", { class: "name" }, label(broker)),
-    h("svg", { viewBox: `0 0 ${WIDTH} 20`, preserveAspectRatio: "none", role: "img", "aria-label": `${broker}: ${ends(sessions)} ends` },
-      h("rect", { class: "away", x: 0, y: 8, width: WIDTH, height: 4 }),
-      sessions.map((each) => h("rect", { class: "up", x: x(each.from), y: 4, width: Math.max(1, x(each.to ?? until) - x(each.from)), height: 12 }, h("title", {}, `${each.brokerAddr} from ${when(each.from)}${each.to ? ` to ${when(each.to)}` : ""}`))),
-      sessions.filter((each) => each.to).map((each) => h("rect", { class: each.unplanned ? "crash" : "planned", x: Math.min(WIDTH - 4, x(each.to)), y: 0, width: 4, height: 20 }, h("title", {}, `${each.endedBy} ${when(each.to)}`)))),
-    h("span", { class: "number" }, percent(found.availability[broker] ?? 1)));
-  return h("div", { class: "chart" }, most.map(line),
-    h("div", { class: "line axis" }, h("span"), h("span", { class: "edges" }, h("span", {}, when(since)), h("span", { class: "legend" }, h("i", { class: "up" }), "in the routes ", h("i", { class: "left" }), "unplanned end ", h("i", { class: "asked" }), "planned end"), h("span", {}, when(until))), h("span")),
-    rows.size > MOST_ROWS && h("p", { class: "quiet" }, `The ${MOST_ROWS} brokers with most ends, of ${rows.size}.`));
+  const line = ([broker, sessions]) =>
+    h(
+      "div",
+      { class: "line" },
+      h("span", { class: "name" }, label(broker)),
+      h(
+        "svg",
+        {
+          viewBox: `0 0 ${WIDTH} 20`,
+          preserveAspectRatio: "none",
+          role: "img",
+          "aria-label": `${broker}: ${ends(sessions)} ends`,
+        },
+        h("rect", { class: "away", x: 0, y: 8, width: WIDTH, height: 4 }),
+        sessions.map((each) =>
+          h(
+            "rect",
+            { class: "up", x: x(each.from), y: 4, width: Math.max(1, x(each.to ?? until) - x(each.from)), height: 12 },
+            h("title", {}, `${each.brokerAddr} from ${when(each.from)}${each.to ? ` to ${when(each.to)}` : ""}`),
+          ),
+        ),
+        sessions
+          .filter((each) => each.to)
+          .map((each) =>
+            h(
+              "rect",
+              {
+                class: each.unplanned ? "crash" : "planned",
+                x: Math.min(WIDTH - 4, x(each.to)),
+                y: 0,
+                width: 4,
+                height: 20,
+              },
+              h("title", {}, `${each.endedBy} ${when(each.to)}`),
+            ),
+          ),
+      ),
+      h("span", { class: "number" }, percent(found.availability[broker] ?? 1)),
+    );
+  return h(
+    "div",
+    { class: "chart" },
+    most.map(line),
+    h(
+      "div",
+      { class: "line axis" },
+      h("span"),
+      h(
+        "span",
+        { class: "edges" },
+        h("span", {}, when(since)),
+        h(
+          "span",
+          { class: "legend" },
+          h("i", { class: "up" }),
+          "in the routes ",
+          h("i", { class: "left" }),
+          "unplanned end ",
+          h("i", { class: "asked" }),
+          "planned end",
+        ),
+        h("span", {}, when(until)),
+      ),
+      h("span"),
+    ),
+    rows.size > MOST_ROWS && h("p", { class: "quiet" }, `The ${MOST_ROWS} brokers with most ends, of ${rows.size}.`),
+  );
 }

@@ -6,7 +6,11 @@ import { h } from "./dom.js";
 const dialog = document.getElementById("command");
 
 export function actions(list) {
-  return h("p", { class: "buttons commands" }, list.map((each) => h("button", { type: "button", onclick: () => ask(...each) }, each[0])));
+  return h(
+    "p",
+    { class: "buttons commands" },
+    list.map((each) => h("button", { type: "button", onclick: () => ask(...each) }, each[0])),
+  );
 }
 
 export function disarm() {
@@ -17,21 +21,54 @@ export function disarm() {
 // `name`: what has to be typed before the command is sent, null for nothing.
 function ask(text, command, effect, name = null) {
   const outcome = h("p", { role: "status" });
-  const reason = h("input", { name: "reason", required: true, maxlength: 500, placeholder: "why, for the history", "aria-label": "Reason" });
-  const typed = name === null ? null : h("input", { name: "typed", required: true, autocomplete: "off", placeholder: `type ${name}`, "aria-label": `Type ${name}` });
+  const reason = h("input", {
+    name: "reason",
+    required: true,
+    maxlength: 500,
+    placeholder: "why, for the history",
+    "aria-label": "Reason",
+  });
+  const typed =
+    name === null
+      ? null
+      : h("input", {
+          name: "typed",
+          required: true,
+          autocomplete: "off",
+          placeholder: `type ${name}`,
+          "aria-label": `Type ${name}`,
+        });
   const onSubmit = async (event) => {
     event.preventDefault();
-    if (typed && typed.value !== name) return outcome.textContent = `Nothing was sent: to go on, type ${name}.`;
+    if (typed && typed.value !== name) {
+      outcome.textContent = `Nothing was sent: to go on, type ${name}.`;
+      return;
+    }
     outcome.textContent = "Sent; waiting until it is published …";
     try {
       const done = await send({ ...command, reason: reason.value });
-      outcome.textContent = done.epoch ? `Published with epoch ${done.epoch}.` : `Kafka has it at offset ${done.offset}; no snapshot has it yet. Is the job running?`;
+      outcome.textContent = done.epoch
+        ? `Published with epoch ${done.epoch}.`
+        : `Kafka has it at offset ${done.offset}; no snapshot has it yet. Is the job running?`;
     } catch (problem) {
       outcome.textContent = problem.message;
     }
   };
-  const form = h("form", { onsubmit: onSubmit }, h("h2", {}, text.replace(" …", "")), h("p", {}, effect), typed, reason, outcome,
-    h("p", { class: "buttons" }, h("button", { class: "primary" }, "Send"), h("button", { type: "button", onclick: disarm }, "Close")));
+  const form = h(
+    "form",
+    { onsubmit: onSubmit },
+    h("h2", {}, text.replace(" …", "")),
+    h("p", {}, effect),
+    typed,
+    reason,
+    outcome,
+    h(
+      "p",
+      { class: "buttons" },
+      h("button", { class: "primary" }, "Send"),
+      h("button", { type: "button", onclick: disarm }, "Close"),
+    ),
+  );
   dialog.replaceChildren(form);
   dialog.showModal();
   (typed ?? reason).focus();

@@ -1,32 +1,80 @@
 // What differs between two moments: numbers by table first, then the rows. What is the same is not shown.
 
-import { card, h, link, quiet } from "./dom.js";
+import { card, h, link } from "./dom.js";
 import { pages, rowsOf, table, wantedOf } from "./lists.js";
 import { counted, duration, perm, snapshotText, when } from "./words.js";
 
-const TABLES = { live: "leases", broker: "broker ids", cluster: "cluster members", topic: "topic rows", topic_mapping: "static mappings", filter: "filter servers", kv_config: "KV values", namesrv_config: "settings" };
+const TABLES = {
+  live: "leases",
+  broker: "broker ids",
+  cluster: "cluster members",
+  topic: "topic rows",
+  topic_mapping: "static mappings",
+  filter: "filter servers",
+  kv_config: "KV values",
+  namesrv_config: "settings",
+};
 
-const diffPath = ({ filters }, before, after) => `v1/diff?from=${before}&to=${after}${filters.table ? `&table=${encodeURIComponent(filters.table)}` : ""}`;
+const diffPath = ({ filters }, before, after) =>
+  `v1/diff?from=${before}&to=${after}${filters.table ? `&table=${encodeURIComponent(filters.table)}` : ""}`;
 
 export function askComparison(state, before, after) {
-  return [[`${diffPath(state, before, after)}&limit=${wantedOf("differences")}`, state.newest], ["v1/overview", before], ["v1/overview", after]];
+  return [
+    [`${diffPath(state, before, after)}&limit=${wantedOf("differences")}`, state.newest],
+    ["v1/overview", before],
+    ["v1/overview", after],
+  ];
 }
 
 export function comparison([found, before, after], moment, state) {
   const pinned = { ...moment, epoch: after.snapshot.epoch, other: before.snapshot.epoch };
   const of = { before, after };
-  const side = (each) => h("p", { class: "moment" }, h("strong", {}, snapshotText(each.snapshot)), ` — epoch ${each.snapshot.epoch}: ${each.counts.alive.toLocaleString()} alive, ${each.counts.late} late, ${counted(each.counts.brokerNames, "broker name")}, ${counted(each.counts.topics, "topic")}`);
+  const side = (each) =>
+    h(
+      "p",
+      { class: "moment" },
+      h("strong", {}, snapshotText(each.snapshot)),
+      ` — epoch ${each.snapshot.epoch}: ${each.counts.alive.toLocaleString()} alive, ${each.counts.late} late, ${counted(each.counts.brokerNames, "broker name")}, ${counted(each.counts.topics, "topic")}`,
+    );
   const items = Object.entries(found.counts).map(([name, each]) => ({ table: name, ...each }));
-  const counts = rowsOf(items, (each) => [link("compare", "", pinned, TABLES[each.table] ?? each.table, { table: each.table }), each.added, each.removed, each.changed]);
-  const sign = (each) => (each.before === null ? ["+ came", "came"] : each.after === null ? ["− left", "left"] : ["~ changed", "asked"]);
-  const row = (each) => [h("b", { class: sign(each)[1] }, sign(each)[0]), TABLES[each.table] ?? each.table, named(each, of, pinned), values(each)];
+  const counts = rowsOf(items, (each) => [
+    link("compare", "", pinned, TABLES[each.table] ?? each.table, { table: each.table }),
+    each.added,
+    each.removed,
+    each.changed,
+  ]);
+  const sign = (each) =>
+    each.before === null ? ["+ came", "came"] : each.after === null ? ["− left", "left"] : ["~ changed", "asked"];
+  const row = (each) => [
+    h("b", { class: sign(each)[1] }, sign(each)[0]),
+    TABLES[each.table] ?? each.table,
+    named(each, of, pinned),
+    values(each),
+  ];
   const one = state.filters.table;
   return [
     h("div", { class: "columns even" }, card("Before", side(before)), card("After", side(after))),
-    card("What changed", table(["table", "#came", "#left", "#changed"], counts, "Both moments are the same.", { name: "changes", of: after.snapshot })),
-    found.total > 0 && card(`${counted(found.total, "difference")}${one ? ` in ${TABLES[one] ?? one}` : ""}`,
-      one && h("p", {}, link("compare", "", pinned, "All tables")),
-      pages(["", "table", "key", "what"], found, { path: diffPath(state, before.snapshot.epoch, after.snapshot.epoch), epoch: state.newest, key: "differences", row, name: "differences", of: { ...after.snapshot, query: `since-epoch=${before.snapshot.epoch}` }, empty: "" })),
+    card(
+      "What changed",
+      table(["table", "#came", "#left", "#changed"], counts, "Both moments are the same.", {
+        name: "changes",
+        of: after.snapshot,
+      }),
+    ),
+    found.total > 0 &&
+      card(
+        `${counted(found.total, "difference")}${one ? ` in ${TABLES[one] ?? one}` : ""}`,
+        one && h("p", {}, link("compare", "", pinned, "All tables")),
+        pages(["", "table", "key", "what"], found, {
+          path: diffPath(state, before.snapshot.epoch, after.snapshot.epoch),
+          epoch: state.newest,
+          key: "differences",
+          row,
+          name: "differences",
+          of: { ...after.snapshot, query: `since-epoch=${before.snapshot.epoch}` },
+          empty: "",
+        }),
+      ),
   ];
 }
 
@@ -43,9 +91,15 @@ function named(each, { before, after }, moment) {
 }
 
 function values({ before, after, key }) {
-  if (before && after) return Object.keys(after).filter((name) => text(before[name]) !== text(after[name])).map((name) => h("div", {}, `${name}: ${shown(name, before[name])} → ${shown(name, after[name])} `));
+  if (before && after)
+    return Object.keys(after)
+      .filter((name) => text(before[name]) !== text(after[name]))
+      .map((name) => h("div", {}, `${name}: ${shown(name, before[name])} → ${shown(name, after[name])} `));
   const row = after ?? before;
-  return Object.entries(row).filter(([, value]) => value !== null && value !== "" && !key.includes(value)).map(([name, value]) => `${name} ${shown(name, value)}`).join(", ");
+  return Object.entries(row)
+    .filter(([, value]) => value !== null && value !== "" && !key.includes(value))
+    .map(([name, value]) => `${name} ${shown(name, value)}`)
+    .join(", ");
 }
 
 function shown(name, value) {
@@ -55,4 +109,5 @@ function shown(name, value) {
   return name.endsWith("Millis") ? duration(value) : text(value);
 }
 
-const text = (value) => (value === null || value === undefined ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const text = (value) =>
+  value === null || value === undefined ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value);

@@ -25,7 +25,9 @@ export function at(path, epoch) {
   const url = withEpoch(path, epoch);
   if (kept.has(url)) return Promise.resolve(kept.get(url));
   if (!asked.has(url)) {
-    const answer = read(url).then((found) => keep(url, found)).finally(() => asked.delete(url));
+    const answer = read(url)
+      .then((found) => keep(url, found))
+      .finally(() => asked.delete(url));
     asked.set(url, answer);
   }
   return asked.get(url);
@@ -45,7 +47,8 @@ export async function read(url, options) {
     throw new Problem(0, "The console does not answer. It may have been stopped; this page goes on when it is back.");
   }
   const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Problem(response.status, body.detail ?? `The console answers ${response.status}.`, body.type);
+  if (!response.ok)
+    throw new Problem(response.status, body.detail ?? `The console answers ${response.status}.`, body.type);
   return body;
 }
 
@@ -77,10 +80,12 @@ export function readAhead(path, epochs) {
 function next() {
   const [path, epoch] = ahead.shift();
   running += 1;
-  at(path, epoch).catch(() => {}).finally(() => {
-    running -= 1;
-    if (ahead.length && running < 2) next();
-  });
+  at(path, epoch)
+    .catch(() => {})
+    .finally(() => {
+      running -= 1;
+      if (ahead.length && running < 2) next();
+    });
 }
 
 // Calls `onSnapshot` with each new snapshot, and `onState` with whether the connection stands. A page that nobody sees
@@ -89,14 +94,24 @@ export function follow(onSnapshot, onState) {
   let source = null;
   const open = () => {
     if (source !== null || document.hidden) return;
-    const opened = source = new EventSource("v1/watch");
+    const opened = new EventSource("v1/watch");
+    source = opened;
     opened.addEventListener("snapshot", (event) => onSnapshot(JSON.parse(event.data)));
     opened.addEventListener("progress", () => onState(true));
     opened.onopen = () => onState(true);
     opened.onerror = () => {
       if (source !== opened) return;
-      read("v1/status").then(() => onState(true), () => onState(false));  // a proxy may end a stream that is in order
-      if (opened.readyState === EventSource.CLOSED) setTimeout(() => { if (source === opened) { close(); open(); } }, 3000);
+      read("v1/status").then(
+        () => onState(true),
+        () => onState(false),
+      ); // a proxy may end a stream that is in order
+      if (opened.readyState === EventSource.CLOSED)
+        setTimeout(() => {
+          if (source === opened) {
+            close();
+            open();
+          }
+        }, 3000);
     };
   };
   const close = () => {

@@ -18,22 +18,66 @@ function kind(schema) {
   return [schema.type].flat().join(" or ") || "any";
 }
 
-const row = (...cells) => h("tr", {}, cells.map((each) => h("td", {}, each)));
+const row = (...cells) =>
+  h(
+    "tr",
+    {},
+    cells.map((each) => h("td", {}, each)),
+  );
 const grid = (rows) => h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, rows)));
 
 function operation(path, method, about) {
-  const parameters = (about.parameters ?? []).map((each) => row(h("code", {}, each.name), each.required ? "needed" : each.schema.default === undefined ? "" : `default ${JSON.stringify(each.schema.default)}`, kind(each.schema), each.description ?? ""));
-  const responses = Object.entries(about.responses).map(([status, each]) => row(h("code", {}, status), Object.entries(each.content ?? {}).flatMap(([type, { schema }], index) => [index ? ", or " : "", type === "application/json" ? kind(schema) : type]), status.startsWith("2") ? "" : each.description));
-  return card(`${method.toUpperCase()} ${path}`, h("p", {}, about.summary, ". ", about.description), parameters.length > 0 && grid(parameters), h("h3", {}, "Answers"), grid(responses));
+  const parameters = (about.parameters ?? []).map((each) =>
+    row(
+      h("code", {}, each.name),
+      each.required
+        ? "needed"
+        : each.schema.default === undefined
+          ? ""
+          : `default ${JSON.stringify(each.schema.default)}`,
+      kind(each.schema),
+      each.description ?? "",
+    ),
+  );
+  const responses = Object.entries(about.responses).map(([status, each]) =>
+    row(
+      h("code", {}, status),
+      Object.entries(each.content ?? {}).flatMap(([type, { schema }], index) => [
+        index ? ", or " : "",
+        type === "application/json" ? kind(schema) : type,
+      ]),
+      status.startsWith("2") ? "" : each.description,
+    ),
+  );
+  return card(
+    `${method.toUpperCase()} ${path}`,
+    h("p", {}, about.summary, ". ", about.description),
+    parameters.length > 0 && grid(parameters),
+    h("h3", {}, "Answers"),
+    grid(responses),
+  );
 }
 
 function shape([name, schema]) {
-  const fields = Object.entries(schema.properties ?? {}).map(([field, each]) => row(h("code", {}, field), schema.required?.includes(field) ? "" : "may be absent", kind(each)));
-  return h("section", { class: "card", id: name }, h("h2", {}, name), schema.description && h("p", {}, schema.description), fields.length > 0 && grid(fields));
+  const fields = Object.entries(schema.properties ?? {}).map(([field, each]) =>
+    row(h("code", {}, field), schema.required?.includes(field) ? "" : "may be absent", kind(each)),
+  );
+  return h(
+    "section",
+    { class: "card", id: name },
+    h("h2", {}, name),
+    schema.description && h("p", {}, schema.description),
+    fields.length > 0 && grid(fields),
+  );
 }
 
-content.replaceChildren(h("h1", {}, "API of the console"),
+content.replaceChildren(
+  h("h1", {}, "API of the console"),
   quiet(described.info.description, " For programs: ", h("a", { href: "v1/openapi.json" }, "v1/openapi.json"), "."),
-  ...Object.entries(described.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, about]) => operation(path, method, about))),
-  h("h1", {}, "Shapes"), ...Object.entries(schemas).sort().map(shape));
+  ...Object.entries(described.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, about]) => operation(path, method, about)),
+  ),
+  h("h1", {}, "Shapes"),
+  ...Object.entries(schemas).sort().map(shape),
+);
 document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();

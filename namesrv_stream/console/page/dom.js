@@ -12,7 +12,9 @@ export function h(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) listen(element, name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -56,7 +58,8 @@ function become(element, fresh) {
     return;
   }
   for (const [event, value] of Object.entries(fresh.listeners ?? {})) listen(element, event, value);
-  for (const { name } of [...element.attributes]) if (!fresh.hasAttribute(name) && name !== "open") element.removeAttribute(name);
+  for (const { name } of [...element.attributes])
+    if (!fresh.hasAttribute(name) && name !== "open") element.removeAttribute(name);
   for (const { name, value } of fresh.attributes) {
     if (element.getAttribute(name) === value || (name === "open" && element.nodeName === "DETAILS")) continue;
     element.setAttribute(name, value);
@@ -69,18 +72,44 @@ function become(element, fresh) {
 }
 
 // A card's key is the same for one address and for many.
-export const card = (title, ...children) => h("section", { class: "card", "data-key": title.replace(/^[\d.,\s]+/, "").replace(/s$/, "").slice(0, 6) }, h("h2", {}, title), children);
+export const card = (title, ...children) =>
+  h(
+    "section",
+    {
+      class: "card",
+      "data-key": title
+        .replace(/^[\d.,\s]+/, "")
+        .replace(/s$/, "")
+        .slice(0, 6),
+    },
+    h("h2", {}, title),
+    children,
+  );
 export const verdictLine = (text, kind) => h("p", { class: `verdict ${kind}`, "data-key": "verdict" }, text);
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
-export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
+export const link = (kind, name, moment, text = visible(name), filters = {}) =>
+  h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
-const STATES = { alive: "alive", late: "late: silent for over three quarters of its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", down: "down: expected, and not up" };
+const STATES = {
+  alive: "alive",
+  late: "late: silent for over three quarters of its lease",
+  suspect: "suspect: its lease is over, and the guard against mass expiry holds it",
+  down: "down: expected, and not up",
+};
 
-export const dot = (state, label = state) => h("i", { class: `dot ${state}`, title: label === state ? STATES[state] : label, role: "img", "aria-label": label });
+export const dot = (state, label = state) =>
+  h("i", { class: `dot ${state}`, title: label === state ? STATES[state] : label, role: "img", "aria-label": label });
 
-export const TOPIC_STATES = { writable: "writable", read_only: "read-only", degraded: "degraded", not_writable: "not writable", without_route: "without route" };
+export const TOPIC_STATES = {
+  writable: "writable",
+  read_only: "read-only",
+  degraded: "degraded",
+  not_writable: "not writable",
+  without_route: "without route",
+};
 export const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late" })[state] ?? "alive";
-export const topicState = ({ state }) => h("span", { class: "holder" }, dot(kindOf(state), TOPIC_STATES[state]), TOPIC_STATES[state]);
+export const topicState = ({ state }) =>
+  h("span", { class: "holder" }, dot(kindOf(state), TOPIC_STATES[state]), TOPIC_STATES[state]);
 
 export function choice(label, options, value, choose) {
   const option = ([each, text]) => h("option", { value: each, selected: each === value }, text);
@@ -94,7 +123,15 @@ const SPANS = ["all", "1h", "6h", "24h", "7d", "30d"];
 // The stretch of the track as a parameter of the API, whose timeline begins with the oldest known moment at the earliest.
 export const sinceOf = (span) => (span === "all" ? "3650d" : span);
 
-export function address({ view = "overview", name = "", epoch = null, at = null, other = null, window: span = null, filters = {} }) {
+export function address({
+  view = "overview",
+  name = "",
+  epoch = null,
+  at = null,
+  other = null,
+  window: span = null,
+  filters = {},
+}) {
   const query = new URLSearchParams();
   if (at !== null) query.set("at", at);
   else if (epoch !== null) query.set("epoch", epoch);
@@ -118,8 +155,17 @@ export function parsed(hash) {
   const filters = Object.fromEntries(FILTERS.filter((key) => values.has(key)).map((key) => [key, values.get(key)]));
   const span = values.get("window") ?? "all";
   if (!SPANS.includes(span)) wrong.push(`window=${span} is none of ${SPANS.join(", ")}.`);
-  const one = name.join("/") && { brokers: "broker", topics: "topic" }[view];  // as the paths of the API
-  return { wrong, view: one || view || "overview", name: decoded(name.join("/")), epoch: number("epoch"), at: values.get("at"), other: number("with"), window: span, filters };
+  const one = name.join("/") && { brokers: "broker", topics: "topic" }[view]; // as the paths of the API
+  return {
+    wrong,
+    view: one || view || "overview",
+    name: decoded(name.join("/")),
+    epoch: number("epoch"),
+    at: values.get("at"),
+    other: number("with"),
+    window: span,
+    filters,
+  };
 }
 
 function decoded(text) {

@@ -15,19 +15,31 @@ const wanted = new Map();
 export const wantedOf = (name, step = STEP) => Math.min(MOST_A_PAGE, wanted.get(name) ?? step);
 export const wantedOfStory = () => wantedOf("story", STORY_STEP);
 export const forgetWanted = () => wanted.clear();
-const shownOf = (count, total) => (count < total ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown` : `All ${total.toLocaleString()} are shown`);
+const shownOf = (count, total) =>
+  count < total
+    ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown`
+    : `All ${total.toLocaleString()} are shown`;
 
 // `columns`: names, `#` before those of numbers. `more`: the rest of a list of which `rows` is the first page.
 // `heads`: what to show in place of the names, each with its value of aria-sort. `of` is where the rows are from, for the
 // name of a saved file: the snapshot, and what chose the rows.
-export function table(columns, rows, empty, { name = "table", total = rows.length, more = null, heads = null, step = STEP, of = {} } = {}) {
+export function table(
+  columns,
+  rows,
+  empty,
+  { name = "table", total = rows.length, more = null, heads = null, step = STEP, of = {} } = {},
+) {
   if (!rows.length) return quiet(empty);
   const isNumber = columns.map((column) => column.startsWith("#"));
   const names = columns.map((column) => column.replace("#", ""));
-  const head = (heads ?? names.map((text) => [text, null])).map(([text, sort], index) => h("th", { scope: "col", class: isNumber[index] ? "number" : null, "aria-sort": sort }, text));
-  const cell = (value, index) => h("td", { class: isNumber[index] ? "number" : null, "data-label": names[index] }, value ?? "");
+  const head = (heads ?? names.map((text) => [text, null])).map(([text, sort], index) =>
+    h("th", { scope: "col", class: isNumber[index] ? "number" : null, "aria-sort": sort }, text),
+  );
+  const cell = (value, index) =>
+    h("td", { class: isNumber[index] ? "number" : null, "data-label": names[index] }, value ?? "");
   const state = { rows, more, keys: new Map() };
-  const line = (row) => h("tr", { "data-key": unique(state.keys, row.slice(0, 3).map(plain).join("|")) }, row.map(cell));
+  const line = (row) =>
+    h("tr", { "data-key": unique(state.keys, row.slice(0, 3).map(plain).join("|")) }, row.map(cell));
 
   async function load(limit) {
     const page = state.more ? await state.more(limit) : null;
@@ -38,7 +50,8 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
 
   async function show(event) {
     const list = event.currentTarget.closest(".list");
-    const body = list.querySelector("tbody"), count = body.childElementCount + step;
+    const body = list.querySelector("tbody"),
+      count = body.childElementCount + step;
     if (count > state.rows.length) await load(step);
     body.append(...state.rows.slice(body.childElementCount, count).map(line));
     wanted.set(name, body.childElementCount);
@@ -47,19 +60,33 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
 
   async function save() {
     while (state.more) await load(MOST_A_PAGE);
-    download(fileName(name, of), state.rows.map((row) => flat(row.item)));
+    download(
+      fileName(name, of),
+      state.rows.map((row) => flat(row.item)),
+    );
   }
 
   function foot(count) {
     const rest = state.more !== null || count < state.rows.length;
-    const isFull = state.more !== null && count >= MOST_A_PAGE;  // one answer, which the page asks for when a snapshot comes
-    return [quiet(`${shownOf(count, total)}${isFull ? "; CSV saves all" : ""}.`),
-      h("span", { class: "buttons" }, h("button", { type: "button", onclick: show, hidden: !rest || isFull }, `Show ${step} more`), h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"))];
+    const isFull = state.more !== null && count >= MOST_A_PAGE; // one answer, which the page asks for when a snapshot comes
+    return [
+      quiet(`${shownOf(count, total)}${isFull ? "; CSV saves all" : ""}.`),
+      h(
+        "span",
+        { class: "buttons" },
+        h("button", { type: "button", onclick: show, hidden: !rest || isFull }, `Show ${step} more`),
+        h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"),
+      ),
+    ];
   }
 
   const shown = rows.slice(0, Math.max(step, wanted.get(name) ?? 0));
-  return h("div", { class: "list", "data-key": name }, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, shown.map(line)))),
-    h("div", { class: "foot" }, foot(shown.length)));
+  return h(
+    "div",
+    { class: "list", "data-key": name },
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, shown.map(line)))),
+    h("div", { class: "foot" }, foot(shown.length)),
+  );
 }
 
 function unique(seen, key) {
@@ -69,7 +96,11 @@ function unique(seen, key) {
 }
 
 // What chooses a list, as the address of the page has it: `chooser(…)(key)(value, isFinal)`; `*` chooses all.
-export const chooser = (filters, go) => (key) => (value, isFinal = true) => go({ filters: { ...filters, [key]: value === "*" ? undefined : value } }, isFinal);
+export const chooser =
+  (filters, go) =>
+  (key) =>
+  (value, isFinal = true) =>
+    go({ filters: { ...filters, [key]: value === "*" ? undefined : value } }, isFinal);
 
 export function listPath(kind, { filters }, more = {}) {
   const query = new URLSearchParams({ sort: filters.sort ?? "name", ...more });
@@ -79,29 +110,71 @@ export function listPath(kind, { filters }, more = {}) {
 
 export function filterForm(all, { filters }, go, states, names, ...more) {
   const choose = chooser(filters, go);
-  const select = (key, options) => choice(key[0].toUpperCase() + key.slice(1), [["*", `every ${key}`], ...options], filters[key] ?? "*", choose(key));
-  const places = (key, column) => select(key, [...new Set((all?.groups ?? []).map((each) => each[column] ?? ""))].map((name) => [name, visible(name) || `no ${key}`]));
-  return h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, places("cluster", "clusterName"), places("zone", "zoneName"), select("state", Object.entries(states)),
-    h("input", { name: "q", type: "search", placeholder: names, "aria-label": `${names} contains`, value: filters.q ?? "", oninput: (event) => choose("q")(event.target.value.trim() || "*", false) }), more);
+  const select = (key, options) =>
+    choice(key[0].toUpperCase() + key.slice(1), [["*", `every ${key}`], ...options], filters[key] ?? "*", choose(key));
+  const places = (key, column) =>
+    select(
+      key,
+      [...new Set((all?.groups ?? []).map((each) => each[column] ?? ""))].map((name) => [
+        name,
+        visible(name) || `no ${key}`,
+      ]),
+    );
+  return h(
+    "form",
+    { class: "filters", onsubmit: (event) => event.preventDefault() },
+    places("cluster", "clusterName"),
+    places("zone", "zoneName"),
+    select("state", Object.entries(states)),
+    h("input", {
+      name: "q",
+      type: "search",
+      placeholder: names,
+      "aria-label": `${names} contains`,
+      value: filters.q ?? "",
+      oninput: (event) => choose("q")(event.target.value.trim() || "*", false),
+    }),
+    more,
+  );
 }
 
 // Heads of a table that the server sorts: `sorts` has the name of a column's order, `now` the present one.
 export function sortHeads(columns, sorts, now, choose) {
   return columns.map((column) => {
-    const name = column.replace("#", ""), key = sorts[name];
+    const name = column.replace("#", ""),
+      key = sorts[name];
     const turn = now === key ? "ascending" : now === `-${key}` ? "descending" : null;
     if (!key) return [name, null];
-    return [h("button", { type: "button", class: "sort", onclick: () => choose(turn === "ascending" ? `-${key}` : key) }, name, turn && (turn === "ascending" ? " ↑" : " ↓")), turn];
+    return [
+      h(
+        "button",
+        { type: "button", class: "sort", onclick: () => choose(turn === "ascending" ? `-${key}` : key) },
+        name,
+        turn && (turn === "ascending" ? " ↑" : " ↓"),
+      ),
+      turn,
+    ];
   });
 }
 
 // The first page of a list of the API, with the pages behind it.
 export function pages(columns, first, { path, epoch, key, row, empty, ...options }) {
-  const rest = (next) => next === null ? null : async (limit) => {
-    const page = await at(`${path}${path.includes("?") ? "&" : "?"}limit=${limit}&after=${encodeURIComponent(next)}`, epoch);
-    return { rows: rowsOf(page[key], row), more: rest(page.next) };
-  };
-  return table(columns, rowsOf(first[key], row), empty, { total: first.total, more: rest(first.next), of: { ...first.snapshot, query: path.split("?")[1] }, ...options });
+  const rest = (next) =>
+    next === null
+      ? null
+      : async (limit) => {
+          const page = await at(
+            `${path}${path.includes("?") ? "&" : "?"}limit=${limit}&after=${encodeURIComponent(next)}`,
+            epoch,
+          );
+          return { rows: rowsOf(page[key], row), more: rest(page.next) };
+        };
+  return table(columns, rowsOf(first[key], row), empty, {
+    total: first.total,
+    more: rest(first.next),
+    of: { ...first.snapshot, query: path.split("?")[1] },
+    ...options,
+  });
 }
 
 // The rows of a table, each with the item that it shows: a saved file has the item's fields, each of one kind of value.
@@ -110,20 +183,30 @@ export const rowsOf = (items, row) => items.map((item) => Object.assign(row(item
 function plain(value) {
   if (Array.isArray(value)) return value.map(plain).join("");
   if (!(value instanceof Node)) return String(value ?? "");
-  return value.nodeName === "TIME" ? value.getAttribute("datetime") : value.textContent || value.getAttribute?.("aria-label") || "";
+  return value.nodeName === "TIME"
+    ? value.getAttribute("datetime")
+    : value.textContent || value.getAttribute?.("aria-label") || "";
 }
 
 // An item's fields, also those of its parts: `down.goneAt`.
 function flat(item, prefix = "") {
-  return Object.assign({}, ...Object.entries(item).map(([key, value]) => {
-    if (Array.isArray(value)) return { [prefix + key]: value.join(" ") };
-    return value !== null && typeof value === "object" ? flat(value, `${prefix}${key}.`) : { [prefix + key]: value };
-  }));
+  return Object.assign(
+    {},
+    ...Object.entries(item).map(([key, value]) => {
+      if (Array.isArray(value)) return { [prefix + key]: value.join(" ") };
+      return value !== null && typeof value === "object" ? flat(value, `${prefix}${key}.`) : { [prefix + key]: value };
+    }),
+  );
 }
 
 function fileName(name, { epoch, eventTime, query = "" }) {
-  const chosen = [...new URLSearchParams(query)].filter(([key, value]) => value && !["sort", "system", "from", "to"].includes(key)).map(([key, value]) => `${key}=${value}`);
-  return `${[name, ...chosen, epoch && `epoch-${epoch}`, eventTime?.slice(0, 19)].filter(Boolean).join("_").replace(/[^\p{L}\d.=_-]+/gu, "-")}.csv`;
+  const chosen = [...new URLSearchParams(query)]
+    .filter(([key, value]) => value && !["sort", "system", "from", "to"].includes(key))
+    .map(([key, value]) => `${key}=${value}`);
+  return `${[name, ...chosen, epoch && `epoch-${epoch}`, eventTime?.slice(0, 19)]
+    .filter(Boolean)
+    .join("_")
+    .replace(/[^\p{L}\d.=_-]+/gu, "-")}.csv`;
 }
 
 // A spreadsheet takes the text for UTF-8 because it begins with a byte order mark.
@@ -131,7 +214,7 @@ function download(name, items) {
   const columns = [...new Set(items.flatMap(Object.keys))];
   const rows = [columns, ...items.map((item) => columns.map((column) => String(item[column] ?? "")))];
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const harmless = (text) => (/^[=+\-@\t]/.test(text) && !/^-?[\d.]+$/.test(text) ? `'${text}` : text);  // no formula for a spreadsheet
+  const harmless = (text) => (/^[=+\-@\t]/.test(text) && !/^-?[\d.]+$/.test(text) ? `'${text}` : text); // no formula for a spreadsheet
   const text = rows.map((row) => row.map((each) => quoted(harmless(each))).join(",")).join("\r\n");
   const url = URL.createObjectURL(new Blob([`\uFEFF${text}\r\n`], { type: "text/csv" }));
   h("a", { href: url, download: name }).click();
@@ -142,11 +225,34 @@ function download(name, items) {
 export function story(lines, empty, total = null, ask = null) {
   if (!lines.length) return quiet(empty);
   const keys = new Map();
-  const item = (line) => h("li", { class: kindOf(line), "data-key": unique(keys, `${line.eventTime} ${line.text}`) }, h("time", { datetime: line.eventTime }, when(line.eventTime)), h("span", {}, line.text));
-  const show = () => { wanted.set("story", lines.length + STORY_STEP); ask(); };
+  const item = (line) =>
+    h(
+      "li",
+      { class: kindOf(line), "data-key": unique(keys, `${line.eventTime} ${line.text}`) },
+      h("time", { datetime: line.eventTime }, when(line.eventTime)),
+      h("span", {}, line.text),
+    );
+  const show = () => {
+    wanted.set("story", lines.length + STORY_STEP);
+    ask();
+  };
   const isWhole = lines.length >= Math.min(total, MOST_A_PAGE);
-  return h("div", {}, h("ol", { class: "story" }, lines.map(item)), total !== null && h("div", { class: "foot" }, quiet(`${shownOf(lines.length, total)}.`),
-    h("button", { type: "button", onclick: show, hidden: isWhole }, `Show ${Math.min(STORY_STEP, total - lines.length)} older`)));
+  return h(
+    "div",
+    {},
+    h("ol", { class: "story" }, lines.map(item)),
+    total !== null &&
+      h(
+        "div",
+        { class: "foot" },
+        quiet(`${shownOf(lines.length, total)}.`),
+        h(
+          "button",
+          { type: "button", onclick: show, hidden: isWhole },
+          `Show ${Math.min(STORY_STEP, total - lines.length)} older`,
+        ),
+      ),
+  );
 }
 
 function kindOf(line) {

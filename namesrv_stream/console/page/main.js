@@ -3,7 +3,7 @@
 import { drawBanner, drawStatus, drawVerdict, isStale, noticed, wantsNotices } from "./banner.js";
 import { actions, disarm } from "./command.js";
 import { askComparison, comparison } from "./compare.js";
-import { at, follow, momentOf, peek, Problem, read, readAhead } from "./data.js";
+import { at, follow, momentOf, Problem, peek, read, readAhead } from "./data.js";
 import { address, h, link, parsed, patch, sinceOf } from "./dom.js";
 import { forgetWanted } from "./lists.js";
 import { setUpSearch } from "./search.js";
@@ -24,11 +24,25 @@ let drawing = 0;
 let shownHash = null;
 let job = null;
 
-const track = new Track(timeLine, (epoch, isFinal) => go({ epoch }, isFinal), (window) => { go({ window }, true); readTimeline(); }, expanded, goToTyped, rezoned, readTimeline);
+const track = new Track(
+  timeLine,
+  (epoch, isFinal) => go({ epoch }, isFinal),
+  (window) => {
+    go({ window }, true);
+    readTimeline();
+  },
+  expanded,
+  goToTyped,
+  rezoned,
+  readTimeline,
+);
 
 function expanded(mark) {
   const asked = `v1/timeline?since=${sinceOf(state.window)}&above=${mark.firstEpoch - 1}`;
-  return at(asked, mark.epoch).then((found) => found.marks, () => null);
+  return at(asked, mark.epoch).then(
+    (found) => found.marks,
+    () => null,
+  );
 }
 
 function go(change, isFinal) {
@@ -102,7 +116,8 @@ async function onAddress() {
 function asked() {
   if (state.view === "compare") {
     const after = state.epoch ?? newest;
-    const before = state.other ?? Math.max(1, track.marks.at(Math.max(0, track.index(state.epoch) - 1) - 1)?.epoch ?? after - 1);
+    const before =
+      state.other ?? Math.max(1, track.marks.at(Math.max(0, track.index(state.epoch) - 1) - 1)?.epoch ?? after - 1);
     return askComparison({ ...state, newest }, before, after);
   }
   const view = views[state.view] ?? views.overview;
@@ -112,7 +127,10 @@ function asked() {
 // What is wrong with the address of the page, as one text; empty if nothing is.
 function mistakes() {
   const isKnown = state.view === "compare" || Object.hasOwn(views, state.view);
-  return [...state.wrong, ...(isKnown ? [] : [`There is no view ${state.view}. There are ${[...Object.keys(views), "compare"].join(", ")}.`])].join(" ");
+  return [
+    ...state.wrong,
+    ...(isKnown ? [] : [`There is no view ${state.view}. There are ${[...Object.keys(views), "compare"].join(", ")}.`]),
+  ].join(" ");
 }
 
 async function draw(isMove = true) {
@@ -123,8 +141,9 @@ async function draw(isMove = true) {
   track.place(state.epoch);
   track.spans.value = state.window;
   drawPresent();
-  if (newest === null || (state.at !== null && state.epoch === null)) return;  // not yet found, or not yet resolved
-  const now = newest, questions = [...asked(), ["v1/overview", state.at ?? state.epoch ?? now]];
+  if (newest === null || (state.at !== null && state.epoch === null)) return; // not yet found, or not yet resolved
+  const now = newest,
+    questions = [...asked(), ["v1/overview", state.at ?? state.epoch ?? now]];
   const here = questions.map(([path, epoch]) => peek(path, epoch));
   if (here.every(Boolean)) {
     show(here, now);
@@ -132,8 +151,10 @@ async function draw(isMove = true) {
     if (isMove) content.classList.add("waiting");
     const found = await Promise.allSettled(questions.map(([path, epoch]) => at(path, epoch)));
     if (turn !== drawing) return;
-    const values = found.map((each) => each.value), failed = found.slice(0, -1).filter((each) => each.status === "rejected");
-    if (failed.length === found.length - 1 || failed.some((each) => each.reason.status !== 404)) showProblem(failed[0].reason, null, values.at(-1));
+    const values = found.map((each) => each.value),
+      failed = found.slice(0, -1).filter((each) => each.status === "rejected");
+    if (failed.length === found.length - 1 || failed.some((each) => each.reason.status !== 404))
+      showProblem(failed[0].reason, null, values.at(-1));
     else show(values, now);
   }
   content.classList.remove("waiting");
@@ -144,7 +165,8 @@ async function draw(isMove = true) {
 function lookAhead(path) {
   const { counts } = peek("v1/overview", state.at ?? state.epoch ?? newest) ?? {};
   if (state.view === "compare" || (counts && counts.brokerNames > MOST_READ_AHEAD)) return;
-  const marks = track.marks, here = track.index(state.epoch);
+  const marks = track.marks,
+    here = track.index(state.epoch);
   const near = [];
   for (let step = 1; step <= AHEAD; step += 1) near.push(here - step, here + step);
   const spread = Array.from({ length: 24 }, (_, index) => Math.floor((index * marks.length) / 24));
@@ -165,7 +187,24 @@ function show(found, now) {
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
   if (snapshot && state.epoch !== null) track.place(state.epoch, snapshot.eventTime);
   const share = h("button", { type: "button", class: "share-link", onclick: copyLink }, "Copy link to this moment");
-  const drawn = [h("div", { class: "title" }, h("h1", {}, title), isCompare ? compareForm(found) : state.epoch !== null && h("span", {}, link("compare", "", { ...moment, other: state.epoch, epoch: null, at: null }, "Compare with now"), " ", share)), ...parts.flat(Infinity).filter(Boolean)];
+  const drawn = [
+    h(
+      "div",
+      { class: "title" },
+      h("h1", {}, title),
+      isCompare
+        ? compareForm(found)
+        : state.epoch !== null &&
+            h(
+              "span",
+              {},
+              link("compare", "", { ...moment, other: state.epoch, epoch: null, at: null }, "Compare with now"),
+              " ",
+              share,
+            ),
+    ),
+    ...parts.flat(Infinity).filter(Boolean),
+  ];
   const place = `${state.view}/${state.name}`;
   if (content.dataset.place === place) patch(content, drawn);
   else content.replaceChildren(...drawn);
@@ -174,12 +213,29 @@ function show(found, now) {
 
 function copyLink(event) {
   const url = new URL(address({ ...state, epoch: state.epoch ?? newest }), location.href).href;
-  const done = (text) => { event.target.textContent = text; };
-  (navigator.clipboard?.writeText(url) ?? Promise.reject(new Error("no clipboard"))).then(() => done("Copied"), () => done(url));
+  const done = (text) => {
+    event.target.textContent = text;
+  };
+  (navigator.clipboard?.writeText(url) ?? Promise.reject(new Error("no clipboard"))).then(
+    () => done("Copied"),
+    () => done(url),
+  );
 }
 
 function compareForm([, before, after]) {
-  const input = (name, label, epoch) => h("label", {}, label, " ", h("input", { name, value: epoch, autocomplete: "off", title: "An epoch, or a time: 03:12, 2026-11-21 03:12, 2h ago, now" }));
+  const input = (name, label, epoch) =>
+    h(
+      "label",
+      {},
+      label,
+      " ",
+      h("input", {
+        name,
+        value: epoch,
+        autocomplete: "off",
+        title: "An epoch, or a time: 03:12, 2026-11-21 03:12, 2h ago, now",
+      }),
+    );
   const onSubmit = async (event) => {
     event.preventDefault();
     const typed = new FormData(event.target);
@@ -190,24 +246,61 @@ function compareForm([, before, after]) {
       noteOf(problem);
     }
   };
-  return h("form", { class: "pair", onsubmit: onSubmit }, input("before", "from", before.snapshot.epoch), input("after", "to", after.snapshot.epoch), h("button", {}, "Compare"), h("small", { class: "quiet" }, "epochs or times; the track moves the second"));
+  return h(
+    "form",
+    { class: "pair", onsubmit: onSubmit },
+    input("before", "from", before.snapshot.epoch),
+    input("after", "to", after.snapshot.epoch),
+    h("button", {}, "Compare"),
+    h("small", { class: "quiet" }, "epochs or times; the track moves the second"),
+  );
 }
 
 // `all`: the overview of the moment, if there is such a moment; else the verdict is about the present.
 function showProblem(problem, title = null, all = null) {
   content.dataset.place = "";
-  const turn = drawing, tell = (seen, moment) => { if (turn === drawing) drawVerdict(seen?.verdict ?? null, title ?? "", moment, seen?.snapshot.eventTime); };
+  const turn = drawing,
+    tell = (seen, moment) => {
+      if (turn === drawing) drawVerdict(seen?.verdict ?? null, title ?? "", moment, seen?.snapshot.eventTime);
+    };
   tell(all, { epoch: state.epoch, at: state.at });
-  if (!all && newest !== null) at("v1/overview", newest).then((seen) => tell(seen, {}), () => {});
-  const heading = title ?? (problem.isEmpty ? "There is nothing to show yet" : problem.status === 404 ? "Not found at this moment" : "This cannot be shown now");
-  const begin = problem.isEmpty ? h("p", {}, "To make one on this machine: ", h("code", {}, "namesrv-stream up"), " runs Kafka, the job and eight simulated brokers; ", h("code", {}, "make demo"), " in a checkout shows an outage of some. This page goes on when there is a registry.") : "";
-  content.replaceChildren(h("section", { class: "card problem", role: "alert" }, h("h2", {}, heading), h("p", {}, problem.message), begin));
+  if (!all && newest !== null)
+    at("v1/overview", newest).then(
+      (seen) => tell(seen, {}),
+      () => {},
+    );
+  const heading =
+    title ??
+    (problem.isEmpty
+      ? "There is nothing to show yet"
+      : problem.status === 404
+        ? "Not found at this moment"
+        : "This cannot be shown now");
+  const begin = problem.isEmpty
+    ? h(
+        "p",
+        {},
+        "To make one on this machine: ",
+        h("code", {}, "namesrv-stream up"),
+        " runs Kafka, the job and eight simulated brokers; ",
+        h("code", {}, "make demo"),
+        " in a checkout shows an outage of some. This page goes on when there is a registry.",
+      )
+    : "";
+  content.replaceChildren(
+    h("section", { class: "card problem", role: "alert" }, h("h2", {}, heading), h("p", {}, problem.message), begin),
+  );
   content.classList.remove("waiting");
 }
 
 function drawNav() {
   const moment = { epoch: state.epoch, at: state.at, window: state.window };
-  patch(nav, TABS.map(([view, text]) => h("a", { href: address({ view, ...moment }), "aria-current": view === state.view ? "page" : null }, text)));
+  patch(
+    nav,
+    TABS.map(([view, text]) =>
+      h("a", { href: address({ view, ...moment }), "aria-current": view === state.view ? "page" : null }, text),
+    ),
+  );
 }
 
 function drawPresent() {
@@ -230,7 +323,7 @@ async function readStatus() {
   }
   drawPresent();
   if (before === null && newest !== null && shownHash !== null) onFirst();
-  else if (before !== null && refreshed !== null && newest > refreshed) refreshing ??= refresh().finally(() => { refreshing = null; });
+  else if (before !== null && refreshed !== null && newest > refreshed) refresh();
 }
 
 async function readTimeline() {
@@ -244,34 +337,58 @@ async function readTimeline() {
   }
 }
 
-let refreshing = null, refreshed = null;
+let isRefreshing = false;
+let refreshed = null;
+
 function onSnapshot(snapshot) {
   isConnected = true;
   newest = snapshot.epoch;
-  if (refreshed !== newest) refreshing ??= refresh().finally(() => { refreshing = null; });
+  if (refreshed !== newest) refresh();
 }
 
 // One step at a time, to what is the newest then: in an outage snapshots come faster than they can be shown.
 async function refresh() {
+  if (isRefreshing) return;
+  isRefreshing = true;
+  try {
+    await followNewest();
+  } finally {
+    isRefreshing = false;
+  }
+}
+
+const pause = (millis) => new Promise((resolve) => setTimeout(resolve, millis));
+
+async function followNewest() {
   while (refreshed !== newest) {
-    if (!document.hidden) await new Promise((resolve) => { setTimeout(resolve, 50); });
+    if (!document.hidden) await pause(50);
     refreshed = newest;
-    if (wantsNotices()) at("v1/overview", newest).then(({ verdict }) => noticed(verdict), () => {});
+    if (wantsNotices())
+      at("v1/overview", newest).then(
+        ({ verdict }) => noticed(verdict),
+        () => {},
+      );
     await readTimeline();
     if (state.epoch === null || state.view === "compare") await draw(false);
     await readStatus();
   }
 }
 
-setUpSearch(() => state.at ?? state.epoch ?? newest, (view, name, filters = {}) => go({ view, name, filters }, true));
+setUpSearch(
+  () => state.at ?? state.epoch ?? newest,
+  (view, name, filters = {}) => go({ view, name, filters }, true),
+);
 
 async function onFirst() {
   await readTimeline();
   if (await resolve()) draw();
 }
 
-follow(onSnapshot, (connected) => { isConnected = connected; drawPresent(); });
-new Worker("ticks.js").onmessage = readStatus;  // whose timer goes on in a hidden tab
+follow(onSnapshot, (connected) => {
+  isConnected = connected;
+  drawPresent();
+});
+new Worker("ticks.js").onmessage = readStatus; // whose timer goes on in a hidden tab
 await readStatus();
 shownHash = location.hash;
 await onFirst();

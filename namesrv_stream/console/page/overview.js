@@ -5,67 +5,207 @@ import { rowsOf, story, table } from "./lists.js";
 import { clock, counted, duration, visible, when } from "./words.js";
 
 const MOST_CAUSES = 12;
-const TOPIC_STATES = { withoutRoute: ["without_route", "topics without route"], notWritable: ["not_writable", "topics not writable"], degraded: ["degraded", "topics degraded"] };
+const TOPIC_STATES = {
+  withoutRoute: ["without_route", "topics without route"],
+  notWritable: ["not_writable", "topics not writable"],
+  degraded: ["degraded", "topics degraded"],
+};
 
 export function overview(found, moment, actions) {
   const { counts, verdict } = found;
-  const brokers = ["alive", "late", "suspect", "down"].filter((state) => counts[state] || !["late", "suspect"].includes(state)).map((state) => tile(state, counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state }), state));
-  const topics = Object.entries(TOPIC_STATES).filter(([key]) => verdict.topics[key]).map(([key, [state, text]]) => tile(text, verdict.topics[key], link("topics", "", moment, verdict.topics[key].toLocaleString(), { state }), key === "degraded" ? "late" : "down"));
+  const brokers = ["alive", "late", "suspect", "down"]
+    .filter((state) => counts[state] || !["late", "suspect"].includes(state))
+    .map((state) =>
+      tile(state, counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state }), state),
+    );
+  const topics = Object.entries(TOPIC_STATES)
+    .filter(([key]) => verdict.topics[key])
+    .map(([key, [state, text]]) =>
+      tile(
+        text,
+        verdict.topics[key],
+        link("topics", "", moment, verdict.topics[key].toLocaleString(), { state }),
+        key === "degraded" ? "late" : "down",
+      ),
+    );
   return [
-    h("dl", { class: "figures", "data-key": "figures" }, brokers, tile("broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())), verdict.brokers.namesWithoutMaster > 0 && tile("without master", verdict.brokers.namesWithoutMaster, verdict.brokers.namesWithoutMaster.toLocaleString(), "down"), tile("clusters", counts.clusters, counts.clusters.toLocaleString()), topics, tile("topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString()))),
+    h(
+      "dl",
+      { class: "figures", "data-key": "figures" },
+      brokers,
+      tile("broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())),
+      verdict.brokers.namesWithoutMaster > 0 &&
+        tile(
+          "without master",
+          verdict.brokers.namesWithoutMaster,
+          verdict.brokers.namesWithoutMaster.toLocaleString(),
+          "down",
+        ),
+      tile("clusters", counts.clusters, counts.clusters.toLocaleString()),
+      topics,
+      tile("topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString())),
+    ),
     counts.suspect > 0 && held(counts.suspect, found.groups, moment, actions),
-    verdict.brokers.left > 0 && card("Unregistered within the hour, and not back", h("p", {}, link("brokers", "", moment, counted(verdict.brokers.left, "broker"), { state: "left" }), ": a planned end, so nobody expects them back. A rollout that stopped halfway looks like this too.")),
+    verdict.brokers.left > 0 &&
+      card(
+        "Unregistered within the hour, and not back",
+        h(
+          "p",
+          {},
+          link("brokers", "", moment, counted(verdict.brokers.left, "broker"), { state: "left" }),
+          ": a planned end, so nobody expects them back. A rollout that stopped halfway looks like this too.",
+        ),
+      ),
     verdict.causes.length > 0 && causes(verdict.causes, moment),
-    h("div", { class: "columns", "data-key": "columns" },
+    h(
+      "div",
+      { class: "columns", "data-key": "columns" },
       h("div", {}, members(found, moment)),
-      card("What happened last", lastHour(found.lastHour), story(found.events, "Nothing has happened up to this moment."), found.events.length > 0 && quiet(`The newest ${found.events.length.toLocaleString()} are shown: the track leads to older ones.`))),
+      card(
+        "What happened last",
+        lastHour(found.lastHour),
+        story(found.events, "Nothing has happened up to this moment."),
+        found.events.length > 0 &&
+          quiet(`The newest ${found.events.length.toLocaleString()} are shown: the track leads to older ones.`),
+      ),
+    ),
   ];
 }
 
-const tile = (name, count, shown, kind = "") => h("div", { class: count ? kind : null, "data-key": name }, h("dt", {}, name), h("dd", {}, shown));
+const tile = (name, count, shown, kind = "") =>
+  h("div", { class: count ? kind : null, "data-key": name }, h("dt", {}, name), h("dd", {}, shown));
 
 function held(count, groups, moment, actions) {
   const clusters = [...new Set(groups.filter((each) => each.suspect).map((each) => each.clusterName))].join(", ");
-  return card("Held by the guard against mass expiry", h("p", {}, `The leases of ${counted(count, "broker")} are over. Clients still get them, until they are heard again or expiryGuardMaxMillis has passed.`),
-    moment.epoch === null && actions([["Lift the guard …", { type: "LIFT_EXPIRY_GUARD" }, `The ${counted(count, "suspect broker")} of ${clusters} leave the routes at once.`]]));
+  return card(
+    "Held by the guard against mass expiry",
+    h(
+      "p",
+      {},
+      `The leases of ${counted(count, "broker")} are over. Clients still get them, until they are heard again or expiryGuardMaxMillis has passed.`,
+    ),
+    moment.epoch === null &&
+      actions([
+        [
+          "Lift the guard …",
+          { type: "LIFT_EXPIRY_GUARD" },
+          `The ${counted(count, "suspect broker")} of ${clusters} leave the routes at once.`,
+        ],
+      ]),
+  );
 }
 
 function causes(all, moment) {
-  const list = (some) => h("ul", { class: "troubles" }, some.map((each) => cause(each, moment)));
+  const list = (some) =>
+    h(
+      "ul",
+      { class: "troubles" },
+      some.map((each) => cause(each, moment)),
+    );
   const rest = all.slice(MOST_CAUSES);
-  return card("What is wrong", list(all.slice(0, MOST_CAUSES)), rest.length > 0 && h("details", {}, h("summary", {}, `${rest.length} more`), list(rest)));
+  return card(
+    "What is wrong",
+    list(all.slice(0, MOST_CAUSES)),
+    rest.length > 0 && h("details", {}, h("summary", {}, `${rest.length} more`), list(rest)),
+  );
 }
 
 // One line for the brokers that share a place, a time and a state.
 function cause(each, moment) {
-  const only = (places) => (places.length === 1 ? places[0] ?? "" : undefined);
+  const only = (places) => (places.length === 1 ? (places[0] ?? "") : undefined);
   const filters = { cluster: only(each.clusters), zone: only(each.zones), state: each.state };
-  const one = (broker) => h("li", {}, link("broker", broker.brokerName, moment, `${broker.brokerName} ${broker.brokerId}`), " ", h("small", {}, broker.brokerAddr));
-  const times = each.state === "down" ? `last heard ${span(each)}, out of the routes from ${when(each.goneAt)} on (${Object.entries(each.endedBy).map(([kind, count]) => `${count.toLocaleString()} ${kind}`).join(", ")})` : `since ${span(each)}`;
+  const one = (broker) =>
+    h(
+      "li",
+      {},
+      link("broker", broker.brokerName, moment, `${broker.brokerName} ${broker.brokerId}`),
+      " ",
+      h("small", {}, broker.brokerAddr),
+    );
+  const times =
+    each.state === "down"
+      ? `last heard ${span(each)}, out of the routes from ${when(each.goneAt)} on (${Object.entries(each.endedBy)
+          .map(([kind, count]) => `${count.toLocaleString()} ${kind}`)
+          .join(", ")})`
+      : `since ${span(each)}`;
   const rest = each.count - each.brokers.length;
-  return h("li", { class: each.state }, dot(each.state),
-    h("div", {}, h("p", {}, h("strong", {}, each.text), " ", h("small", {}, times)),
-      h("ul", { class: "names" }, each.brokers.map(one), h("li", {}, link("brokers", "", moment, rest > 0 ? `and ${rest.toLocaleString()} more` : "list", filters)))));
+  return h(
+    "li",
+    { class: each.state },
+    dot(each.state),
+    h(
+      "div",
+      {},
+      h("p", {}, h("strong", {}, each.text), " ", h("small", {}, times)),
+      h(
+        "ul",
+        { class: "names" },
+        each.brokers.map(one),
+        h("li", {}, link("brokers", "", moment, rest > 0 ? `and ${rest.toLocaleString()} more` : "list", filters)),
+      ),
+    ),
+  );
 }
 
 const span = ({ firstAt, lastAt }) => (firstAt === lastAt ? when(firstAt) : `${when(firstAt)} to ${clock(lastAt)}`);
 
 function members(found, moment) {
-  if (!found.groups.length) return card("Clusters", quiet("No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`."));
+  if (!found.groups.length)
+    return card(
+      "Clusters",
+      quiet(
+        "No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`.",
+      ),
+    );
   if (!found.clusters.length) return clusterCounts(found, moment);
-  return found.clusters.map((cluster) => card(visible(cluster.name), h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, moment)))));
+  return found.clusters.map((cluster) =>
+    card(
+      visible(cluster.name),
+      h(
+        "div",
+        { class: "groups" },
+        cluster.brokers.map((group) => groupCard(group, moment)),
+      ),
+    ),
+  );
 }
 
 function groupCard(group, moment) {
-  const silent = (each) => (each.state === "alive" ? "" : [each.state === "suspect" && "suspect", Number.isFinite(each.silentMillis) && `silent ${duration(each.silentMillis)}`].filter(Boolean).join(", "));
-  const told = (each) => (each.down ? `down since ${when(each.down.lastHeardAt)}, ${each.down.endedBy.toLowerCase()} ${clock(each.down.goneAt)}` : silent(each));
-  const holder = (each) => h("li", { class: each.down ? "ghost" : null }, dot(each.state), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, told(each)));
+  const silent = (each) =>
+    each.state === "alive"
+      ? ""
+      : [
+          each.state === "suspect" && "suspect",
+          Number.isFinite(each.silentMillis) && `silent ${duration(each.silentMillis)}`,
+        ]
+          .filter(Boolean)
+          .join(", ");
+  const told = (each) =>
+    each.down
+      ? `down since ${when(each.down.lastHeardAt)}, ${each.down.endedBy.toLowerCase()} ${clock(each.down.goneAt)}`
+      : silent(each);
+  const holder = (each) =>
+    h(
+      "li",
+      { class: each.down ? "ghost" : null },
+      dot(each.state),
+      h("b", {}, each.brokerId),
+      h("span", { class: "address" }, each.brokerAddr),
+      h("small", {}, told(each)),
+    );
   const isUp = group.holders.some((each) => !each.down);
   const hasMaster = group.holders.some((each) => each.brokerId === 0 && !each.down);
-  return h("article", { class: "group", "data-key": group.brokerName },
+  return h(
+    "article",
+    { class: "group", "data-key": group.brokerName },
     h("h3", {}, isUp ? link("broker", group.brokerName, moment) : h("s", {}, link("broker", group.brokerName, moment))),
-    quiet([group.zoneName, counted(group.topics, "topic"), isUp && !hasMaster && "no master: no writes"].filter(Boolean).join(" · ")),
-    h("ul", {}, group.holders.map(holder)));
+    quiet(
+      [group.zoneName, counted(group.topics, "topic"), isUp && !hasMaster && "no master: no writes"]
+        .filter(Boolean)
+        .join(" · "),
+    ),
+    h("ul", {}, group.holders.map(holder)),
+  );
 }
 
 // Of very many brokers: each cluster as numbers, which opens into its zones.
@@ -73,24 +213,62 @@ function clusterCounts({ groups, snapshot }, moment) {
   const byCluster = new Map();
   for (const each of groups) byCluster.set(each.clusterName, [...(byCluster.get(each.clusterName) ?? []), each]);
   const sum = (of, key) => of.reduce((total, each) => total + each[key], 0);
-  const states = (of) => ["alive", "late", "suspect", "down"].filter((state) => sum(of, state)).map((state) => [dot(state), `${sum(of, state).toLocaleString()} ${state} `]);
-  const number = (each, state) => (each[state] ? link("brokers", "", moment, each[state].toLocaleString(), { cluster: each.clusterName, zone: each.zoneName ?? "", state }) : "0");
-  const zoneRow = (each) => [link("brokers", "", moment, each.zoneName ?? "no zone", { cluster: each.clusterName, zone: each.zoneName ?? "" }), each.brokerNames, ...["alive", "late", "suspect", "down"].map((state) => number(each, state)), bar([each])];
+  const states = (of) =>
+    ["alive", "late", "suspect", "down"]
+      .filter((state) => sum(of, state))
+      .map((state) => [dot(state), `${sum(of, state).toLocaleString()} ${state} `]);
+  const number = (each, state) =>
+    each[state]
+      ? link("brokers", "", moment, each[state].toLocaleString(), {
+          cluster: each.clusterName,
+          zone: each.zoneName ?? "",
+          state,
+        })
+      : "0";
+  const zoneRow = (each) => [
+    link("brokers", "", moment, each.zoneName ?? "no zone", { cluster: each.clusterName, zone: each.zoneName ?? "" }),
+    each.brokerNames,
+    ...["alive", "late", "suspect", "down"].map((state) => number(each, state)),
+    bar([each]),
+  ];
   const bar = (of) => {
-    const all = Math.max(1, ["alive", "late", "suspect", "down"].reduce((total, state) => total + sum(of, state), 0));
+    const all = Math.max(
+      1,
+      ["alive", "late", "suspect", "down"].reduce((total, state) => total + sum(of, state), 0),
+    );
     let x = 0;
-    return h("svg", { class: "bar-of", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, ["alive", "late", "suspect", "down"].map((state) => {
-      const width = (100 * sum(of, state)) / all;
-      x += width;
-      return h("rect", { class: state, x: x - width, y: 0, width, height: 8 });
-    }));
+    return h(
+      "svg",
+      { class: "bar-of", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
+      ["alive", "late", "suspect", "down"].map((state) => {
+        const width = (100 * sum(of, state)) / all;
+        x += width;
+        return h("rect", { class: state, x: x - width, y: 0, width, height: 8 });
+      }),
+    );
   };
-  return [...byCluster].map(([cluster, of]) => h("details", { class: "card cluster", "data-key": cluster, open: byCluster.size <= 8 },
-    h("summary", {}, h("h2", {}, visible(cluster)), h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)), bar(of)),
-    table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], rowsOf(of, zoneRow), "", { name: cluster, of: snapshot })));
+  return [...byCluster].map(([cluster, of]) =>
+    h(
+      "details",
+      { class: "card cluster", "data-key": cluster, open: byCluster.size <= 8 },
+      h(
+        "summary",
+        {},
+        h("h2", {}, visible(cluster)),
+        h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)),
+        bar(of),
+      ),
+      table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], rowsOf(of, zoneRow), "", {
+        name: cluster,
+        of: snapshot,
+      }),
+    ),
+  );
 }
 
 function lastHour(counts) {
-  const told = Object.entries(counts).map(([kind, count]) => `${count.toLocaleString()} ${kind.toLowerCase().replaceAll("_", " ")}`);
+  const told = Object.entries(counts).map(
+    ([kind, count]) => `${count.toLocaleString()} ${kind.toLowerCase().replaceAll("_", " ")}`,
+  );
   return quiet(told.length ? `In the last hour: ${told.join(", ")}.` : "Nothing in the last hour.");
 }

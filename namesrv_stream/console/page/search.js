@@ -13,15 +13,38 @@ const list = document.getElementById("found");
 
 // `epoch()` is the moment shown; `go(view, name, filters)` leads to what was chosen.
 export function setUpSearch(epoch, go) {
-  let found = [], part = "", chosen = 0, timer = null, turn = 0;
+  let found = [],
+    part = "",
+    chosen = 0,
+    timer = null,
+    turn = 0;
 
   const draw = () => {
     const isOpen = input.value.trim() !== "" && document.activeElement === input;
     list.hidden = !isOpen;
     input.setAttribute("aria-expanded", isOpen);
     input.setAttribute("aria-activedescendant", isOpen && found.length ? `found-${chosen}` : "");
-    const option = (each, index) => h("li", { id: `found-${index}`, role: "option", "aria-selected": index === chosen, onpointerdown: (event) => { event.preventDefault(); choose(index); } }, h("span", {}, visible(each.text)), h("small", {}, each.kind));
-    patch(list, found.length ? [...found.map(option), ...(part ? [h("li", { class: "quiet" }, part)] : [])] : [h("li", { class: "quiet" }, "Nothing at this moment has that in its name.")]);
+    const option = (each, index) =>
+      h(
+        "li",
+        {
+          id: `found-${index}`,
+          role: "option",
+          "aria-selected": index === chosen,
+          onpointerdown: (event) => {
+            event.preventDefault();
+            choose(index);
+          },
+        },
+        h("span", {}, visible(each.text)),
+        h("small", {}, each.kind),
+      );
+    patch(
+      list,
+      found.length
+        ? [...found.map(option), ...(part ? [h("li", { class: "quiet" }, part)] : [])]
+        : [h("li", { class: "quiet" }, "Nothing at this moment has that in its name.")],
+    );
   };
 
   const choose = (index) => {
@@ -33,7 +56,8 @@ export function setUpSearch(epoch, go) {
   };
 
   const look = async () => {
-    const asked = ++turn, text = input.value.trim();
+    const asked = ++turn,
+      text = input.value.trim();
     const results = text && epoch() !== null ? await candidates(text, epoch()) : [[], ""];
     if (asked !== turn) return false;
     [[found, part], chosen] = [results, 0];
@@ -43,14 +67,20 @@ export function setUpSearch(epoch, go) {
 
   const onKey = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (event.key === "Escape") { input.value = ""; input.blur(); }
+    if (event.key === "Escape") {
+      input.value = "";
+      input.blur();
+    }
     if (!by || !found.length) return;
     chosen = (chosen + by + found.length) % found.length;
     draw();
     event.preventDefault();
   };
 
-  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, PAUSE_MS); });
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(look, PAUSE_MS);
+  });
   input.addEventListener("keydown", onKey);
   input.addEventListener("focus", look);
   input.addEventListener("blur", draw);
@@ -70,7 +100,8 @@ export function setUpSearch(epoch, go) {
 
 // What has the text in its name: exact names first, then those that begin with it; and of how much that is a part.
 async function candidates(text, epoch) {
-  const asked = encodeURIComponent(text), nothing = () => null;
+  const asked = encodeURIComponent(text),
+    nothing = () => null;
   const [brokers, topics, all, left, went] = await Promise.all([
     at(`v1/brokers?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
     at(`v1/topics?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
@@ -79,18 +110,41 @@ async function candidates(text, epoch) {
     at(`v1/topics?q=${asked}&state=left&sort=match&limit=${MOST}`, epoch).catch(nothing),
   ]);
   const found = [];
-  for (const each of brokers?.brokers ?? []) found.push({ kind: `broker of ${each.clusterName}`, text: `${each.brokerName} ${each.brokerId}`, view: "broker", name: each.brokerName });
-  for (const each of (brokers?.brokers ?? []).filter((one) => one.brokerAddr.includes(text))) found.push({ kind: `address of ${each.brokerName}`, text: each.brokerAddr, view: "broker", name: each.brokerName });
-  for (const each of topics?.topics ?? []) found.push({ kind: "topic", text: each.topic, view: "topic", name: each.topic, isLast: each.isSystem });
-  for (const each of went?.topics ?? []) found.push({ kind: "topic that went", text: each.topic, view: "topic", name: each.topic });
-  for (const each of left?.brokers ?? []) found.push({ kind: `broker, unregistered ${when(each.down.goneAt)}`, text: `${each.brokerName} ${each.brokerId}`, view: "broker", name: each.brokerName });
+  for (const each of brokers?.brokers ?? [])
+    found.push({
+      kind: `broker of ${each.clusterName}`,
+      text: `${each.brokerName} ${each.brokerId}`,
+      view: "broker",
+      name: each.brokerName,
+    });
+  for (const each of (brokers?.brokers ?? []).filter((one) => one.brokerAddr.includes(text)))
+    found.push({ kind: `address of ${each.brokerName}`, text: each.brokerAddr, view: "broker", name: each.brokerName });
+  for (const each of topics?.topics ?? [])
+    found.push({ kind: "topic", text: each.topic, view: "topic", name: each.topic, isLast: each.isSystem });
+  for (const each of went?.topics ?? [])
+    found.push({ kind: "topic that went", text: each.topic, view: "topic", name: each.topic });
+  for (const each of left?.brokers ?? [])
+    found.push({
+      kind: `broker, unregistered ${when(each.down.goneAt)}`,
+      text: `${each.brokerName} ${each.brokerId}`,
+      view: "broker",
+      name: each.brokerName,
+    });
   const has = (name) => name?.toLowerCase().includes(text.toLowerCase());
   for (const each of all?.groups ?? []) {
-    if (has(each.clusterName)) found.push({ kind: "cluster", text: each.clusterName, view: "brokers", filters: { cluster: each.clusterName } });
-    if (has(each.zoneName)) found.push({ kind: "zone", text: each.zoneName, view: "brokers", filters: { zone: each.zoneName } });
+    if (has(each.clusterName))
+      found.push({ kind: "cluster", text: each.clusterName, view: "brokers", filters: { cluster: each.clusterName } });
+    if (has(each.zoneName))
+      found.push({ kind: "zone", text: each.zoneName, view: "brokers", filters: { zone: each.zoneName } });
   }
   const once = [...new Map(found.map((each) => [`${each.kind} ${each.text}`, each])).values()];
-  const rank = ({ text: shown, name = shown, isLast }) => (isLast ? 3 : [shown, name].includes(text) ? 0 : shown.toLowerCase().startsWith(text.toLowerCase()) ? 1 : 2);
-  const part = [["broker", brokers], ["topic", topics]].filter(([, page]) => page?.next).map(([noun, page]) => `${MOST} of ${counted(page.total, noun)}`);
+  const rank = ({ text: shown, name = shown, isLast }) =>
+    isLast ? 3 : [shown, name].includes(text) ? 0 : shown.toLowerCase().startsWith(text.toLowerCase()) ? 1 : 2;
+  const part = [
+    ["broker", brokers],
+    ["topic", topics],
+  ]
+    .filter(([, page]) => page?.next)
+    .map(([noun, page]) => `${MOST} of ${counted(page.total, noun)}`);
   return [once.sort((one, other) => rank(one) - rank(other)).slice(0, 4 * MOST), part.join(", ")];
 }

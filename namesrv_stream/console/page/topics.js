@@ -1,7 +1,18 @@
 // The list of topics, and the route of one.
 
-import { TOPIC_STATES, card, dot, h, kindOf, link, topicState, verdictLine } from "./dom.js";
-import { chooser, filterForm, listPath, pages, rowsOf, sortHeads, story, table, wantedOf, wantedOfStory } from "./lists.js";
+import { card, dot, h, kindOf, link, TOPIC_STATES, topicState, verdictLine } from "./dom.js";
+import {
+  chooser,
+  filterForm,
+  listPath,
+  pages,
+  rowsOf,
+  sortHeads,
+  story,
+  table,
+  wantedOf,
+  wantedOfStory,
+} from "./lists.js";
 import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -14,16 +25,46 @@ export const topicList = {
   title: () => "Topics",
   ask: (state) => [`${topicsPath(state)}&limit=${wantedOf("topics")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => {
-    const { filters } = state, choose = chooser(filters, go);
-    const row = (each) => [link("topic", each.topic, moment), topicState(each), each.readQueueNums, each.writeQueueNums, `${each.brokerNamesUp} of ${each.brokerNames}`];
+    const { filters } = state,
+      choose = chooser(filters, go);
+    const row = (each) => [
+      link("topic", each.topic, moment),
+      topicState(each),
+      each.readQueueNums,
+      each.writeQueueNums,
+      `${each.brokerNamesUp} of ${each.brokerNames}`,
+    ];
     const columns = ["topic", "state", "#read", "#write", "#broker names up"];
-    return [card(counted(found.total, "topic"), filterForm(all, state, go, TOPIC_STATES, "Name", systemSwitch(filters.system === "1", found, choose("system"))),
-      pages(columns, found, { path: topicsPath(state), epoch: state.at ?? state.epoch ?? state.newest, key: "topics", row, heads: sortHeads(columns, SORTS, filters.sort ?? "name", choose("sort")), name: "topics", empty: "No such topic at this moment." }))];
+    return [
+      card(
+        counted(found.total, "topic"),
+        filterForm(all, state, go, TOPIC_STATES, "Name", systemSwitch(filters.system === "1", found, choose("system"))),
+        pages(columns, found, {
+          path: topicsPath(state),
+          epoch: state.at ?? state.epoch ?? state.newest,
+          key: "topics",
+          row,
+          heads: sortHeads(columns, SORTS, filters.sort ?? "name", choose("sort")),
+          name: "topics",
+          empty: "No such topic at this moment.",
+        }),
+      ),
+    ];
   },
 };
 
 function systemSwitch(isOn, { hidden }, choose) {
-  return h("label", {}, h("input", { type: "checkbox", name: "system", checked: isOn, onchange: (event) => choose(event.target.checked ? "1" : "*") }), ` with system topics${hidden ? ` (${hidden.toLocaleString()})` : ""}`);
+  return h(
+    "label",
+    {},
+    h("input", {
+      type: "checkbox",
+      name: "system",
+      checked: isOn,
+      onchange: (event) => choose(event.target.checked ? "1" : "*"),
+    }),
+    ` with system topics${hidden ? ` (${hidden.toLocaleString()})` : ""}`,
+  );
 }
 
 export const topic = {
@@ -31,9 +72,34 @@ export const topic = {
   ask: ({ name }) => [`v1/topics/${path(name)}`, `v1/why/${path(name)}?topic=true&limit=${wantedOfStory()}`],
   show: ([found, why], moment, { go, actions }) => [
     found && verdictLine(found.text, kindOf(found.state)),
-    card("Route, as clients get it", routeTable(found, moment), found?.missing.length > 0 && missing(found.missing, moment), found?.route && routeText(found.route)),
-    card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this topic up to this moment.", why?.total, () => go({}))),
-    moment.epoch === null && found?.route && card("Change", actions([["Delete from the routes …", { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic }, deletion(found), found.topic]])),
+    card(
+      "Route, as clients get it",
+      routeTable(found, moment),
+      found?.missing.length > 0 && missing(found.missing, moment),
+      found?.route && routeText(found.route),
+    ),
+    card(
+      "Why it is so",
+      story(
+        [...(why?.sentences ?? [])].reverse(),
+        "The history has nothing about this topic up to this moment.",
+        why?.total,
+        () => go({}),
+      ),
+    ),
+    moment.epoch === null &&
+      found?.route &&
+      card(
+        "Change",
+        actions([
+          [
+            "Delete from the routes …",
+            { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic },
+            deletion(found),
+            found.topic,
+          ],
+        ]),
+      ),
   ],
 };
 
@@ -45,25 +111,62 @@ function deletion({ topic: name, route }) {
 
 // Broker names that take no messages for the topic.
 function missing(names, moment) {
-  return h("p", { class: "missing" }, "Takes no messages: ", names.map((each, index) => [index ? ", " : "", each.why === "down" ? h("s", {}, link("broker", each.brokerName, moment)) : link("broker", each.brokerName, moment), WHY[each.why]]));
+  return h(
+    "p",
+    { class: "missing" },
+    "Takes no messages: ",
+    names.map((each, index) => [
+      index ? ", " : "",
+      each.why === "down"
+        ? h("s", {}, link("broker", each.brokerName, moment))
+        : link("broker", each.brokerName, moment),
+      WHY[each.why],
+    ]),
+  );
 }
 
-const WHY = { down: " is down", "no master": " has no master: no writes", "no write permission": " has no permission to write" };
+const WHY = {
+  down: " is down",
+  "no master": " has no master: no writes",
+  "no write permission": " has no permission to write",
+};
 
 function routeTable(found, moment) {
   const groups = new Map((found?.route?.brokerDatas ?? []).map((group) => [group.brokerName, group]));
   const states = new Map((found?.brokers ?? []).map((lease) => [lease.brokerAddr, lease.state]));
-  const queues = [...(found?.route?.queueDatas ?? [])].sort((one, other) => one.brokerName.localeCompare(other.brokerName, undefined, { numeric: true }));
-  const items = queues.map((queue) => ({ ...queue, ...Object.fromEntries(Object.entries(groups.get(queue.brokerName) ?? {}).filter(([key]) => key !== "brokerName")) }));
+  const queues = [...(found?.route?.queueDatas ?? [])].sort((one, other) =>
+    one.brokerName.localeCompare(other.brokerName, undefined, { numeric: true }),
+  );
+  const items = queues.map((queue) => ({
+    ...queue,
+    ...Object.fromEntries(Object.entries(groups.get(queue.brokerName) ?? {}).filter(([key]) => key !== "brokerName")),
+  }));
   const rows = rowsOf(items, (queue) => {
     const group = groups.get(queue.brokerName);
-    const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) => h("div", { class: "holder" }, dot(states.get(addr) ?? "down"), h("b", {}, id), ` ${addr} `));
-    return [link("broker", queue.brokerName, moment), visible(group?.cluster ?? ""), group?.zoneName, queue.readQueueNums, queue.writeQueueNums, perm(queue.perm), holders];
+    const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) =>
+      h("div", { class: "holder" }, dot(states.get(addr) ?? "down"), h("b", {}, id), ` ${addr} `),
+    );
+    return [
+      link("broker", queue.brokerName, moment),
+      visible(group?.cluster ?? ""),
+      group?.zoneName,
+      queue.readQueueNums,
+      queue.writeQueueNums,
+      perm(queue.perm),
+      holders,
+    ];
   });
-  return table(["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"], rows, "At this moment clients get no route: TOPIC_NOT_EXIST.", { name: `route-of-${found?.topic}`, of: found?.snapshot });
+  return table(
+    ["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"],
+    rows,
+    "At this moment clients get no route: TOPIC_NOT_EXIST.",
+    { name: `route-of-${found?.topic}`, of: found?.snapshot },
+  );
 }
 
 function routeText(route) {
-  const fill = (event) => { event.currentTarget.querySelector("pre").textContent = JSON.stringify(route, null, 2); };
+  const fill = (event) => {
+    event.currentTarget.querySelector("pre").textContent = JSON.stringify(route, null, 2);
+  };
   return h("details", { ontoggle: fill }, h("summary", {}, "TopicRouteData"), h("pre", { tabindex: 0 }));
 }

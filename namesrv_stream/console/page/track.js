@@ -1,7 +1,7 @@
 // The track of time: every moment at which something changed is a mark, and the handle moves the whole page there.
 
 import { h, patch } from "./dom.js";
-import { LOCAL, ago, counted, eventsText, momentText, setZone, when, zone, zones } from "./words.js";
+import { ago, counted, eventsText, LOCAL, momentText, setZone, when, zone, zones } from "./words.js";
 
 const WIDTH = 1000;
 const HEIGHT = 64;
@@ -14,7 +14,7 @@ export class Track {
   // of a mark that stands for several epochs, or null. `typed(text)` is called with a moment that the reader has typed,
   // and `onZoom()` after `zoomed` has changed.
   constructor(place, go, choose, expand, typed, rezoned, onZoom) {
-    this.zoomed = null;  // the stretch that the reader has dragged over, in ms, null for all of it
+    this.zoomed = null; // the stretch that the reader has dragged over, in ms, null for all of it
     this.onZoom = onZoom;
     this.marks = [];
     this.range = [0, 1];
@@ -22,8 +22,8 @@ export class Track {
     this.go = go;
     this.expand = expand;
     this.oldest = 1;
-    this.stopped = null;  // why the present is not what it says, null if it is
-    this.at = null;  // the time within the epoch, null for all of it
+    this.stopped = null; // why the present is not what it says, null if it is
+    this.at = null; // the time within the epoch, null for all of it
     this.label = h("p", { class: "moment", "aria-live": "polite" });
     this.note = h("p", { class: "note", role: "alert", hidden: true });
     this.surface = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -33,30 +33,142 @@ export class Track {
     this.most = h("span");
     this.band = h("div", { class: "band", hidden: true });
     this.whole = h("button", { type: "button", hidden: true, onclick: () => this.zoom(null) }, "Zoom out");
-    this.rail = h("div", {
-      class: "rail", tabindex: "0", role: "slider", "aria-label": "Moment", "aria-orientation": "horizontal",
-      onkeydown: (event) => this.onKey(event),
-      onpointerdown: (event) => this.onDown(event),
-      onpointermove: (event) => this.onMove(event),
-      onpointerup: (event) => this.onUp(event),
-      onpointercancel: (event) => this.onUp(event),
-      onpointerleave: () => { this.tip.hidden = true; },
-    }, this.surface, this.band, this.handle, this.tip);
+    this.rail = h(
+      "div",
+      {
+        class: "rail",
+        tabindex: "0",
+        role: "slider",
+        "aria-label": "Moment",
+        "aria-orientation": "horizontal",
+        onkeydown: (event) => this.onKey(event),
+        onpointerdown: (event) => this.onDown(event),
+        onpointermove: (event) => this.onMove(event),
+        onpointerup: (event) => this.onUp(event),
+        onpointercancel: (event) => this.onUp(event),
+        onpointerleave: () => {
+          this.tip.hidden = true;
+        },
+      },
+      this.surface,
+      this.band,
+      this.handle,
+      this.tip,
+    );
     this.play = h("button", { type: "button", onclick: () => this.togglePlay() }, "▶ Play");
-    this.now = h("button", { type: "button", onclick: () => { this.stop(); go(null, true); } }, "Now");
-    this.spans = h("select", { "aria-label": "Length of the track", onchange: (event) => { this.zoomed = null; choose(event.target.value); } },
-      [["all", "all that is known"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "1 day"], ["7d", "1 week"], ["30d", "30 days"]].map(
-        ([value, text]) => h("option", { value }, text)));
-    this.typed = h("input", { name: "moment", "aria-label": "Moment: an epoch or a time", autocomplete: "off", title: "An epoch, or a time in the zone beside: 03:12, 2026-11-21 03:12, 2h ago, now" });
-    this.zones = h("select", { "aria-label": "Time zone", onchange: (event) => { setZone(event.target.value); rezoned(); } },
-      zones().map((name) => h("option", { value: name, selected: name === zone() }, name === LOCAL ? `${name} (local)` : name)));
-    const onSubmit = (event) => { event.preventDefault(); this.stop(); if (this.typed.value.trim()) typed(this.typed.value.trim()); };
-    const step = (by, text, title) => h("button", { type: "button", title, "aria-label": title, onclick: () => { this.stop(); this.step(by, true); } }, text);
+    this.now = h(
+      "button",
+      {
+        type: "button",
+        onclick: () => {
+          this.stop();
+          go(null, true);
+        },
+      },
+      "Now",
+    );
+    this.spans = h(
+      "select",
+      {
+        "aria-label": "Length of the track",
+        onchange: (event) => {
+          this.zoomed = null;
+          choose(event.target.value);
+        },
+      },
+      [
+        ["all", "all that is known"],
+        ["1h", "1 hour"],
+        ["6h", "6 hours"],
+        ["24h", "1 day"],
+        ["7d", "1 week"],
+        ["30d", "30 days"],
+      ].map(([value, text]) => h("option", { value }, text)),
+    );
+    this.typed = h("input", {
+      name: "moment",
+      "aria-label": "Moment: an epoch or a time",
+      autocomplete: "off",
+      title: "An epoch, or a time in the zone beside: 03:12, 2026-11-21 03:12, 2h ago, now",
+    });
+    this.zones = h(
+      "select",
+      {
+        "aria-label": "Time zone",
+        onchange: (event) => {
+          setZone(event.target.value);
+          rezoned();
+        },
+      },
+      zones().map((name) =>
+        h("option", { value: name, selected: name === zone() }, name === LOCAL ? `${name} (local)` : name),
+      ),
+    );
+    const onSubmit = (event) => {
+      event.preventDefault();
+      this.stop();
+      if (this.typed.value.trim()) typed(this.typed.value.trim());
+    };
+    const step = (by, text, title) =>
+      h(
+        "button",
+        {
+          type: "button",
+          title,
+          "aria-label": title,
+          onclick: () => {
+            this.stop();
+            this.step(by, true);
+          },
+        },
+        text,
+      );
     place.replaceChildren(
-      h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, h("form", { class: "exact", onsubmit: onSubmit }, this.typed, h("button", {}, "Go")), this.zones, this.whole, this.spans)),
+      h(
+        "div",
+        { class: "moments" },
+        this.label,
+        h(
+          "div",
+          { class: "buttons" },
+          step(-1, "‹", "Change before"),
+          this.play,
+          step(1, "›", "Next change"),
+          this.now,
+          h("form", { class: "exact", onsubmit: onSubmit }, this.typed, h("button", {}, "Go")),
+          this.zones,
+          this.whole,
+          this.spans,
+        ),
+      ),
       this.note,
       this.rail,
-      h("div", { class: "edges", title: "Drag here, or on the track with Shift, to zoom into a stretch of time", onpointerdown: (event) => this.onBand(event), onpointermove: (event) => this.onMove(event), onpointerup: (event) => this.onUp(event), onpointercancel: (event) => this.onUp(event) }, this.edges[0], h("span", { class: "legend" }, h("i", { class: "came" }), "came ", h("i", { class: "left" }), "left ", h("i", { class: "asked" }), "command ", h("i", { class: "up" }), this.most), this.edges[1]));
+      h(
+        "div",
+        {
+          class: "edges",
+          title: "Drag here, or on the track with Shift, to zoom into a stretch of time",
+          onpointerdown: (event) => this.onBand(event),
+          onpointermove: (event) => this.onMove(event),
+          onpointerup: (event) => this.onUp(event),
+          onpointercancel: (event) => this.onUp(event),
+        },
+        this.edges[0],
+        h(
+          "span",
+          { class: "legend" },
+          h("i", { class: "came" }),
+          "came ",
+          h("i", { class: "left" }),
+          "left ",
+          h("i", { class: "asked" }),
+          "command ",
+          h("i", { class: "up" }),
+          this.most,
+        ),
+        this.edges[1],
+      ),
+    );
   }
 
   show(timeline) {
@@ -71,7 +183,9 @@ export class Track {
     this.whole.hidden = this.zoomed === null;
     this.edges[0].textContent = when(this.range[0]);
     const changes = this.marks.reduce((sum, mark) => sum + (mark.epochs ?? 1), 0);
-    this.edges[1].textContent = (this.zoomed ? `${when(this.range[1])} · ` : "") + (changes ? `${counted(changes, "moment")} of change` : "nothing changed in this time");
+    this.edges[1].textContent =
+      (this.zoomed ? `${when(this.range[1])} · ` : "") +
+      (changes ? `${counted(changes, "moment")} of change` : "nothing changed in this time");
     this.draw();
     this.place(this.epoch);
   }
@@ -90,7 +204,8 @@ export class Track {
     this.surface.replaceChildren(
       h("path", { class: "alive", d: this.curve() }),
       h("line", { x1: 0, x2: WIDTH, y1: MIDDLE, y2: MIDDLE, class: "base" }),
-      ...Object.entries(paths).map(([kind, d]) => h("path", { class: kind, d })));
+      ...Object.entries(paths).map(([kind, d]) => h("path", { class: kind, d })),
+    );
   }
 
   // The number of brokers that are up, as an area behind the marks.
@@ -98,7 +213,9 @@ export class Track {
     const { aliveBefore } = this.timeline;
     const most = Math.max(1, aliveBefore, ...this.marks.map((mark) => mark.alive));
     const y = (count) => (HEIGHT - (HEIGHT * count) / most).toFixed(1);
-    const steps = this.marks.map((mark) => `H${this.x(mark).toFixed(1)}V${y(mark.leastAlive ?? mark.alive)}V${y(mark.alive)}`);
+    const steps = this.marks.map(
+      (mark) => `H${this.x(mark).toFixed(1)}V${y(mark.leastAlive ?? mark.alive)}V${y(mark.alive)}`,
+    );
     this.most.textContent = `brokers up, ${most.toLocaleString()} at most`;
     return `M0 ${HEIGHT}V${y(aliveBefore)}${steps.join("")}H${WIDTH}V${HEIGHT}Z`;
   }
@@ -111,7 +228,8 @@ export class Track {
   // Index of the mark whose state was in force at an epoch, -1 before the first.
   index(epoch) {
     if (epoch === null) return this.marks.length;
-    let low = 0, high = this.marks.length;
+    let low = 0,
+      high = this.marks.length;
     while (low < high) {
       const middle = (low + high) >> 1;
       if (this.marks[middle].epoch <= epoch) low = middle + 1;
@@ -136,20 +254,43 @@ export class Track {
       this.typed.placeholder = epoch === null ? "epoch or time" : `epoch ${epoch}`;
     }
     const text = this.words(mark, at, time);
-    patch(this.label, text.map((each) => (each instanceof Node ? each : document.createTextNode(each))));
+    patch(
+      this.label,
+      text.map((each) => (each instanceof Node ? each : document.createTextNode(each))),
+    );
     this.rail.setAttribute("aria-valuetext", this.label.textContent);
   }
 
   words(mark, at, time) {
-    if (this.epoch === null && this.stopped) return [h("strong", {}, "The newest known"), h("span", {}, ` — ${this.stopped}`)];
-    if (this.epoch === null) return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
-    if (this.at) return [h("strong", {}, momentText(this.at)), h("span", {}, ` — all events up to then, the last of them in epoch ${this.epoch}`)];
+    if (this.epoch === null && this.stopped)
+      return [h("strong", {}, "The newest known"), h("span", {}, ` — ${this.stopped}`)];
+    if (this.epoch === null)
+      return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
+    if (this.at)
+      return [
+        h("strong", {}, momentText(this.at)),
+        h("span", {}, ` — all events up to then, the last of them in epoch ${this.epoch}`),
+      ];
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
     const next = this.marks[at + 1];
-    if (this.holds(next)) return [h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`), h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`)];
-    if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, next && at < 0 && this.zoomed === null ? " — before the first change that this track shows" : "")];
-    const since = mark && (mark.epoch === this.epoch ? eventsText(mark) : `no change since ${when(mark.eventTime)} (${eventsText(mark)})`);
-    const then = next ? `; nothing more until ${when(next.eventTime)}` : this.zoomed === null ? "; nothing has changed since" : "";
+    if (this.holds(next))
+      return [
+        h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`),
+        h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`),
+      ];
+    if (!seen)
+      return [
+        h("strong", {}, `Epoch ${this.epoch}`),
+        h("span", {}, next && at < 0 && this.zoomed === null ? " — before the first change that this track shows" : ""),
+      ];
+    const since =
+      mark &&
+      (mark.epoch === this.epoch ? eventsText(mark) : `no change since ${when(mark.eventTime)} (${eventsText(mark)})`);
+    const then = next
+      ? `; nothing more until ${when(next.eventTime)}`
+      : this.zoomed === null
+        ? "; nothing has changed since"
+        : "";
     return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? since + then : ""}`)];
   }
 
@@ -174,7 +315,10 @@ export class Track {
     if (!Number.isFinite(by)) return undefined;
     const here = this.index(this.epoch);
     if (this.holds(this.marks[here + 1])) return this.marks[here + 1];
-    const passed = by > 0 ? this.marks.slice(here + 1, here + 1 + by) : this.marks.slice(Math.max(0, here + by + 1), here + 1).reverse();
+    const passed =
+      by > 0
+        ? this.marks.slice(here + 1, here + 1 + by)
+        : this.marks.slice(Math.max(0, here + by + 1), here + 1).reverse();
     return passed.find((mark) => mark.epochs > 1);
   }
 
@@ -193,7 +337,9 @@ export class Track {
     if (this.timer) return this.stop();
     if (this.epoch === null && this.marks.length) this.go(this.marks[0].epoch, false);
     this.play.textContent = "❚❚ Pause";
-    this.timer = setInterval(() => { if (!this.stepMark(1, false)) this.stop(); }, PLAY_EVERY_MS);
+    this.timer = setInterval(() => {
+      if (!this.stepMark(1, false)) this.stop();
+    }, PLAY_EVERY_MS);
   }
 
   stop() {
@@ -203,13 +349,23 @@ export class Track {
   }
 
   onKey(event) {
-    const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity };
+    const steps = {
+      ArrowLeft: -1,
+      ArrowDown: -1,
+      ArrowRight: 1,
+      ArrowUp: 1,
+      PageDown: -10,
+      PageUp: 10,
+      Home: -Infinity,
+    };
     const oneEpoch = event.shiftKey ? { ArrowLeft: -1, ArrowRight: 1 }[event.key] : undefined;
     if (oneEpoch) this.goTo((this.epoch ?? this.newest) + oneEpoch);
     else if (event.key === "End") this.go(null, true);
     else if (event.key === " ") this.togglePlay();
-    else if (event.key in steps) { this.stop(); this.step(steps[event.key], true); }
-    else return;
+    else if (event.key in steps) {
+      this.stop();
+      this.step(steps[event.key], true);
+    } else return;
     event.preventDefault();
   }
 
@@ -218,10 +374,14 @@ export class Track {
     const share = (event.clientX - box.left) / box.width;
     if (share > 0.995) return this.marks.length;
     const x = share * WIDTH;
-    let best = -1, distance = Infinity;
+    let best = -1,
+      distance = Infinity;
     for (let i = 0; i < this.marks.length; i += 1) {
       const away = Math.abs(this.x(this.marks[i]) - x);
-      if (away < distance) { best = i; distance = away; }
+      if (away < distance) {
+        best = i;
+        distance = away;
+      }
     }
     return best;
   }
@@ -239,7 +399,8 @@ export class Track {
   }
 
   timeAt(event) {
-    const box = this.surface.getBoundingClientRect(), [first, last] = this.range;
+    const box = this.surface.getBoundingClientRect(),
+      [first, last] = this.range;
     return first + (last - first) * Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
   }
 
@@ -254,7 +415,10 @@ export class Track {
 
   onMove(event) {
     if (this.from !== undefined) {
-      const [first, last] = this.range, shares = [this.from, this.timeAt(event)].sort((one, other) => one - other).map((ms) => (100 * (ms - first)) / (last - first));
+      const [first, last] = this.range,
+        shares = [this.from, this.timeAt(event)]
+          .sort((one, other) => one - other)
+          .map((ms) => (100 * (ms - first)) / (last - first));
       this.band.hidden = false;
       this.band.style.insetInline = `${shares[0]}% ${100 - shares[1]}%`;
       return;

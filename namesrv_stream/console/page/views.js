@@ -5,7 +5,13 @@ import { churn } from "./churn.js";
 import { overview } from "./overview.js";
 import { topic, topicList } from "./topics.js";
 
-export const TABS = [["overview", "Overview"], ["brokers", "Brokers"], ["topics", "Topics"], ["churn", "Churn"], ["compare", "Compare"]];
+export const TABS = [
+  ["overview", "Overview"],
+  ["brokers", "Brokers"],
+  ["topics", "Topics"],
+  ["churn", "Churn"],
+  ["compare", "Compare"],
+];
 
 export const views = {
   overview: {

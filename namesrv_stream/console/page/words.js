@@ -10,7 +10,8 @@ function kept() {
   try {
     const name = localStorage.getItem(KEPT);
     return name && made(name) ? name : null;
-  } catch {  // no storage, or a zone that this browser does not know
+  } catch {
+    // no storage, or a zone that this browser does not know
     return null;
   }
 }
@@ -34,7 +35,8 @@ export function setZone(name) {
   try {
     if (name === LOCAL) localStorage.removeItem(KEPT);
     else localStorage.setItem(KEPT, name);
-  } catch {  // it holds until the page is loaded again
+  } catch {
+    // it holds until the page is loaded again
   }
 }
 
@@ -66,7 +68,12 @@ export const snapshotText = (snapshot) => (snapshot.eventTime ? when(snapshot.ev
 export function duration(millis) {
   const parts = [];
   let rest = Math.max(0, Math.floor(millis / 1000));
-  for (const [unit, size] of [["d", 86_400], ["h", 3_600], ["m", 60], ["s", 1]]) {
+  for (const [unit, size] of [
+    ["d", 86_400],
+    ["h", 3_600],
+    ["m", 60],
+    ["s", 1],
+  ]) {
     const count = Math.floor(rest / size);
     rest %= size;
     if (count || (unit === "s" && !parts.length)) parts.push(`${count}${unit}`);
@@ -77,13 +84,19 @@ export function duration(millis) {
 export const ago = (at) => `${duration(Date.now() - new Date(at))} ago`;
 
 export function perm(bits) {
-  const letters = [[4, "R"], [2, "W"], [1, "X"]].map(([bit, letter]) => (bits & bit ? letter : "-")).join("");
+  const letters = [
+    [4, "R"],
+    [2, "W"],
+    [1, "X"],
+  ]
+    .map(([bit, letter]) => (bits & bit ? letter : "-"))
+    .join("");
   return bits & 8 ? `P${letters}` : letters;
 }
 
 export function eventsText(mark) {
   const told = [];
-  const isOne = !(mark.epochs > 1);  // of several epochs a broker may have come and left more than once
+  const isOne = !(mark.epochs > 1); // of several epochs a broker may have come and left more than once
   if (mark.begins) told.push(isOne ? `${counted(mark.begins, "broker")} came` : counted(mark.begins, "arrival"));
   if (mark.ends) told.push(isOne ? `${counted(mark.ends, "broker")} left` : counted(mark.ends, "departure"));
   if (mark.commands) told.push(counted(mark.commands, "command"));
