@@ -29,10 +29,10 @@ from typing import Self
 import click
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.job.micro_batch import PROGRESS_MS, PUBLICATIONS_BETWEEN_CARE
 from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker, Scan, TopicConfig, UnregisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.stream.micro_batch import PROGRESS_MS, PUBLICATIONS_BETWEEN_CARE
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import MAX_SMALL_FILES, Batch, Publisher
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root

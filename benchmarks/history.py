@@ -39,7 +39,7 @@ from rich.table import Table
 
 from benchmarks.drawing import draw
 from benchmarks.processes import machine_text
-from namesrv_stream.history.views import register_views
+from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition, RowChange, TopicRow
 from namesrv_stream.tables.arrow import row_changes_to_arrow

@@ -31,7 +31,7 @@ from coverage.numbits import numbits_to_nums
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / ".cache" / "mutants"
 PACKAGE = ROOT / "namesrv_stream"
-PLACES = ("rules", "wire", "stream", "gateway/known_brokers.py", "tables/publication.py")
+PLACES = ("rules", "wire", "job", "gateway/known_brokers.py", "tables/publication.py")
 TESTS = "not full and not deploy and not spark and not system"
 LEAST_LIMIT_S = 20
 """Time of a mutant's tests: this, and three times what they took without it. An endless loop is a kill."""

@@ -28,12 +28,12 @@ from benchmarks.drawing import draw
 from benchmarks.load import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.job.query import registry_rows
+from namesrv_stream.job.source import kafka_records
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.stream.query import registry_rows
-from namesrv_stream.stream.source import kafka_records
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader

@@ -32,8 +32,8 @@ from namesrv_stream.tools.local.jars import CHECKOUT, jars_of_sessions
 _HOUR_MS = 3_600_000
 _AVAILABILITY = "SELECT * FROM broker_availability"
 _SESSION = "from namesrv_stream.tools.local.spark import local_session; spark = local_session('small', cores='2')"
-_VIEWS = f"{_SESSION}; from namesrv_stream.history.views import register_views; register_views(spark, {{root!r}})"
-_ASK = "from namesrv_stream.history.analysis import ask; ask({root!r}, {statement!r})"
+_VIEWS = f"{_SESSION}; from namesrv_stream.analysis.views import register_views; register_views(spark, {{root!r}})"
+_ASK = "from namesrv_stream.analysis.ask import ask; ask({root!r}, {statement!r})"
 _END = "; process = spark.sparkContext._gateway.proc; spark.stop(); process.stdin.close(); process.wait()"
 """End of a Spark session in which the JVM ends too, so that its CPU counts as that of a child."""
 

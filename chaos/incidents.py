@@ -22,8 +22,8 @@ import psutil
 from chaos.job import COMMITTED, FAILPOINTS
 from chaos.lively import LivelyBrokers
 from chaos.world import LEASE_MS, World
+from namesrv_stream.answers.events import Span, newest_of
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.events import Span, newest_of
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import click
 
+from namesrv_stream.answers.subject import ACCEPTED
 from namesrv_stream.cli.submitted import table_job
 from namesrv_stream.cli.view import begin_time, past_time
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.questions.subject import ACCEPTED
 from namesrv_stream.reporting.texts import SHOWN_ZONE
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
@@ -44,7 +44,7 @@ def _in_a_folder(_context: click.Context, _parameter: click.Parameter, file: Pat
 )
 def main(root: Root, _settings: NamesrvSettings, since: AsOf | None, until: AsOf | None, out: Path) -> None:
     """Write the churn report of a period as one HTML file. The days in it are those of UTC."""
-    from namesrv_stream.history.report import churn_report  # noqa: PLC0415 -- raises a NamesrvError without matplotlib
+    from namesrv_stream.analysis.report import churn_report  # noqa: PLC0415 -- raises a NamesrvError without matplotlib
 
     end = _time(until) or _newest(root)
     start = _time(since) or end - timedelta(days=DEFAULT_DAYS)

@@ -19,7 +19,7 @@ PARTS = {
         "tests/league",
         *(f"{SYSTEM}/test_{name}.py" for name in ("client_programs", "gateway_auth", "gateway_rocketmq")),
     ],
-    "tables": [f"tests/{name}" for name in ("history", "packaging", "stream", "tables")],
+    "tables": [f"tests/{name}" for name in ("history", "packaging", "tables")],
     "job": [f"{SYSTEM}/test_{name}.py" for name in ("chaos", "cluster", "hostile_soak", "memory", "soak")],
     "system": ["tests"],
 }

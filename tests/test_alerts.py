@@ -10,8 +10,8 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from namesrv_stream.gateway.gateway_metrics import Metrics
+from namesrv_stream.job.job_metrics import JobMetrics
 from namesrv_stream.reporting.metrics_server import add_process_metrics
-from namesrv_stream.stream.job_metrics import JobMetrics
 from namesrv_stream.tools.local.jars import CHECKOUT
 
 PROMETHEUS = CHECKOUT / "deploy" / "prometheus"

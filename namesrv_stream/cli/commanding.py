@@ -12,11 +12,7 @@ from collections.abc import Callable
 
 import click
 
-from namesrv_stream.cli.output import say, time_text
-from namesrv_stream.cli.view import open_reader, seconds_option
-from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.questions.command_sending import (
+from namesrv_stream.answers.command_sending import (
     OperatorCommand,
     check_names,
     check_retirement,
@@ -25,6 +21,10 @@ from namesrv_stream.questions.command_sending import (
     names_in,
     send_order,
 )
+from namesrv_stream.cli.output import say, time_text
+from namesrv_stream.cli.view import open_reader, seconds_option
+from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import (
     AddWritePerm,

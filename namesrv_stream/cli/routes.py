@@ -9,12 +9,12 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from namesrv_stream.answers import lists, topics
+from namesrv_stream.answers.overview import verdict_of
 from namesrv_stream.cli.output import Rows, heading, time_text
 from namesrv_stream.cli.view import Answer, Looked, reads
 from namesrv_stream.config import to_properties_text
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.questions import lists, topics
-from namesrv_stream.questions.overview import verdict_of
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies

@@ -14,11 +14,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from namesrv_stream.cli.output import heading, print_answer, say, time_text
-from namesrv_stream.cli.view import Answer, Looked, View, root_of, show, view_options
-from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError, masked
-from namesrv_stream.questions.job_status import (
+from namesrv_stream.answers.job_status import (
     NOT_ASKED,
     FromKafka,
     JobState,
@@ -30,7 +26,11 @@ from namesrv_stream.questions.job_status import (
     newest_row,
     storage_problem,
 )
-from namesrv_stream.questions.job_status import status as job_status
+from namesrv_stream.answers.job_status import status as job_status
+from namesrv_stream.cli.output import heading, print_answer, say, time_text
+from namesrv_stream.cli.view import Answer, Looked, View, root_of, show, view_options
+from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError, masked
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.tables.job_progress import job_progress
 

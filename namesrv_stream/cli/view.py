@@ -16,11 +16,11 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from namesrv_stream.answers.events import Span
+from namesrv_stream.answers.job_status import Health, health
+from namesrv_stream.answers.subject import ACCEPTED, NotFoundError, Seen, epoch_in, parsed_time, span_between
 from namesrv_stream.cli.output import console, heading, print_answer, say, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.history.events import Span
-from namesrv_stream.questions.job_status import Health, health
-from namesrv_stream.questions.subject import ACCEPTED, NotFoundError, Seen, epoch_in, parsed_time, span_between
 from namesrv_stream.reporting.texts import SHOWN_ZONE, duration_text
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root

@@ -10,6 +10,11 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from namesrv_stream.analysis import palette
+from namesrv_stream.analysis.views import history_sql, permanent_sql
+from namesrv_stream.answers import accounts
+from namesrv_stream.answers.lists import broker
+from namesrv_stream.answers.subject import ACCEPTED
 from namesrv_stream.cli.output import Rows, heading, print_answer, time_text
 from namesrv_stream.cli.view import (
     Answer,
@@ -29,11 +34,6 @@ from namesrv_stream.cli.view import (
 )
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.history import palette
-from namesrv_stream.history.views import history_sql, permanent_sql
-from namesrv_stream.questions import accounts
-from namesrv_stream.questions.lists import broker
-from namesrv_stream.questions.subject import ACCEPTED
 from namesrv_stream.reporting.texts import SHOWN_ZONE, counted, duration_text, iso_text, perm_text, shown_of
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf

@@ -17,18 +17,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Struct
 
 from namesrv_stream import __version__
-from namesrv_stream.config.values import parsed_duration
-from namesrv_stream.console.command_rights import check_reason
-from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
-from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
-from namesrv_stream.console.running import Running
-from namesrv_stream.errors import did_you_mean
-from namesrv_stream.history.definitions import TopicState
-from namesrv_stream.history.events import Span
-from namesrv_stream.questions import accounts, broker_page, job_status, lists, overview, periods
-from namesrv_stream.questions import topics as of_topics
-from namesrv_stream.questions.causes import State
-from namesrv_stream.questions.command_sending import (
+from namesrv_stream.answers import accounts, broker_page, job_status, lists, overview, periods
+from namesrv_stream.answers import topics as of_topics
+from namesrv_stream.answers.causes import State
+from namesrv_stream.answers.command_sending import (
     OperatorCommand,
     check_names,
     check_retirement,
@@ -36,8 +28,10 @@ from namesrv_stream.questions.command_sending import (
     parsed_order,
     send_order,
 )
-from namesrv_stream.questions.lists import Chosen
-from namesrv_stream.questions.subject import (
+from namesrv_stream.answers.definitions import TopicState
+from namesrv_stream.answers.events import Span
+from namesrv_stream.answers.lists import Chosen
+from namesrv_stream.answers.subject import (
     MOST_LISTED,
     BadQuestionError,
     Fields,
@@ -48,6 +42,12 @@ from namesrv_stream.questions.subject import (
     time_ms,
     zone_named,
 )
+from namesrv_stream.config.values import parsed_duration
+from namesrv_stream.console.command_rights import check_reason
+from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
+from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
+from namesrv_stream.console.running import Running
+from namesrv_stream.errors import did_you_mean
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.wire.json_text import encode_json

@@ -11,9 +11,9 @@ import msgspec
 
 from namesrv_stream.access.rights import NotAllowedError, Rights
 from namesrv_stream.access.users import Sender, Users
+from namesrv_stream.answers.command_sending import OperatorCommand
+from namesrv_stream.answers.subject import BadQuestionError
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.questions.command_sending import OperatorCommand
-from namesrv_stream.questions.subject import BadQuestionError
 from namesrv_stream.rules.record_types import LiftExpiryGuard, UpdateNamesrvConfig
 from namesrv_stream.wire.bodies import encode_properties
 from namesrv_stream.wire.codes import RequestCode

@@ -21,11 +21,11 @@ from msgspec import Raw
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from namesrv_stream.answers.subject import Fields
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.questions.subject import Fields
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.rows import SnapshotRow

@@ -17,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from namesrv_stream.access.rights import NotAllowedError
+from namesrv_stream.answers.command_sending import UnknownNameError
+from namesrv_stream.answers.subject import BadQuestionError, NotFoundError
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import (
     KafkaRefusedError,
@@ -29,8 +31,6 @@ from namesrv_stream.errors import (
     SnapshotGoneError,
     StorageError,
 )
-from namesrv_stream.questions.command_sending import UnknownNameError
-from namesrv_stream.questions.subject import BadQuestionError, NotFoundError
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.wire.json_text import encode_json
 

@@ -13,15 +13,15 @@ from http import HTTPStatus
 
 from deltalake.exceptions import DeltaError
 
+from namesrv_stream.answers.command_sending import has_read
+from namesrv_stream.answers.job_status import Status, health, newest_row, status
+from namesrv_stream.answers.job_watch import JobWatch
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.command_rights import Admission
 from namesrv_stream.console.hub import Hub
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.errors import NamesrvError, StorageError
-from namesrv_stream.questions.command_sending import has_read
-from namesrv_stream.questions.job_status import Status, health, newest_row, status
-from namesrv_stream.questions.job_watch import JobWatch
 from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.as_of import AsOf

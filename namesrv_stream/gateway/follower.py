@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from deltalake.exceptions import DeltaError
 
+from namesrv_stream.answers.events import addresses_that_left
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError
 from namesrv_stream.gateway.readers import READERS
-from namesrv_stream.history.events import addresses_that_left
 from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow

@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from namesrv_stream.answers.job_status import job_state
+from namesrv_stream.answers.job_watch import JobWatch
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway import kv_table, notices
@@ -26,8 +28,6 @@ from namesrv_stream.gateway.refusals import Refusals
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Connections, Server
 from namesrv_stream.gateway.writes import Writes
-from namesrv_stream.questions.job_status import job_state
-from namesrv_stream.questions.job_watch import JobWatch
 from namesrv_stream.reporting.metrics_server import MonitoringServer
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.lookup import RouteTables

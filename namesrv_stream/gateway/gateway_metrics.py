@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from namesrv_stream.questions.job_status import JOB_STATES
+from namesrv_stream.answers.job_status import JOB_STATES
 from namesrv_stream.reporting.metrics_server import add_process_metrics
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 

@@ -1,1 +1,1 @@
-"""The job's process: waits for its turn, claims the registry, runs the query, and keeps the query running."""
+"""The job's process: the streaming query, its micro-batches, whose turn it is, and what keeps it running."""

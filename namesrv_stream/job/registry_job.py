@@ -27,6 +27,7 @@ from namesrv_stream.errors import (
     StorageError,
     TermLostError,
 )
+from namesrv_stream.job.checkpoint import Checkpoint, reach_checkpoint
 from namesrv_stream.job.claim import TermWatch, append_time_ms_at, log_to_go_on_with, require_same_log
 from namesrv_stream.job.failures import (
     CheckpointHeldError,
@@ -40,6 +41,9 @@ from namesrv_stream.job.failures import (
     storage_errors,
 )
 from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
+from namesrv_stream.job.job_metrics import JobMetrics
+from namesrv_stream.job.micro_batch import MicroBatches
+from namesrv_stream.job.query import Beginning, check_query, start_query
 from namesrv_stream.job.table_care import TableCare
 from namesrv_stream.job.warm_up import WarmUp
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, JobReport
@@ -55,10 +59,6 @@ from namesrv_stream.kafka.topic import (
 )
 from namesrv_stream.reporting.metrics_server import MonitoringServer, add_process_metrics
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.checkpoint import Checkpoint, reach_checkpoint
-from namesrv_stream.stream.job_metrics import JobMetrics
-from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.query import Beginning, check_query, start_query
 from namesrv_stream.tables.job_progress import ProgressFile
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher

@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.job.checkpoint import remove_folder
+from namesrv_stream.job.micro_batch import collected
+from namesrv_stream.job.query import check_query, registry_rows, show_workers_this_package
+from namesrv_stream.job.source import kafka_records
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import beginning_offsets, end_offsets
-from namesrv_stream.stream.checkpoint import remove_folder
-from namesrv_stream.stream.micro_batch import collected
-from namesrv_stream.stream.query import check_query, registry_rows, show_workers_this_package
-from namesrv_stream.stream.source import kafka_records
 
 log = logging.getLogger(__name__)
 

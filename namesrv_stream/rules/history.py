@@ -29,6 +29,12 @@ from namesrv_stream.rules.rows import (
 LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
 """Types of lines that record the end of a lease. A REFUSED without `lease_millis` ended no lease."""
 
+PLANNED = ("UNREGISTERED", "MOVED", "ID_LOST")
+"""Ends of sessions after which the broker is not expected until it is back."""
+
+UNPLANNED = tuple(kind for kind in LEASE_ENDS if kind not in PLANNED)
+"""Ends of sessions after which the broker is down."""
+
 _LOSSES = ("ID_LOST", *LEASE_ENDS)
 
 _TOPIC_TABLES = ("topic", "topic_mapping")

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from namesrv_stream.answers import job_status
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
-from namesrv_stream.questions import job_status
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DeleteKvConfig,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from namesrv_stream.answers.job_status import FromKafka, job_state
 from namesrv_stream.kafka.election import Candidate, JobReport
-from namesrv_stream.questions.job_status import FromKafka, job_state
 
 ACTIVE, WAITING = Candidate("run-1", "host", True), Candidate("run-2", "host", False)
 JVM = "the JVM has not answered for 5 s"

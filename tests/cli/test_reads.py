@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from namesrv_stream.answers.overview import overview
+from namesrv_stream.answers.subject import Seen
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.questions.overview import overview
-from namesrv_stream.questions.subject import Seen
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.record_types import PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry

@@ -4,12 +4,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from namesrv_stream.answers.subject import NotFoundError
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.on_this_machine import Stage
 from namesrv_stream.cli.output import console
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.questions.subject import NotFoundError
 from namesrv_stream.tools.local.stack import LocalStack
 
 

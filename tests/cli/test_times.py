@@ -3,7 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from namesrv_stream.questions.subject import parsed_time
+from namesrv_stream.answers.subject import parsed_time
 
 NOW = datetime(2026, 11, 21, 3, 12, 5, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from namesrv_stream.answers import periods
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.questions import periods
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import (
     DeleteTopic,

@@ -11,7 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from namesrv_stream.questions import periods
+from namesrv_stream.answers import periods
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms

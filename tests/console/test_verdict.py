@@ -2,9 +2,9 @@
 
 import pytest
 
-from namesrv_stream.history.definitions import DownBroker, TopicVerdict
-from namesrv_stream.questions.causes import Member, causes
-from namesrv_stream.questions.verdict import Left, TopicVerdicts, verdict
+from namesrv_stream.answers.causes import Member, causes
+from namesrv_stream.answers.definitions import DownBroker, TopicVerdict
+from namesrv_stream.answers.verdict import Left, TopicVerdicts, verdict
 
 AT = 1_795_683_180_000  # 2026-11-26 08:53 UTC
 MINUTE_MS = 60_000

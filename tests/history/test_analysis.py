@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from namesrv_stream.analysis.ask import ask
+from namesrv_stream.analysis.ask import register_views as register_in_duckdb
+from namesrv_stream.analysis.views import history_queries, register_views
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.analysis import ask
-from namesrv_stream.history.analysis import register_views as register_in_duckdb
-from namesrv_stream.history.views import history_queries, register_views
 from namesrv_stream.rules.record_types import DeleteTopic, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root

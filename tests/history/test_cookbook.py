@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
+from namesrv_stream.analysis.ask import ask
+from namesrv_stream.analysis.views import history_queries, register_views
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.analysis import ask
-from namesrv_stream.history.views import history_queries, register_views
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import PINNED_TABLES

@@ -8,18 +8,19 @@ from operator import itemgetter
 
 import pytest
 
+from namesrv_stream.analysis.ask import ask
+from namesrv_stream.analysis.report import churn_report
+from namesrv_stream.answers.broker_page import broker_page
+from namesrv_stream.answers.causes import clock_text
+from namesrv_stream.answers.definitions import EXPECTED_MS, Past, down_brokers, lost_topics, topic_verdict
+from namesrv_stream.answers.events import newest_events
+from namesrv_stream.answers.lists import brokers, clusters
+from namesrv_stream.answers.overview import overview
+from namesrv_stream.answers.periods import churn, timeline
+from namesrv_stream.answers.subject import Seen
+from namesrv_stream.answers.topics import route, topics
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.analysis import ask
-from namesrv_stream.history.definitions import EXPECTED_MS, UNPLANNED, Past, down_brokers, lost_topics, topic_verdict
-from namesrv_stream.history.events import newest_events
-from namesrv_stream.history.report import churn_report
-from namesrv_stream.questions.broker_page import broker_page
-from namesrv_stream.questions.causes import clock_text
-from namesrv_stream.questions.lists import brokers, clusters
-from namesrv_stream.questions.overview import overview
-from namesrv_stream.questions.periods import churn, timeline
-from namesrv_stream.questions.subject import Seen
-from namesrv_stream.questions.topics import route, topics
+from namesrv_stream.rules.history import UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, RetireBroker, WipeWritePerm
 from namesrv_stream.tables.as_of import AsOf

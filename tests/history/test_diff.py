@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv_stream.history.diff import Difference, differences, shown_of
-from namesrv_stream.history.events import changes_between
+from namesrv_stream.answers.diff import Difference, differences, shown_of
+from namesrv_stream.answers.events import changes_between
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES

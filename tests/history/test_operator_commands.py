@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import namesrv_stream.history
+import namesrv_stream.analysis
 from namesrv_stream.rules.record_types import Command
 from namesrv_stream.tools.putting_back import Cause
 
 COMMAND_TYPES = [str(each.__struct_config__.tag) for each in Command.__args__]
-VIEWS = (Path(namesrv_stream.history.__file__).parent / "views.sql").read_text("utf-8")
+VIEWS = (Path(namesrv_stream.analysis.__file__).parent / "views.sql").read_text("utf-8")
 TABLES = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.questions.subject import BadQuestionError, paged
+from namesrv_stream.answers.subject import BadQuestionError, paged
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib.dates import date2num, num2date
 
-from namesrv_stream.history import plots
+from namesrv_stream.analysis import plots
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

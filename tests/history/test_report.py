@@ -10,11 +10,11 @@ import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.dates import num2date
 
+from namesrv_stream.analysis import plots
+from namesrv_stream.analysis.ask import opened
+from namesrv_stream.analysis.report import churn_report, topics_at
+from namesrv_stream.analysis.views import register_views
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history import plots
-from namesrv_stream.history.analysis import opened
-from namesrv_stream.history.report import churn_report, topics_at
-from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.tables.root import Root
 from tests.history.fleet import RandomHistory
@@ -177,7 +177,7 @@ def test_a_page_begins_with_the_three_things_worth_knowing(page_of_an_outage):
 
 
 def test_a_table_that_is_cut_says_how_many_rows_there_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("namesrv_stream.history.report._MOST_LINES", 2)
+    monkeypatch.setattr("namesrv_stream.analysis.report._MOST_LINES", 2)
     place = Root(str(tmp_path / "registry"))
     registry = SeededRegistry(place, NOW)
     registry.register(ms(1), A, "broker-a")

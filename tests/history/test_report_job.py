@@ -39,8 +39,8 @@ def test_a_folder_without_a_registry_is_one_message(tmp_path):
 
 def test_without_matplotlib_the_error_names_how_to_install_it(monkeypatch, root, tmp_path):
     for module in ("report", "plots"):
-        monkeypatch.delitem(sys.modules, f"namesrv_stream.history.{module}", raising=False)
-        monkeypatch.delattr(f"namesrv_stream.history.{module}", raising=False)
+        monkeypatch.delitem(sys.modules, f"namesrv_stream.analysis.{module}", raising=False)
+        monkeypatch.delattr(f"namesrv_stream.analysis.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     said, status = refused("--root", root, "--out", tmp_path / "report.html")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from namesrv_stream.answers.story import story_of_broker, story_of_group, story_of_topic
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.story import story_of_broker, story_of_group, story_of_topic
 from namesrv_stream.rules.history import log_gap_line
 from namesrv_stream.rules.record_types import (
     AddWritePerm,

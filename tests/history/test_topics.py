@@ -1,6 +1,6 @@
 """The history of a topic, where the lines name it and where they have a count only."""
 
-from namesrv_stream.history.events import topic_events
+from namesrv_stream.answers.events import topic_events
 from namesrv_stream.rules.history import rows_before_and_after
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.history.fleet import RandomHistory

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from namesrv_stream.analysis.ask import ask, opened
+from namesrv_stream.analysis.views import create_views, history_queries, register_views
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.analysis import ask, opened
-from namesrv_stream.history.views import create_views, history_queries, register_views
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root

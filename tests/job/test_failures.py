@@ -11,7 +11,7 @@ from namesrv_stream.job.failures import (
     JobFailedError,
     job_failure,
 )
-from namesrv_stream.stream.micro_batch import BrokenOffError, unread_batch
+from namesrv_stream.job.micro_batch import BrokenOffError, unread_batch
 
 SETTINGS = NamesrvSettings()
 KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: org.apache.kafka.common.errors."

@@ -8,7 +8,7 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, StorageError
 from namesrv_stream.job.failures import LimitReachedError, job_failure, require_sound_spark, storage_errors
-from namesrv_stream.stream.micro_batch import unread_batch
+from namesrv_stream.job.micro_batch import unread_batch
 
 SETTINGS = NamesrvSettings()
 STATE_STORE = """[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.

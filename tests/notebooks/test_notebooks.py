@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from nbclient import NotebookClient
 
-from namesrv_stream.history import palette
+from namesrv_stream.analysis import palette
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.history.seeded import HOUR_MS, SeededRegistry

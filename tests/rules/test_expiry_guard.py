@@ -2,8 +2,8 @@
 
 import pytest
 
+from namesrv_stream.answers.broker_lines import broker_lines
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.broker_lines import broker_lines
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,

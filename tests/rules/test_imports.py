@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent.parent / "namesrv_stream"
 ENGINES = ("pyspark", "kafka", "deltalake", "delta", "pyarrow")
 OUTSIDE_WORLD = {"socket", "asyncio", "time", "os", "threading", "pathlib", "subprocess"}
-LAYERS = ["errors", "reporting", "config", "rules", "records", "wire", "access", "tables", "history"]
-LAYERS += ["kafka", "stream", "job", "questions"]
+LAYERS = ["errors", "reporting", "config", "rules", "records", "wire", "access", "tables"]
+LAYERS += ["kafka", "analysis", "answers", "job"]
 TOP = {"tools", "gateway", "console", "cli"}
 """LAYERS: each may import from those before it; those of TOP come after all of them."""
 

@@ -7,12 +7,12 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from namesrv_stream.analysis.ask import ask
+from namesrv_stream.analysis.views import register_views
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.history.analysis import ask
-from namesrv_stream.history.views import register_views
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.object_store import give_spark_access

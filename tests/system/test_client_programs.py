@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from namesrv_stream.answers.events import newest_events
 from namesrv_stream.gateway.own_writes import WAIT_LIMIT_S
-from namesrv_stream.history.events import newest_events
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens

@@ -16,10 +16,10 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from namesrv_stream.job import registry_job as job_module
 from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.job.checkpoint import Checkpoint
+from namesrv_stream.job.micro_batch import MicroBatches
+from namesrv_stream.job.query import QUERY_NAME
 from namesrv_stream.rules.record_types import BrokerHeartbeat, PutKvConfig, UnregisterBroker
-from namesrv_stream.stream.checkpoint import Checkpoint
-from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.query import QUERY_NAME
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import PINNED_TABLES
 from tests.system.heartbeats import (
@@ -58,7 +58,7 @@ def heads_beyond(view, root):
     return {spec.name for spec in PINNED_TABLES if Root(root).open(spec).version() > versions[spec.name]}
 
 
-@pytest.mark.full  # in every run tests/stream/test_micro_batch_properties.py dies at such points, in one process
+@pytest.mark.full  # in every run tests/job/test_micro_batch_properties.py dies at such points, in one process
 @pytest.mark.parametrize("at_commit", [1, len(TABLES_IN_TURN)], ids=["between two tables", "after the last table"])
 def test_readers_never_see_half_a_batch_of_a_job_that_was_killed(heartbeats, spark, tmp_path, at_commit):
     with Onlooker(heartbeats.root) as onlooker:
@@ -220,7 +220,7 @@ def await_attempts(caplog, kafka_address, number):
     of_job = [
         record.getMessage()
         for record in caplog.records
-        if record.name.startswith(("namesrv_stream.stream", "namesrv_stream.job"))
+        if record.name.startswith(("namesrv_stream.job", "namesrv_stream.job"))
     ]
     lines = [line for line in of_job if "Next attempt in" in line]
     assert len(lines) >= number

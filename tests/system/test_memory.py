@@ -8,10 +8,10 @@ import psutil
 import pytest
 from kafka import KafkaProducer
 
+from namesrv_stream.answers.job_status import newest_row
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
-from namesrv_stream.questions.job_status import newest_row
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.tables.arrow import rows_from_arrow

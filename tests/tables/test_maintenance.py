@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.history import scans
-from namesrv_stream.history.views import register_views
+from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.pinned import open_tables

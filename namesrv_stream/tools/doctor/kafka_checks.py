@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
+from namesrv_stream.answers.job_status import facts_from_kafka, job_state, newest_row
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError
 from namesrv_stream.kafka.election import group_of
@@ -20,7 +21,6 @@ from namesrv_stream.kafka.topic import (
     require_one_order,
     wait_for_kafka,
 )
-from namesrv_stream.questions.job_status import facts_from_kafka, job_state, newest_row
 from namesrv_stream.tables.job_progress import job_progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.doctor import Finding, State

@@ -13,13 +13,13 @@ from typing import Self
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from namesrv_stream.answers.job_status import newest_row
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, SettingError, TermLostError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.failures import SessionLostError
 from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.questions.job_status import newest_row
 from namesrv_stream.reporting.metrics_server import require_port
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.fleet.plan import FleetPlan

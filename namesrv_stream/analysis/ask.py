@@ -1,0 +1,183 @@
+"""The views of the history without Spark and Java: in DuckDB, and from there in Arrow, polars and pandas.
+
+They are those of analysis/views.sql, in which this module adds the few functions that DuckDB does not have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from namesrv_stream.analysis.views import history_queries, sources, wanted_views
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.arrow import with_partition_column
+from namesrv_stream.tables.as_of import rows_until
+from namesrv_stream.tables.pinned import open_tables
+from namesrv_stream.tables.root import Root, query, quoted
+from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
+from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
+
+_THREADS = 1
+"""Threads of one question: a console answers several at once, and each thread has memory of its own."""
+
+_NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
+"""Matches a URL, and a path that DuckDB would take for a pattern."""
+
+_MACROS = """
+date_from_unix_date(days) AS DATE '1970-01-01' + days
+explode(list) AS unnest(list)
+from_utc_timestamp(time, zone) AS timezone(zone, time)
+sequence(first, last) AS generate_series(first, last)
+slice(list, first, number) AS list_slice(list, first, first + number - 1)
+timestamp_millis(ms) AS make_timestamptz(CAST(ms * 1000 AS BIGINT))
+try_validate_utf8(text) AS try(decode(CAST(text AS BLOB)))
+unix_millis(time) AS epoch_ms(time)
+url_encode(text) AS replace(replace(replace(system.main.url_encode(text), '%20', '+'), '%2A', '*'), '~', '%7E')
+xxhash64(a, b, c) AS hash(a, b, c)
+"""
+"""Functions of Spark in views.sql that DuckDB lacks, or has with another meaning, one a line."""
+
+
+def register_views(  # noqa: PLR0913 -- as Spark's
+    db: duckdb.DuckDBPyConnection,
+    root: str | Path | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    only: Collection[str] | None = None,
+    kept: Collection[str] = (),
+    zone: str = "UTC",
+) -> SnapshotRow:
+    """Make temporary views of the tables of one snapshot, and the views of views.sql over them, in DuckDB.
+
+    Returns the snapshot's row. The arguments are those of `namesrv_stream.analysis.views.register_views`, and a further
+    call moves the views in the same way. A file is read when a query needs its rows. The views in `kept` are computed
+    now and become tables, for several questions. Sets the connection's time zone to UTC, so that days are those of the
+    views.
+    """
+    place = Root.at(root, storage_options)
+    tables = open_tables(place, epoch, at)
+    queries, stored = history_queries(zone), sources(tables.snapshot)
+    names = wanted_views(queries, {spec.name for spec in stored}, only)
+    db.execute("SET TimeZone = 'UTC'")
+    for function in _MACROS.strip().splitlines():
+        db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
+    for spec, (version, condition) in stored.items():
+        if spec.name in names:
+            made = tables.made(spec)
+            if made is None:
+                until = spark_sql_of(rows_until(spec, tables.snapshot))
+                _register_table(db, place, spec, version, f"{condition} AND {until}")
+            else:
+                _register_rows(db, spec, with_partition_column(spec, made))
+    for name, text in queries.items():
+        if name in names:
+            kind = "TABLE" if name in kept else "VIEW"
+            db.execute(f"CREATE OR REPLACE TEMP {kind} {name} AS {text}")
+    return tables.snapshot
+
+
+def ask(  # noqa: PLR0913  # as register_views
+    root: str | Path | Root,
+    statement: str,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    zone: str = "UTC",
+) -> pa.Table:
+    """Return the answer of a statement in DuckDB's SQL about the tables and views of one snapshot.
+
+    The statement can be as short as "FROM broker_availability". For polars use `pl.from_arrow(answer)`, for pandas
+    `answer.to_pandas()`. `zone` is that of local_hour, local_day and broker_local_availability.
+    """
+    with opened(root, epoch, at, storage_options, only=names_in(statement), zone=zone) as views:
+        return views.table(statement)
+
+
+def names_in(*statements: str) -> set[str]:
+    """Return the views and tables that statements name."""
+    known = {*history_queries(), *(spec.name for spec in (*VIEWS, SNAPSHOT))}
+    return known & {word.lower() for statement in statements for word in re.findall(r"\w+", statement)}
+
+
+@contextmanager
+def opened(  # noqa: PLR0913  # as register_views
+    root: str | Path | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    only: Collection[str] | None = None,
+    kept: Collection[str] = (),
+    zone: str = "UTC",
+) -> Iterator[Views]:
+    """Yield the views of one snapshot, for several statements. The arguments are those of `register_views`."""
+    with duckdb.connect(config={"threads": _THREADS}) as db:
+        yield Views(db, register_views(db, root, epoch, at, storage_options, only=only, kept=kept, zone=zone))
+
+
+class Views(NamedTuple):
+    """The tables and views of one snapshot in DuckDB."""
+
+    db: duckdb.DuckDBPyConnection
+    snapshot: SnapshotRow
+
+    def table(self, statement: str) -> pa.Table:
+        """Return the answer of a statement."""
+        return self.db.sql(statement).to_arrow_table()
+
+    def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement, in which `$name` stands for one of `values`."""
+        used = {name: value for name, value in values.items() if f"${name}" in statement}
+        return self.db.execute(statement, used).fetchall()
+
+
+def _register_table(
+    db: duckdb.DuckDBPyConnection, root: Root, spec: TableSpec, version: int | None, condition: str
+) -> None:
+    """Make a view of a table's rows. A column that a former release did not have is NULL.
+
+    DuckDB reads the files of a local folder itself, and only the parts of them that a query needs.
+    """
+    table = root.open(spec, version)
+    columns, rows = f"columns_of_{spec.name}", f"rows_of_{spec.name}"
+    db.register(columns, spec.stored_schema.empty_table())
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    paths = [f"{root.spark_path(spec)}/{each['path']}" for each in files]
+    if any(_NO_LOCAL_PATH.search(path) for path in paths):
+        read = query(table, "SELECT * FROM rows")
+        db.register(rows, read.cast(pa.schema([spec.stored_schema.field(name) for name in read.column_names])))
+    else:
+        rows = _files_read(spec, paths, [each.get(f"partition.{spec.partition_column}") for each in files])
+    both = f"FROM {columns} UNION ALL BY NAME FROM {rows}" if paths else f"FROM {columns}"
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS SELECT * FROM ({both}) WHERE {condition}")
+
+
+def _register_rows(db: duckdb.DuckDBPyConnection, spec: TableSpec, rows: pa.Table) -> None:
+    """Make a view of rows in memory."""
+    db.register(f"rows_of_{spec.name}", rows)
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS FROM rows_of_{spec.name}")
+
+
+def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str | None]) -> str:
+    """Return SQL that reads the files. The partition's value comes from Delta, not from the names of folders."""
+    column, of_value = spec.partition_column, dict[str | None, list[str]]()
+    for path, value in zip(paths, partitions, strict=True):
+        of_value.setdefault(value, []).append(quoted(path))
+    reads = []
+    for value, names in of_value.items():
+        own = f", {'NULL' if value is None else quoted(value)} AS {column}" if column else ""
+        # Spark writes the partition column into the files, too, and delta-rs does not.
+        stored = f"COLUMNS(lambda name: name <> '{column}')" if column else "*"
+        files = f"read_parquet([{', '.join(names)}], hive_partitioning = false, union_by_name = true)"
+        reads.append(f"SELECT {stored}{own} FROM {files}")
+    return f"({' UNION ALL BY NAME '.join(reads)})"

@@ -1,0 +1,161 @@
+"""Register the Spark views of the history, which analysts query with Spark SQL. views.sql states each view's grain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.reporting.texts import iso_text
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.object_store import give_spark_access
+from namesrv_stream.tables.pinned import open_tables
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, ROW_CHANGE, SNAPSHOT, TableSpec
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.spark_views import VIEWS, rows_of, table_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
+
+_SOURCE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
+_CREATE_VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+) AS\s")
+
+
+def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
+    spark: SparkSession,
+    root: str | Path | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    only: Collection[str] | None = None,
+    zone: str = "UTC",
+) -> SnapshotRow:
+    """Register the tables of one moment, as `open_snapshot` does, and the views of views.sql over them.
+
+    Returns the snapshot's row. A further call moves all views to another snapshot. `open_snapshot` moves only the
+    tables; the views of views.sql stay at their snapshot.
+
+    With `only`, register or move only the views and tables that it names, and their sources. This is faster if a
+    session asks one question. Other views stay at their snapshot. Raises NamesrvError if `only` has an unknown name.
+    `zone` is that of the views of local days and hours.
+    """
+    place = Root.at(root, storage_options)
+    give_spark_access(spark, place)
+    tables = open_tables(place, epoch, at)
+    queries = history_queries(zone)
+    wanted = wanted_views(queries, {spec.name for spec in sources(tables.snapshot)}, only)
+    for spec in (*VIEWS, SNAPSHOT):
+        if spec.name in wanted:
+            rows_of(spark, place, tables, spec).createOrReplaceTempView(spec.name)
+    for name, text in queries.items():
+        if name in wanted:
+            # Registered as an analysed plan, so that a question does not analyse this view again.
+            spark.sql(text).createOrReplaceTempView(name)
+    return tables.snapshot
+
+
+def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[str] | None) -> set[str]:
+    """Return the names in `only` and of all views and tables that they read. If `only` is None, return all names."""
+    known = tables | queries.keys()
+    if only is None:
+        return known
+    wanted = {only} if isinstance(only, str) else set(only)
+    if unknown := wanted - known:
+        raise NamesrvError(
+            f"no view or table is called {' or '.join(sorted(unknown))}. `only` may name {', '.join(sorted(known))}."
+        )
+    for name in reversed(list(queries)):  # a view reads only those before it
+        if name in wanted:
+            wanted.update(_SOURCE.findall(queries[name]))
+    return wanted
+
+
+def sources(snapshot: SnapshotRow) -> dict[TableSpec, tuple[int | None, str]]:
+    """Return each table's version in the snapshot and the SQL condition of its rows up to the snapshot.
+
+    No version of the table `snapshot` is pinned, since its rows are only appended.
+    """
+    tables: dict[TableSpec, tuple[int | None, str]] = {spec: (snapshot.versions[spec.name], "true") for spec in VIEWS}
+    until = "false" if snapshot.event_time is None else f"event_time <= '{iso_text(snapshot.event_time)}'"
+    tables[REJECTED] = (snapshot.versions[REJECTED.name], until)
+    for spec in (BROKER_EVENT, ROW_CHANGE):
+        tables[spec] = (snapshot.versions[spec.name], f"epoch <= {snapshot.epoch}")
+    tables[SNAPSHOT] = (None, f"epoch <= {snapshot.epoch}")
+    return tables
+
+
+def history_sql(
+    root: str | Path | Root, snapshot: SnapshotRow, *, only: Collection[str] | None = None, zone: str = "UTC"
+) -> list[str]:
+    """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package.
+
+    `only`, `zone` and errors are those of `register_views`.
+    """
+    place = Root.at(root)
+    pinned = {
+        spec.name: table_sql(place, spec, version) + (f" WHERE {condition}" if condition != "true" else "")
+        for spec, (version, condition) in sources(snapshot).items()
+    }
+    views = history_queries(zone)
+    wanted = wanted_views(views, set(pinned), only)
+    return [_view(name, text) for name, text in {**pinned, **views}.items() if name in wanted]
+
+
+def _view(name: str, query: str) -> str:
+    return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}"
+
+
+def permanent_sql(
+    root: str | Path | Root,
+    snapshot: SnapshotRow,
+    schema: str,
+    *,
+    only: Collection[str] | None = None,
+    zone: str = "UTC",
+) -> list[str]:
+    """Return the SQL statements that make the same views permanent in a schema of a metastore, for a Thrift server.
+
+    A permanent view is pinned as a temporary one is. Run the statements again to move the views to a newer snapshot.
+    """
+    statements = history_sql(root, snapshot, only=only, zone=zone)
+    views = [statement.replace(" TEMPORARY VIEW ", " VIEW ", 1) for statement in statements]
+    return [f"CREATE SCHEMA IF NOT EXISTS `{schema}`", f"USE `{schema}`", *views]
+
+
+def create_views(
+    spark: SparkSession,
+    root: str | Path | Root,
+    schema: str,
+    epoch: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> SnapshotRow:
+    """Make the views of `register_views` permanent in a schema of the session's metastore, or move them.
+
+    Returns the snapshot's row. A query of several views that runs meanwhile may see two snapshots.
+    """
+    place = Root.at(root, storage_options)
+    give_spark_access(spark, place)
+    snapshot = Snapshots(place).find(epoch)
+    session = spark.newSession()  # permanent views must not refer to temporary ones of the same name
+    for statement in permanent_sql(place, snapshot, schema):
+        session.sql(statement)
+    return snapshot
+
+
+def history_queries(zone: str = "UTC") -> dict[str, str]:
+    """Return name -> query of each view of views.sql, local days in `zone`. A view comes after those that it reads.
+
+    Raises NamesrvError if there is no such zone. No comment or literal in that file holds a semicolon.
+    """
+    if zone not in available_timezones():
+        raise NamesrvError(f"no time zone is called {zone}. Use one like Europe/Berlin.")
+    text = files("namesrv_stream.analysis").joinpath("views.sql").read_text("utf-8").replace("'UTC'", f"'{zone}'")
+    statements = (statement.strip() for statement in text.split(";") if statement.strip())
+    return dict(_CREATE_VIEW.split(statement, maxsplit=1)[1:] for statement in statements)

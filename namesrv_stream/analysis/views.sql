@@ -1,0 +1,558 @@
+-- Temporary views over the tables of one snapshot, for analysts who query the history.
+--
+-- In Python register_views(spark, root) makes them. For a plain spark-sql:
+--     namesrv-stream snapshots --sql > registry.sql && spark-sql -S -i registry.sql
+--
+-- A broker here is (cluster_name, broker_name, broker_id): it stays the same broker when its address changes. broker_key is
+-- its one key for tools that join by one column: 'cluster/name/id', each name as in a URL so that no name holds a slash.
+-- Days, hours and months are those of UTC, whatever the session's time zone is: they are computed from milliseconds. The
+-- views local_hour, local_day and broker_local_availability are those of another zone, if one is given (zone=, --tz).
+-- If a view has the column event_month ('2026-11'), a condition on it leaves the files of other months unopened.
+--
+-- Spark and DuckDB read this very text. DuckDB gets a few functions of Spark as macros (analysis/ask.py), sums of whole
+-- numbers are cast (DuckDB makes them wider), whole numbers are divided by floor(a / b), and min_by and max_by get no NULL.
+--
+-- The words for it are in docs/definitions.md: up, expected, down, planned end, outage, flap, writable, degraded.
+
+-- One row for each epoch: the run that published it, and when.
+CREATE OR REPLACE TEMPORARY VIEW publication AS
+SELECT epoch, term, run_id, query_id, batch_id, published_at, event_time, kind FROM snapshot;
+
+-- One row: the time up to which the history is known, with its day and month. NULL before the first record.
+CREATE OR REPLACE TEMPORARY VIEW known_until AS
+SELECT known_at, known_day, substring(CAST(known_day AS STRING), 1, 7) AS known_month
+FROM (SELECT max(event_time) AS known_at,
+             date_from_unix_date(CAST(floor(unix_millis(max(event_time)) / 86400000) AS INT)) AS known_day
+      FROM snapshot);
+
+-- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
+-- ended_by are NULL and last_addr is the present address. back_at: when the broker's next session began. zone_name is the
+-- broker's zone at the end of the session.
+--
+-- If one address held the id from the beginning of its lease to its end, the line of the end has all facts of the
+-- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id has
+-- ever passed between living addresses (a promotion, a new address). They are selected by a hash, which is faster to
+-- join by: another broker with the same hash is followed too, with the same sessions as result.
+CREATE OR REPLACE TEMPORARY VIEW broker_session AS
+WITH handed_over AS (
+  SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
+  FROM broker_event
+  WHERE type IN ('ID_TAKEN', 'ID_LOST')
+), line AS (
+  SELECT /*+ BROADCAST(handed_over) */
+         cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at, zone_name,
+         type IN ('REGISTERED', 'ID_TAKEN') AS begins
+  FROM broker_event SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
+     OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+), counted AS (
+  SELECT *, sum(IF(begins, 1, 0)) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq) AS holder
+  FROM line
+), followed AS (
+  SELECT *, first_value(broker_addr) OVER (PARTITION BY cluster_name, broker_name, broker_id, holder
+                                           ORDER BY epoch, seq) AS holder_addr
+  FROM counted
+), of_holder AS (  -- leaves out lines of an address that had lost the id before
+  SELECT *,
+         lag(begins) OVER of_broker AS began_before,
+         type = 'ID_LOST' AND lead(begins) OVER of_broker AND lead(event_time) OVER of_broker = event_time AS hands_over,
+         lag(type) OVER of_broker = 'ID_LOST' AND lag(event_time) OVER of_broker = event_time AS takes_over
+  FROM followed
+  WHERE begins OR holder > 0 AND holder_addr = broker_addr
+  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
+), edge AS (
+  SELECT *,
+         lead(event_time) OVER of_broker AS next_time,
+         lead(type) OVER of_broker AS next_type,
+         lead(last_heard_at) OVER of_broker AS next_last_heard_at,
+         lead(broker_addr) OVER of_broker AS next_addr,
+         lead(zone_name) OVER of_broker AS next_zone
+  FROM of_holder
+  WHERE IF(begins, NOT coalesce(takes_over, false), coalesce(began_before, false) AND NOT coalesce(hands_over, false))
+  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
+), session AS (
+  SELECT cluster_name, broker_name, broker_id, edge.broker_addr AS first_addr,
+         coalesce(next_addr, broker.broker_addr) AS last_addr,
+         event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at,
+         IF(next_time IS NULL, broker.zone_name, next_zone) AS zone_name
+  FROM edge LEFT JOIN broker USING (cluster_name, broker_name, broker_id)
+  WHERE begins
+  UNION ALL
+  SELECT /*+ BROADCAST(handed_over) */
+         cluster_name, broker_name, broker_id, broker_addr, broker_addr,
+         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at, zone_name
+  FROM broker_event ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+  UNION ALL
+  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL,
+         broker.zone_name
+  FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
+       ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+), beside AS (
+  SELECT *,
+         lead(from_time) OVER (  -- by two hashes of 96 bits in all, as comparing names takes longer than all else
+           PARTITION BY xxhash64(cluster_name, broker_name, broker_id), hash(cluster_name, broker_name, broker_id)
+           ORDER BY from_time, to_time NULLS LAST
+         ) AS back_at
+  FROM session
+)
+SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
+       unix_millis(coalesce(to_time, (SELECT known_at FROM known_until))) - unix_millis(from_time) AS session_millis,
+       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key, zone_name
+FROM beside;
+
+-- One row for each command that retired a broker, which was down: from retired_at on it is not expected. former_at: when it
+-- was retired before.
+CREATE OR REPLACE TEMPORARY VIEW broker_retirement AS
+SELECT cluster_name, broker_name, broker_id, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
+       event_time AS retired_at, requested_by, reason,
+       lag(event_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq) AS former_at
+FROM broker_event
+WHERE type = 'RETIRE_BROKER' AND NOT held_id;
+
+-- One row for each session, as a stretch in which the broker was expected: up from from_millis to up_until_millis, then
+-- down to expected_until_millis.
+--
+-- A broker is expected from its first registration on. After a planned end (it unregistered, moved to another cluster
+-- or name, or lost its id to another address) it is not expected until it is back. After any other end it is down until
+-- it is back, for 7 days at most. Then it counts as decommissioned. So the figures of a time do not depend on the time at
+-- which the broker comes back. The figures of any period are sums over the parts of stretches within it.
+-- A broker that is down and retired by an operator is not expected from then on either: retired_at.
+CREATE OR REPLACE TEMPORARY VIEW broker_stretch AS
+SELECT session.*, retired_at, unix_millis(from_time) AS from_millis,
+       unix_millis(coalesce(to_time, known_at)) AS up_until_millis,
+       CASE WHEN to_time IS NULL THEN unix_millis(known_at)
+            WHEN ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST') THEN unix_millis(to_time)
+            ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, known_at), coalesce(retired_at, known_at)))
+       END AS expected_until_millis
+FROM broker_session session CROSS JOIN known_until
+     LEFT JOIN broker_retirement retired
+       ON session.broker_key = retired.broker_key AND to_time <= retired_at AND coalesce(to_time > former_at, true)
+          AND coalesce(retired_at < back_at, true);
+
+-- One row for each outage of a broker: a session of it that ended unplanned. It lasts until the broker is back, for 7 days
+-- at most, as in broker_stretch: the sum of down_millis is what availability lacks.
+--
+-- zone_name and broker_addr are those with which it fell out. back_at and away_millis: when it was back and after how
+-- long, NULL if it is not, or was not within 7 days. down_millis: how long it was, or has been, down.
+CREATE OR REPLACE TEMPORARY VIEW outage AS
+SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(to_time) / 86400000) AS INT)) AS STRING), 1, 7) AS month,
+       cluster_name, zone_name, broker_name, broker_id, broker_key, last_addr AS broker_addr, ended_by,
+       coalesce(last_heard_at, to_time) AS last_heard_at, to_time AS gone_at,
+       IF(unix_millis(back_at) = expected_until_millis, back_at, NULL) AS back_at,
+       IF(unix_millis(back_at) = expected_until_millis, expected_until_millis - up_until_millis, NULL) AS away_millis,
+       expected_until_millis - up_until_millis AS down_millis,
+       session_millis, retired_at
+FROM broker_stretch
+WHERE ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
+
+-- One row for each broker that is down: expected, and not up. gone_at: the end of its lease, last_heard_at: its last sign
+-- of life, broker_addr: its last address, zone_name: its zone then.
+CREATE OR REPLACE TEMPORARY VIEW broker_down AS
+SELECT cluster_name, broker_name, broker_id, broker_key, outage.zone_name, outage.broker_addr, ended_by, last_heard_at, gone_at
+FROM outage CROSS JOIN known_until ANTI JOIN broker USING (cluster_name, broker_name, broker_id)
+WHERE back_at IS NULL AND retired_at IS NULL AND gone_at + INTERVAL 168 HOURS > known_at;
+
+-- One row for each broker and day on which it was expected: its time in the routes and its expected time.
+CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
+WITH part AS (
+  SELECT *, explode(sequence(CAST(floor(from_millis / 86400000) AS BIGINT),
+                             CAST(floor(expected_until_millis / 86400000) AS BIGINT))) AS day_number
+  FROM broker_stretch
+), of_day AS (
+  SELECT cluster_name, broker_name, broker_id, broker_key, day_number,
+         CAST(sum(greatest(0, least(up_until_millis, (day_number + 1) * 86400000)
+                              - greatest(from_millis, day_number * 86400000))) AS BIGINT) AS up_millis,
+         CAST(sum(least(expected_until_millis, (day_number + 1) * 86400000)
+                  - greatest(from_millis, day_number * 86400000)) AS BIGINT) AS expected_millis
+  FROM part
+  GROUP BY cluster_name, broker_name, broker_id, broker_key, day_number
+)
+SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number AS INT)) AS day,
+       up_millis, expected_millis, up_millis / expected_millis AS availability, broker_key
+FROM of_day
+WHERE expected_millis > 0;
+
+-- One row for each hour of the zone, from the first session to known_until: its local day, its month ('2026-10') and its
+-- number, and the time from from_millis to before until_millis. An hour that comes twice has two rows, one that is left out
+-- has none, and utc_offset_minutes tells them apart. Time is counted in quarters, as some zones are by half hours beside UTC.
+CREATE OR REPLACE TEMPORARY VIEW local_hour AS
+WITH quarter AS (
+  SELECT explode(sequence(CAST(floor(first_millis / 86400000) * 96 AS BIGINT) - 96,
+                          CAST(floor(known_millis / 86400000) * 96 AS BIGINT) + 192)) AS number
+  FROM (SELECT min(from_millis) AS first_millis, max(expected_until_millis) AS known_millis FROM broker_stretch)
+  WHERE first_millis IS NOT NULL
+), local AS (
+  SELECT number * 900000 AS millis, unix_millis(from_utc_timestamp(timestamp_millis(number * 900000), 'UTC')) AS local_millis
+  FROM quarter
+)
+SELECT date_from_unix_date(CAST(floor(local_millis / 86400000) AS INT)) AS day,
+       substring(CAST(date_from_unix_date(CAST(floor(local_millis / 86400000) AS INT)) AS STRING), 1, 7) AS month,
+       CAST(floor(local_millis / 3600000) - floor(local_millis / 86400000) * 24 AS INT) AS hour,
+       CAST(floor((local_millis - millis) / 60000) AS INT) AS utc_offset_minutes,
+       min(millis) AS from_millis, max(millis) + 900000 AS until_millis
+FROM local
+GROUP BY floor(local_millis / 86400000), floor(local_millis / 3600000), local_millis - millis;
+
+-- One row for each local day of the zone, of 23 to 25 hours: its month, and the time from from_millis to before until_millis.
+CREATE OR REPLACE TEMPORARY VIEW local_day AS
+SELECT day, month, min(from_millis) AS from_millis, max(until_millis) AS until_millis FROM local_hour GROUP BY day, month;
+
+-- One row for each broker and local day of the zone on which it was expected, as in broker_availability. For a month divide
+-- the sums of up_millis and expected_millis. For an hour of a day join broker_stretch with local_hour in the same way.
+CREATE OR REPLACE TEMPORARY VIEW broker_local_availability AS
+WITH stretch AS (  -- by days of UTC, of which each local day meets two or three
+  SELECT *, explode(sequence(CAST(floor(from_millis / 86400000) AS BIGINT) - 1,
+                             CAST(floor(expected_until_millis / 86400000) AS BIGINT) + 1)) AS day_number
+  FROM broker_stretch
+), part AS (
+  SELECT cluster_name, broker_name, broker_id, broker_key, local_day.day, month,
+         greatest(0, least(up_until_millis, until_millis) - greatest(stretch.from_millis, local_day.from_millis)) AS up,
+         least(expected_until_millis, until_millis) - greatest(stretch.from_millis, local_day.from_millis) AS expected
+  FROM stretch JOIN local_day ON date_from_unix_date(CAST(day_number AS INT)) = local_day.day
+)
+SELECT cluster_name, broker_name, broker_id, day, month, CAST(sum(up) AS BIGINT) AS up_millis,
+       CAST(sum(expected) AS BIGINT) AS expected_millis, sum(up) / sum(expected) AS availability, broker_key
+FROM part
+WHERE expected > 0
+GROUP BY cluster_name, broker_name, broker_id, broker_key, day, month;
+
+-- One row for each cluster and day: the availability of all its brokers together, and of its worst one. For a longer
+-- time divide the sums of up_millis and expected_millis. A mean of days would give a day with few brokers the same
+-- weight as any other day.
+CREATE OR REPLACE TEMPORARY VIEW cluster_availability AS
+SELECT cluster_name, day,
+       count(*) AS brokers,
+       CAST(sum(up_millis) AS BIGINT) AS up_millis,
+       CAST(sum(expected_millis) AS BIGINT) AS expected_millis,
+       sum(up_millis) / sum(expected_millis) AS availability,
+       min(availability) AS worst_availability,
+       min_by(concat(broker_name, ' ', broker_id), (availability, broker_name, broker_id)) AS worst_broker,
+       min_by(broker_key, (availability, broker_name, broker_id)) AS worst_broker_key
+FROM broker_availability
+GROUP BY cluster_name, day;
+
+-- One row for each group of two or more brokers that ended unplanned, each within a minute of the one before: the
+-- outage of a zone, a switch or a host. A silent broker ended at its last sign of life, so brokers that die together
+-- are together here, whenever they expire. The view counts leases that end: a dead master counts, even if a slave has
+-- taken its id before it expires. `which` has each broker as 'cluster name id', broker_keys by its key.
+CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
+WITH gone AS (
+  SELECT cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
+         concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
+         IF(type = 'EXPIRED', last_heard_at, event_time) AS gone_at
+  FROM broker_event
+  WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED', 'REFUSED') AND lease_millis IS NOT NULL
+), following AS (
+  SELECT *, IF(gone_at <= lag(gone_at) OVER (ORDER BY gone_at) + INTERVAL 1 MINUTE, 0, 1) AS begins
+  FROM gone
+), numbered AS (
+  SELECT *, sum(begins) OVER (ORDER BY gone_at) AS group_number FROM following
+), of_group AS (
+  SELECT min(gone_at) AS first_gone_at, max(gone_at) AS last_gone_at, count(DISTINCT broker) AS brokers,
+         array_sort(array_agg(DISTINCT cluster_name)) AS cluster_names, array_sort(array_agg(DISTINCT broker)) AS which,
+         array_sort(array_agg(DISTINCT broker_key)) AS broker_keys
+  FROM numbered
+  GROUP BY group_number
+)
+SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(first_gone_at) / 86400000) AS INT)) AS STRING), 1, 7)
+         AS event_month, *
+FROM of_group
+WHERE brokers >= 2;
+
+-- One row for each cluster, zone and month with outages: their number, how many of them are over (repaired: the broker was
+-- back within 7 days), the mean time to repair of those (mttr_millis), and the time of the longest, which may last.
+-- zone_name is the zone of that time, NULL for brokers that sent none.
+CREATE OR REPLACE TEMPORARY VIEW zone_outage AS
+SELECT month, cluster_name, zone_name, count(*) AS outages, count(DISTINCT broker_key) AS brokers,
+       count(away_millis) AS repaired, CAST(floor(avg(away_millis)) AS BIGINT) AS mttr_millis,
+       max(down_millis) AS longest_millis
+FROM outage
+GROUP BY month, cluster_name, zone_name;
+
+-- One row for each broker and month in which a session of it ended unplanned. A flap is an unplanned end after which
+-- the broker was back within 10 minutes. The broker with flap_rank 1 has flapped most in that month.
+CREATE OR REPLACE TEMPORARY VIEW broker_flapping AS
+WITH fallen AS (
+  SELECT month, cluster_name, broker_name, broker_id, count(*) AS unplanned_ends,
+         count(*) FILTER (WHERE away_millis <= 600000) AS flaps, min(session_millis) AS shortest_session_millis, broker_key
+  FROM outage
+  GROUP BY month, cluster_name, broker_name, broker_id, broker_key
+)
+SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank, * FROM fallen;
+
+-- One row for each expired lease: the time from its last sign of life to its end.
+CREATE OR REPLACE TEMPORARY VIEW time_to_expiry AS
+SELECT event_month, event_time, epoch, cluster_name, broker_name, broker_id, broker_addr, last_heard_at,
+       unix_millis(event_time) - unix_millis(last_heard_at) AS expiry_millis, lease_millis,
+       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
+FROM broker_event
+WHERE type = 'EXPIRED';
+
+-- One row for each topic that only one broker name has: without that broker name the topic is gone.
+CREATE OR REPLACE TEMPORARY VIEW topic_with_one_broker AS
+SELECT topic, min(broker_name) AS broker_name, min(write_queue_nums) AS write_queue_nums
+FROM topic
+GROUP BY topic
+HAVING count(*) = 1;
+
+-- One row for each broker name that is in the routes: cluster and zone of its latest registration (D6), as lookups show
+-- them, and its number of brokers. A broker name may be in several clusters at once (table `cluster`), so a join of
+-- `topic` or `broker` with `cluster` by broker_name alone can give a row twice. A join with this view cannot.
+CREATE OR REPLACE TEMPORARY VIEW broker_name_dim AS
+SELECT broker_name, max_by(cluster_name, registered_at) AS cluster_name,
+       nullif(max_by(coalesce(zone_name, ''), registered_at), '') AS zone_name,
+       count(*) AS brokers, count(*) FILTER (WHERE broker_id = 0) > 0 AS has_master
+FROM broker
+GROUP BY broker_name;
+
+-- One row for each topic and broker name, with the cluster and zone of the broker name.
+CREATE OR REPLACE TEMPORARY VIEW topic_placement AS
+SELECT topic, broker_name, cluster_name, zone_name, read_queue_nums, write_queue_nums, perm,
+       (perm & 4) <> 0 AS is_readable, (perm & 2) <> 0 AS is_writable
+FROM topic LEFT JOIN broker_name_dim USING (broker_name);
+
+-- One row for each broker that has ever been in the routes, with its latest address and zone. last_seen_at: while it is in
+-- the routes, the time up to which the history is known.
+CREATE OR REPLACE TEMPORARY VIEW broker_dim AS
+SELECT broker_key, cluster_name, broker_name, broker_id,
+       nullif(max_by(coalesce(zone_name, ''), from_time), '') AS zone_name, max_by(last_addr, from_time) AS broker_addr,
+       count(*) FILTER (WHERE to_time IS NULL) > 0 AS is_in_routes, min(from_time) AS first_seen_at,
+       max(coalesce(to_time, known_at)) AS last_seen_at, count(*) AS sessions
+FROM broker_session CROSS JOIN known_until
+GROUP BY broker_key, cluster_name, broker_name, broker_id;
+
+-- One row for each broker name: its place as in broker_name_dim, and its number of topics and queues.
+CREATE OR REPLACE TEMPORARY VIEW topic_spread AS
+SELECT cluster_name, zone_name, broker_name,
+       count(topic) AS topics,
+       CAST(sum(write_queue_nums) AS BIGINT) AS write_queues,
+       CAST(sum(read_queue_nums) AS BIGINT) AS read_queues,
+       count(*) FILTER (WHERE (perm & 2) = 0) AS topics_not_writable
+FROM broker_name_dim LEFT JOIN topic USING (broker_name)
+GROUP BY cluster_name, zone_name, broker_name;
+
+-- One row for each topic and broker name that a line of the history changed. before and after: the row of `topic`, a
+-- struct, NULL if there was or is none. requested_by and reason: who asked for it and why, as far as the record says.
+CREATE OR REPLACE TEMPORARY VIEW topic_change AS
+SELECT event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
+       row_change.topic, row_change.broker_name, topic_before AS before, topic_after AS after
+FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
+WHERE table_name = 'topic';
+
+-- One row for each broker id whose row in `broker` a line of the history changed, in the same form. cluster_name and
+-- broker_key are those after the change, or before it if nobody holds the id any more.
+CREATE OR REPLACE TEMPORARY VIEW broker_change AS
+WITH change AS (
+  SELECT event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
+         coalesce(broker_after.cluster_name, broker_before.cluster_name) AS cluster_name,
+         row_change.broker_name, row_change.broker_id, broker_before AS before, broker_after AS after
+  FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
+  WHERE table_name = 'broker'
+)
+SELECT *, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key FROM change;
+
+-- One row for each stretch of time in which the lease of an address was registered with one release of RocketMQ (5.4.0): an
+-- upgrade ends one and begins another. to_time is NULL while it lasts. A broker whose release is not known has no row.
+CREATE OR REPLACE TEMPORARY VIEW broker_release AS
+WITH line AS (
+  SELECT coalesce(live_after.broker_addr, live_before.broker_addr) AS addr, live_before, live_after, line.event_time, epoch, seq
+  FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
+  WHERE table_name = 'live'
+), change AS (
+  SELECT live_after.cluster_name AS cluster_name, live_after.broker_name AS broker_name, live_after.broker_id AS broker_id,
+         addr AS broker_addr, live_after.broker_version AS broker_version, event_time AS from_time,
+         lead(event_time) OVER of_address AS to_time
+  FROM line
+  WHERE live_before.broker_version IS DISTINCT FROM live_after.broker_version
+     OR live_before.broker_name IS DISTINCT FROM live_after.broker_name
+     OR live_before.broker_id IS DISTINCT FROM live_after.broker_id
+     OR live_before.cluster_name IS DISTINCT FROM live_after.cluster_name
+  WINDOW of_address AS (PARTITION BY addr ORDER BY epoch, seq)
+)
+SELECT change.*, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
+FROM change
+WHERE broker_version IS NOT NULL;
+
+-- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
+-- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
+CREATE OR REPLACE TEMPORARY VIEW topic_session AS
+WITH edge AS (
+  SELECT topic, broker_name, event_time AS from_time, before IS NULL AS begins,
+         lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by
+  FROM topic_change
+  WHERE before IS NULL OR after IS NULL
+  WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
+)
+SELECT topic, broker_name, from_time, to_time, ended_by FROM edge WHERE begins;
+
+-- One row for each topic on a broker name that is down: the topics that the name had when its last broker went, without
+-- a command or an unregistration, less than 7 days ago. The topic is expected on that name, unless a broker of it was
+-- retired after that.
+CREATE OR REPLACE TEMPORARY VIEW topic_down AS
+WITH latest AS (
+  SELECT *, max(coalesce(to_time, known_at)) OVER (PARTITION BY broker_name) AS latest_at
+  FROM topic_session CROSS JOIN known_until
+)
+SELECT topic, broker_name, to_time AS gone_at
+FROM latest ANTI JOIN broker USING (broker_name)
+     LEFT JOIN (SELECT broker_name, max(retired_at) AS retired_at FROM broker_retirement GROUP BY broker_name)
+       USING (broker_name)
+WHERE coalesce(retired_at < to_time, true) AND to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at;
+
+-- One row for each topic that has a route or is expected to have one, with its state:
+--
+-- - without_route: no broker name has it.
+-- - not_writable: no broker name has it with the permission to write and a master, although some has it with the permission
+--   or is without a master. (An acting master's topics have lost the permission.)
+-- - degraded: producers reach it, but of its `broker_names` fewer than all are up with a master (broker_names_up).
+-- - read_only: no broker name has it with the permission to write, and all are up with a master.
+-- - writable: all of its broker names are up with a master. is_readable: some broker name has it with the permission.
+CREATE OR REPLACE TEMPORARY VIEW topic_state AS
+WITH of_name AS (
+  SELECT topic, broker_name, has_master IS NOT NULL AS has_route, has_master, is_readable, is_writable
+  FROM topic_placement LEFT JOIN (SELECT broker_name, has_master FROM broker_name_dim) USING (broker_name)
+  UNION ALL
+  SELECT topic, broker_name, false, false, false, false FROM topic_down
+), of_topic AS (
+  SELECT topic, count(*) AS broker_names, count(*) FILTER (WHERE has_master) AS broker_names_up, count(*) FILTER (WHERE has_route) AS routes,
+         count(*) FILTER (WHERE has_route AND is_readable) > 0 AS is_readable, count(*) FILTER (WHERE has_route AND is_writable) AS may_write,
+         count(*) FILTER (WHERE is_writable AND has_master) > 0 AS is_writable
+  FROM of_name
+  GROUP BY topic
+)
+SELECT topic, CASE WHEN routes = 0 THEN 'without_route'
+                   WHEN NOT is_writable AND (may_write > 0 OR broker_names_up < broker_names) THEN 'not_writable'
+                   WHEN broker_names_up < broker_names THEN 'degraded'
+                   WHEN may_write = 0 THEN 'read_only'
+                   ELSE 'writable' END AS state,
+       broker_names_up, broker_names, is_readable, is_writable
+FROM of_topic;
+
+-- One row for each stretch in which a topic was expected: up from from_ms to up_until_ms, then not up to expected_until_ms.
+-- - measure 'route': up while at least one broker name has the topic.
+-- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
+--   is set: while this one does.
+-- After an end by silence or a lost connection the topic is expected until it is up again, for 7 days at most, as a broker
+-- is, or until a broker of its name is retired. After any other end (a command, an unregistration, a registration without it or without the permission) it is not.
+CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
+WITH routed AS (
+  SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
+         unix_millis(known_at) AS known_ms, coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned
+  FROM topic_session CROSS JOIN known_until
+), permission AS (
+  SELECT topic, broker_name, unix_millis(event_time) AS from_ms, after.perm AS perm,
+         coalesce(unix_millis(lead(event_time) OVER of_topic), 9223372036854775807) AS to_ms
+  FROM topic_change
+  WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
+), master AS (
+  SELECT broker_name, from_millis AS from_ms, up_until_millis AS to_ms,
+         coalesce(ended_by, 'EXPIRED') NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST', 'REFUSED') AS is_unplanned
+  FROM broker_stretch
+  WHERE broker_id = 0
+), written AS (
+  SELECT topic, broker_name, greatest(routed.from_ms, permission.from_ms, master.from_ms) AS from_ms,
+         least(routed.to_ms, permission.to_ms, master.to_ms) AS to_ms, known_ms,
+         routed.to_ms <= least(permission.to_ms, master.to_ms) AND routed.is_unplanned
+           OR master.to_ms <= least(permission.to_ms, routed.to_ms) AND master.is_unplanned AS is_unplanned
+  FROM routed JOIN permission USING (topic, broker_name) JOIN master USING (broker_name)
+  WHERE (perm & 2) <> 0
+    AND permission.from_ms < routed.to_ms AND routed.from_ms < permission.to_ms
+    AND master.from_ms < least(routed.to_ms, permission.to_ms)
+    AND greatest(routed.from_ms, permission.from_ms) < master.to_ms
+), session AS (
+  SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, broker_name, from_ms, to_ms, known_ms, is_unplanned
+  FROM routed
+  UNION ALL
+  SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
+  UNION ALL
+  SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
+), retired AS (
+  SELECT broker_name, unix_millis(retired_at) AS retired_ms,
+         coalesce(lag(unix_millis(retired_at)) OVER (PARTITION BY broker_name ORDER BY retired_at), -1) AS former_ms
+  FROM (SELECT DISTINCT broker_name, retired_at FROM broker_retirement)
+), beside AS (
+  SELECT *, IF(from_ms <= max(to_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
+                                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins
+  FROM session
+), numbered AS (
+  SELECT *, sum(begins) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
+  FROM beside
+), patient AS (
+  SELECT numbered.*, IF(is_unplanned, least(604800000, coalesce(retired_ms - to_ms, 604800000)), 0) AS patience_ms
+  FROM numbered LEFT JOIN retired
+    ON numbered.broker_name = retired.broker_name AND to_ms > former_ms AND to_ms <= retired_ms
+), up AS (
+  SELECT measure, topic, of_name, min(from_ms) AS from_ms, max(to_ms) AS up_until_ms, max(known_ms) AS known_ms,
+         max_by(patience_ms, (to_ms, patience_ms)) AS patience_ms
+  FROM patient
+  GROUP BY measure, topic, of_name, number
+)
+SELECT measure, topic, of_name AS broker_name, from_ms, up_until_ms,
+       least(up_until_ms + patience_ms,
+             coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms), known_ms))
+         AS expected_until_ms
+FROM up;
+
+-- One row for each time in which a topic was expected and not up: without a route (measure 'route'), or without a way for
+-- producers to write to it ('write', broker_name is NULL) or to it on a broker name. until_at: when it was up again, or
+-- expected no more.
+CREATE OR REPLACE TEMPORARY VIEW topic_outage AS
+SELECT measure, topic, broker_name, timestamp_millis(up_until_ms) AS gone_at, timestamp_millis(expected_until_ms) AS until_at,
+       expected_until_ms - up_until_ms AS down_millis
+FROM topic_stretch
+WHERE expected_until_ms > up_until_ms;
+
+-- One row for each measure, topic and day on which it was expected, for the two views below.
+CREATE OR REPLACE TEMPORARY VIEW topic_uptime AS
+WITH part AS (
+  SELECT *, explode(sequence(CAST(floor(from_ms / 86400000) AS BIGINT),
+                             CAST(floor(expected_until_ms / 86400000) AS BIGINT))) AS day_number
+  FROM topic_stretch
+), of_day AS (
+  SELECT measure, topic, broker_name, day_number,
+         CAST(sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000)
+                              - greatest(from_ms, day_number * 86400000))) AS BIGINT) AS up_millis,
+         CAST(sum(least(expected_until_ms, (day_number + 1) * 86400000)
+                  - greatest(from_ms, day_number * 86400000)) AS BIGINT) AS expected_millis
+  FROM part
+  GROUP BY measure, topic, broker_name, day_number
+)
+SELECT measure, topic, broker_name, date_from_unix_date(CAST(day_number AS INT)) AS day, up_millis,
+       expected_millis, up_millis / expected_millis AS availability
+FROM of_day
+WHERE expected_millis > 0;
+
+-- One row for each topic and day on which it was expected: the time in which at least one broker name had it, so that
+-- clients got a route, and its expected time.
+CREATE OR REPLACE TEMPORARY VIEW topic_availability AS
+SELECT topic, day, up_millis, expected_millis, availability FROM topic_uptime WHERE measure = 'route';
+
+-- One row for each topic and day on which it was expected to be writable: the time in which producers could write to it,
+-- and its expected time, broker_name is NULL. And one row for each broker name of it, for that broker name alone.
+CREATE OR REPLACE TEMPORARY VIEW topic_write_availability AS
+SELECT topic, broker_name, day, up_millis, expected_millis, availability FROM topic_uptime WHERE measure = 'write';
+
+-- One row for each hour and type of event.
+CREATE OR REPLACE TEMPORARY VIEW route_changes AS
+SELECT event_month, timestamp_millis(CAST(floor(unix_millis(event_time) / 3600000) AS BIGINT) * 3600000) AS hour, type,
+       count(*) AS events, count(DISTINCT broker_name) AS broker_names
+FROM broker_event
+GROUP BY event_month, hour, type;
+
+-- One row for each operator command and broker name whose topics it changed. A command that changed none has one row.
+-- topic_change and row_change have what it changed.
+CREATE OR REPLACE TEMPORARY VIEW operator_command AS
+SELECT event_month, event_time, epoch, seq, type AS command, requested_by, reason, broker_name,
+       topics_added, topics_changed, topics_removed
+FROM broker_event
+WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
+               'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG', 'LIFT_EXPIRY_GUARD', 'RETIRE_BROKER',
+               'IMPORT', 'RESTORE', 'REPAIR');
+
+-- One row for each record outside the contract, with its first 200 characters as text.
+CREATE OR REPLACE TEMPORARY VIEW rejected_record AS
+SELECT event_time, partition, rejected.offset, key, length, reason,
+       substring(try_validate_utf8(CAST(value AS STRING)), 1, 200) AS text
+FROM rejected;

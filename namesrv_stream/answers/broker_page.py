@@ -1,0 +1,126 @@
+"""One broker name: who holds its ids, since when it is down and what ended it, and what that does to its topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from namesrv_stream.answers.causes import clock_text
+from namesrv_stream.answers.definitions import (
+    RETIRED,
+    WENT,
+    DownBroker,
+    TopicState,
+    last_ends,
+    last_topics,
+    left_brokers,
+)
+from namesrv_stream.answers.lists import Broker, brokers_of, check_known, down_broker
+from namesrv_stream.answers.subject import Fields, Page, Seen, names_behind, now_of
+from namesrv_stream.answers.verdict import LATELY_MS, SUFFERS, down_of, lost_of, past_of, topic_verdicts
+from namesrv_stream.reporting.texts import counted, duration_text
+from namesrv_stream.rules.record_types import MASTER_ID
+from namesrv_stream.rules.rows import TopicRow
+
+
+class TopicOfBroker(Fields):
+    """A topic on one broker name; `state` is that of the whole topic."""
+
+    topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    state: TopicState
+
+
+class BrokerPage(Page):
+    """The brokers of a broker name or address, those that are down or left too, and a page of its topics.
+
+    The topics of a broker name that is gone are those that it had. `text`: the verdict about it. `writeQueueNums`: the
+    write queues of all its topics.
+    """
+
+    broker_name: str
+    text: str
+    write_queue_nums: int
+    brokers: list[Broker]
+    topics: list[TopicOfBroker]
+
+
+def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str = "") -> BrokerPage:
+    """Return the brokers of a broker name or address, and its topics."""
+    down, left = down_of(seen), left_brokers(past_of(seen), seen.tables)
+    lease = seen.tables.live.get(name)
+    fallen = next((each.broker_name for each in (*down, *left) if each.broker_addr == name), name)
+    broker_name = lease.broker_name if lease else fallen
+    down, left = ([each for each in some if each.broker_name == broker_name] for some in (down, left))
+    of_name = [*brokers_of(seen, [broker_name]), *(down_broker(each, "left") for each in left)]
+    if not of_name:
+        check_known(seen, name)
+    rows = _topics_of(seen, broker_name)
+    verdicts, system = topic_verdicts(seen, lost_of(seen, down_of(seen)))
+    states = {topic: verdicts[topic].state if topic in verdicts else "without_route" for topic in rows}
+    suffer = _suffering([states[topic] for topic in rows if topic not in system])
+    page, following = names_behind(sorted(rows), after, limit)
+    return BrokerPage(
+        seen.moment,
+        len(rows),
+        following,
+        broker_name,
+        f"{broker_name} {_state_text(seen, broker_name, down, left)}{suffer}.",
+        sum(row.write_queue_nums for row in rows.values()),
+        [each for each in of_name if name in (broker_name, each.broker_addr)],
+        [TopicOfBroker.of(rows[topic], state=states[topic]) for topic in page],
+    )
+
+
+def _topics_of(seen: Seen, name: str) -> dict[str, TopicRow]:
+    """Return the topics of a broker name, of one that is gone those that it had."""
+    queues = seen.tables.queues
+    rows = (row for topic in queues.topics_on({name}) for row in queues[topic] if row.broker_name == name)
+    gone = (row for _, row in last_topics(past_of(seen), seen.tables, [name], WENT))
+    return {row.topic: row for row in (*rows, *gone)}
+
+
+def _suffering(states: Sequence[TopicState]) -> str:
+    counts = Counter(states)
+    for state, words in SUFFERS.items():
+        if states and counts[state] == len(states):
+            return (
+                f"; its only topic {words[0]}" if len(states) == 1 else f"; all its {len(states):,} topics {words[1]}"
+            )
+    told = [f"{counts[state]:,} {words[counts[state] > 1]}" for state, words in SUFFERS.items() if counts[state]]
+    return f"; of its {counted(len(states), 'topic')} {', '.join(told)}" if told else ""
+
+
+def _state_text(seen: Seen, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker]) -> str:
+    """Return what is said of a broker name of which some brokers are down or have unregistered, the latest first."""
+    holders = seen.tables.brokers.get(name, {})
+    if not holders and down:
+        return f"is down {_since(seen, down[0])}"
+    if not holders:
+        at = clock_text(left[0].gone_ms, now_of(seen.snapshot)) if left else ""
+        return f"unregistered at {at} and is not back" if left else "is in no route, and not expected"
+    if MASTER_ID not in holders:
+        masters = [_since(seen, each) for each in (*down, *left) if each.broker_id == MASTER_ID]
+        return " ".join(["has no master", *masters[:1]]) + ": no writes"
+    if down:
+        ids = ", ".join(str(each.broker_id) for each in down)
+        return f"is up, without {ids}, which {'is' if len(down) == 1 else 'are'} down {_since(seen, down[0])}"
+    return ", ".join(["is up", *_returns(seen, name)])
+
+
+def _since(seen: Seen, each: DownBroker) -> str:
+    return f"since {clock_text(each.fell_ms, now_of(seen.snapshot))} ({each.ended_by})"
+
+
+def _returns(seen: Seen, name: str) -> Iterator[str]:
+    """Yield which ids of a broker name came back within an hour before the moment, and after how long."""
+    now_ms, holders = now_of(seen.snapshot), seen.tables.brokers[name]
+    for each in last_ends(past_of(seen)):
+        row = holders.get(each.broker_id)
+        if each.broker_name == name and each.ended_by != RETIRED and row and row.cluster_name == each.cluster_name:
+            began_ms = seen.tables.live[row.broker_addr].lease_began_at
+            if max(each.gone_ms, now_ms - LATELY_MS) < began_ms:
+                away = duration_text(began_ms - each.fell_ms)
+                yield f"{each.broker_id} came back at {clock_text(began_ms, now_ms)} after {away}"

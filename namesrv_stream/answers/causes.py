@@ -1,0 +1,227 @@
+"""Tell what is wrong with brokers, by what they share: the state, the time, and then the zone or the cluster.
+
+A sentence about a group of brokers is made here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+from namesrv_stream.answers.definitions import DownBroker, together
+from namesrv_stream.answers.subject import Fields
+from namesrv_stream.reporting.texts import counted, iso_text, natural_key
+from namesrv_stream.rules.record_types import MASTER_ID
+
+State = Literal["alive", "late", "suspect", "down", "left"]
+Scope = Literal["all", "zone", "cluster", "masters", "some", "broker"]
+_WORST_FIRST: tuple[State, ...] = ("down", "suspect", "late")
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NAMED = 6
+STRAYS = 0.75
+"""A zone or cluster with this share of a group is told by itself, and the others apart."""
+
+
+class BrokerId(Fields):
+    """A broker that is down, suspect or late."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+
+
+class Cause(Fields):
+    """`count` of the `total` brokers in one place that are in one state since about the same time.
+
+    `scope`: all brokers, all of a zone or of a cluster, all masters of a cluster, one broker, or `some`. `zones` and
+    `clusters` are those of the brokers. A broker that is down fell out at its last sign of life if it was silent:
+    `firstAt` and `lastAt` are the first and the last such time. `goneAt`: the first end of a lease, from which on
+    clients did not get the broker. `endedBy`: numbers of brokers by the type of their end. `brokers` lists the first
+    of them.
+    """
+
+    state: State
+    scope: Scope
+    name: str
+    text: str
+    count: int
+    total: int
+    zones: list[str | None]
+    clusters: list[str]
+    first_at: str
+    last_at: str
+    gone_at: str | None
+    ended_by: dict[str, int]
+    brokers: list[BrokerId]
+
+
+class Member(NamedTuple):
+    """A broker that is expected. `at_ms`: when it was heard last, became suspect, or fell out."""
+
+    cluster: str
+    zone: str | None
+    name: str
+    broker_id: int
+    address: str
+    state: State
+    at_ms: int
+    down: DownBroker | None = None
+
+
+def causes(brokers: Sequence[Member]) -> list[Cause]:
+    """Return what is wrong with brokers, by what they share: the state, the time, and then the zone or the cluster."""
+    found: list[Cause] = []
+    for state in _WORST_FIRST:
+        of_state = sorted((each for each in brokers if each.state == state), key=lambda each: each.at_ms)
+        groups = together(of_state, lambda each: each.at_ms) if state == "down" else filter(None, [of_state])
+        found += sorted((cause for group in groups for cause in _causes(group, brokers)), key=lambda each: -each.count)
+    return found
+
+
+def _causes(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[Cause]:
+    """Yield the zones and clusters of which all brokers are in the group, clusters without masters, and the rest.
+
+    Of the rest a zone or a cluster with most of it is told by itself.
+    """
+    rest = list(group)
+    if len(rest) > 1 and len(rest) == len(brokers):
+        yield _cause("all", rest, brokers, brokers)
+        return
+    axes: tuple[tuple[Scope, int], ...] = (("zone", 1), ("cluster", 0))
+    for scope, column in axes:
+        for place in _places(rest, column):
+            of_place, around = ([each for each in some if each[column] == place] for some in (rest, brokers))
+            if 1 < len(of_place) == len(around):
+                yield _cause(scope, of_place, around, brokers)
+                rest = [each for each in rest if each[column] != place]
+    masters, every = ([each for each in some if each.broker_id == MASTER_ID] for some in (rest, brokers))
+    for place in _places(masters, 0) if group[0].state == "down" else ():
+        of_place, around = ([each for each in some if each.cluster == place] for some in (masters, every))
+        if 1 < len(of_place) == len(around):
+            yield _cause("masters", of_place, around, brokers)
+            rest = _without(rest, of_place)
+    while rest:
+        part = _most(rest)
+        yield _cause("broker" if len(part) == 1 else "some", part, _around(part, brokers), brokers)
+        rest = _without(rest, part)
+
+
+def _without(group: Sequence[Member], part: Sequence[Member]) -> list[Member]:
+    told = set(part)
+    return [each for each in group if each not in told]
+
+
+def _most(group: Sequence[Member]) -> Sequence[Member]:
+    """Return those of one zone, or of one cluster, if they are most of a group, else the group."""
+    for column in (1, 0):
+        for place in _places(group, column):
+            of_place = [each for each in group if each[column] == place]
+            if STRAYS * len(group) <= len(of_place) < len(group):
+                return of_place
+    return group
+
+
+def _places(group: Iterable[Member], column: int) -> list[str]:
+    return sorted({str(each[column]) for each in group if each[column] is not None}, key=natural_key)
+
+
+def _around(group: Sequence[Member], brokers: Sequence[Member]) -> Sequence[Member]:
+    """Return the brokers of the clusters and zones of a group."""
+    places = [{each[column] for each in group} for column in (0, 1)]
+    return [each for each in brokers if each.cluster in places[0] and each.zone in places[1]]
+
+
+def _cause(scope: Scope, group: Sequence[Member], around: Sequence[Member], brokers: Sequence[Member]) -> Cause:
+    times = [each.at_ms for each in group]
+    gone = [each.down for each in group if each.down is not None]
+    ordered = sorted(group, key=lambda each: (natural_key(each.name), each.broker_id))
+    return Cause(
+        state=group[0].state,
+        scope=scope,
+        name=_name(scope, ordered),
+        text=cause_text(scope, group, around, brokers),
+        count=len(group),
+        total=len(around),
+        zones=sorted({each.zone for each in group}, key=lambda zone: natural_key(zone or "")),
+        clusters=sorted({each.cluster for each in group}, key=natural_key),
+        first_at=iso_text(min(times)),
+        last_at=iso_text(max(times)),
+        gone_at=iso_text(min(each.gone_ms for each in gone)) if gone else None,
+        ended_by=dict(Counter(each.ended_by for each in gone)),
+        brokers=[BrokerId(each.cluster, each.name, each.broker_id, each.address) for each in ordered[:_NAMED]],
+    )
+
+
+def _name(scope: Scope, group: Sequence[Member]) -> str:
+    """Return what a group is called in a list of groups."""
+    first = group[0]
+    match scope:
+        case "broker":
+            return f"{first.name} {first.broker_id} of {first.cluster}"
+        case "zone":
+            return f"zone {first.zone}"
+        case "cluster":
+            return first.cluster
+        case "masters":
+            return f"all masters of {first.cluster}"
+    return f"{len(group):,} {_place(group)}"
+
+
+def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], brokers: Sequence[Member]) -> str:
+    """Return the sentence about brokers that share a state, without a full stop."""
+    first, since = group[0], f"since {clock_text(min(each.at_ms for each in group), max(e.at_ms for e in brokers))}"
+    if scope == "broker":
+        return f"{first.name} {first.broker_id} of {first.cluster} ({first.address}) is {first.state} {since}"
+    share = f"{len(group):,} of {counted(len(around), 'broker')}"
+    of_all = f"({_percent(len(group), len(brokers))})"
+    match scope:
+        case "all":
+            return f"all {counted(len(group), 'broker')} are {first.state} {since}"
+        case "zone":
+            return f"zone {first.zone} is {first.state}{_in_clusters(around, brokers)}: {share} {of_all} {since}"
+        case "cluster":
+            return f"{first.cluster} is {first.state}: {share} {of_all} {since}"
+        case "masters":
+            masters = f"all {counted(len(group), 'master')} of {first.cluster} are {first.state} {of_all} {since}"
+            return f"{masters}: no writes in {first.cluster}, slaves serve reads"
+    return f"{share} {_place(group)} are {first.state} {of_all} {since}"
+
+
+def _in_clusters(around: Iterable[Member], brokers: Iterable[Member]) -> str:
+    """Return the clusters of a zone, as a part of a sentence; nothing if there is one cluster alone."""
+    here, every = ({each.cluster for each in of} for of in (around, brokers))
+    if len(every) == 1:
+        return ""
+    if here == every:
+        return f" in all {_number(len(every))} clusters" if len(every) > 2 else " in both clusters"
+    return f" in {min(here)}" if len(here) == 1 else f" in {_number(len(here))} of {_number(len(every))} clusters"
+
+
+def _place(group: Iterable[Member]) -> str:
+    """Return where a group is: of one zone, of one cluster, or in how many of both."""
+    zones, clusters = {each.zone for each in group}, {each.cluster for each in group}
+    of_zone = f"zone {next(iter(zones))}" if len(zones) == 1 and None not in zones else ""
+    of_cluster = next(iter(clusters)) if len(clusters) == 1 else f"{_number(len(clusters))} clusters"
+    if of_zone:
+        return f"of {of_zone} in {of_cluster}"
+    return f"in {of_cluster}" + (f" and {_number(len(zones))} zones" if len(zones) > 1 else "")
+
+
+def _number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
+
+
+def _percent(count: int, total: int) -> str:
+    percent = round(100 * count / total)
+    if percent == 100 and count < total:
+        return "over 99 %"
+    return f"{percent} %" if percent else "under 1 %"
+
+
+def clock_text(at_ms: int, now_ms: int) -> str:
+    """Return a time in UTC: by the minute, with the day if it is not the day of `now_ms`."""
+    at, now = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (at_ms, now_ms))
+    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,242 @@
+"""Which brokers and topics are down: the definitions of docs/definitions.md for rows in memory.
+
+analysis/views.sql states the same in SQL, for the whole history. Tests compare both on random histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from namesrv_stream.answers.events import Span, newest_of_each, with_changes
+from namesrv_stream.reporting.recent import Recent
+from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
+from namesrv_stream.tables.root import Root, quoted
+from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
+
+EXPECTED_MS = 7 * 24 * 3_600_000
+"""After an unplanned end a broker is down for this time at most. Then it counts as decommissioned."""
+
+TOGETHER_MS = 60_000
+"""Unplanned ends belong to one outage if each comes within this time of the one before."""
+
+_HOUR_MS = 3_600_000
+_ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
+RETIRED = "RETIRE_BROKER"
+_RETIREMENTS = f"type = '{RETIRED}' AND NOT held_id"
+_LOSSES = ("SILENCE", "CHANNEL_CLOSED")
+"""Causes by which topics leave a broker name unplanned."""
+
+LEFT = ("UNREGISTER_BROKER",)
+WENT = (*_LOSSES, *LEFT)
+"""Causes by which topics leave with the last broker of a name."""
+
+TopicState = Literal["without_route", "not_writable", "degraded", "read_only", "writable"]
+LostTopics = Mapping[str, frozenset[str]]
+"""Topic -> the broker names that are down and had it."""
+
+
+BrokerKey = tuple[str, str, int]
+"""A broker: its cluster, its broker name and its id."""
+
+T = TypeVar("T")
+
+
+class DownBroker(NamedTuple):
+    """A broker that is not up any more, with its zone and address of that time: down, unless its end was planned."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    zone_name: str | None
+    broker_addr: str
+    ended_by: str
+    last_heard_ms: int
+    gone_ms: int
+
+    @property
+    def fell_ms(self) -> int:
+        """The time at which it fell out: of a silent broker its last sign of life, else the end of its lease."""
+        return self.last_heard_ms if self.ended_by == "EXPIRED" else self.gone_ms
+
+
+def together(items: Iterable[T], at_ms: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the items, in order of time, that belong together: each within a minute of the one before."""
+    group: list[T] = []
+    for each in items:
+        if group and at_ms(each) - at_ms(group[-1]) > TOGETHER_MS:
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+class Past(NamedTuple):
+    """The history as of one moment, `now_ms`. `is_made`: no snapshot of the moment is kept."""
+
+    root: Root
+    snapshot: SnapshotRow
+    is_made: bool
+    now_ms: int
+
+    def read(self, what: str, long_ms: int, read: Callable[[Span], T]) -> T:
+        """Return what is read of the last `long_ms` and up to an hour more. Without new lines nothing is read anew."""
+        row, span = self.snapshot, Span((self.now_ms - long_ms) // _HOUR_MS * _HOUR_MS)
+        moment = (row.epoch, row.event_time) if self.is_made else row.versions[BROKER_EVENT.name]
+        key = (self.root.url, row.run_id, moment, span.since_ms, what)
+        found: T = _recent.get(key, lambda: read(span))
+        return found
+
+
+_recent: Recent[Any] = Recent(most=16)
+
+
+def down_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
+    """Return the brokers that are down at a moment, the latest first. `tables` has the brokers that are up."""
+    return [each for each in gone_brokers(past, tables) if each.ended_by in UNPLANNED]
+
+
+def left_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
+    """Return the brokers that unregistered in order in the last 7 days and are not back, the latest first."""
+    return [each for each in gone_brokers(past, tables) if each.ended_by == "UNREGISTERED"]
+
+
+def gone_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
+    """Return the brokers that are down or left in the last 7 days, the latest first."""
+    up = up_brokers(tables)
+    gone = [each for each in last_ends(past) if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]
+    return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
+
+
+def up_brokers(tables: RouteTables) -> set[BrokerKey]:
+    """Return the brokers that are up."""
+    return {
+        (row.cluster_name, name, broker_id)
+        for name, holders in tables.brokers.items()
+        for broker_id, row in holders.items()
+    }
+
+
+def last_ends(past: Past) -> list[DownBroker]:
+    """Return the last end of each broker that had one in about the last 7 days, or its retirement after that (A7)."""
+    return past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
+
+
+def _last_ends(past: Past, span: Span) -> list[DownBroker]:
+    keys, condition = (
+        "cluster_name, broker_name, broker_id",
+        f"({_ENDS} AND held_id OR {_RETIREMENTS}) AND {span.covers}",
+    )
+    lines = newest_of_each(past.root, past.snapshot, keys, condition)
+    return list(map(_down_broker, lines))
+
+
+def _down_broker(line: BrokerEventRow) -> DownBroker:
+    return DownBroker(
+        line.cluster_name or "",
+        line.broker_name or "",
+        line.broker_id or 0,
+        line.zone_name,
+        line.broker_addr or "",
+        line.type,
+        line.last_heard_at or line.event_time,
+        line.event_time,
+    )
+
+
+def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
+    """Return the topics of the broker names that are down: those that a name had when its last broker went.
+
+    None is expected on a name of which a broker was retired after that (A7).
+    """
+    retired = past.read("retired", EXPECTED_MS, lambda span: _retired(past, span))
+    found: dict[str, set[str]] = {}
+    for gone_ms, row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES):
+        if gone_ms > retired.get(row.broker_name, -1):
+            found.setdefault(row.topic, set()).add(row.broker_name)
+    return {topic: frozenset(names) for topic, names in found.items()}
+
+
+def _retired(past: Past, span: Span) -> dict[str, int]:
+    """Return when a broker of each broker name was retired last."""
+    lines = newest_of_each(past.root, past.snapshot, "broker_name", f"{_RETIREMENTS} AND {span.covers}")
+    return {line.broker_name or "": line.event_time for line in lines}
+
+
+def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> set[str]:
+    """Return the topics without a route that went with brokers which unregistered."""
+    lost = last_topics(past, tables, (each.broker_name for each in left), LEFT)
+    return {row.topic for _, row in lost if row.topic not in tables.queues}
+
+
+def last_topics(
+    past: Past, tables: RouteTables, names: Iterable[str], causes: tuple[str, ...]
+) -> list[tuple[int, TopicRow]]:
+    """Return when broker names lost topics in the last 7 days with their last broker by one of the causes, and each."""
+    gone = sorted({*names} - tables.brokers.keys())
+    if not gone:
+        return []
+    of_names = f"broker_name IN ({', '.join(map(quoted, gone))})"
+    what = f"{causes} {of_names}"
+    lost = past.read(what, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
+    return [(gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > past.now_ms - EXPECTED_MS]
+
+
+def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, list[TopicRow]]]:
+    """Return when each broker name lost all its topics by one of the causes, if that was the last change of its topics.
+
+    Return these topics too.
+    """
+    condition = f"{of_names} AND topics_changed + topics_removed > 0 AND {span.covers}"
+    lines = newest_of_each(past.root, past.snapshot, "broker_name", condition)
+    lost = [each for each in lines if each.cause in causes and not (each.topics_added or each.topics_changed)]
+    lost = with_changes(past.root, past.snapshot, lost, f"table_name = '{TOPIC.name}'")
+    return [(line.event_time, [row for _, _, row, _ in line.changes if isinstance(row, TopicRow)]) for line in lost]
+
+
+class TopicVerdict(NamedTuple):
+    """The state of a topic: of its `broker_names`, `up` have a master; `missing` are down or have no master.
+
+    Producers reach `writable_on` of them.
+    """
+
+    state: TopicState
+    up: int
+    broker_names: int
+    is_readable: bool
+    writable_on: int
+    missing: tuple[str, ...]
+
+    @property
+    def is_writable(self) -> bool:
+        """True if producers reach the topic."""
+        return self.writable_on > 0
+
+
+def topic_verdict(rows: Sequence[TopicRow], tables: RouteTables, lost: frozenset[str] = frozenset()) -> TopicVerdict:
+    """Return the state of a topic with these rows, of which the broker names in `lost` are down."""
+    routed = [row for row in rows if row.broker_name in tables.brokers]
+    with_master = {row.broker_name for row in routed if MASTER_ID in tables.brokers[row.broker_name]}
+    writers = {row.broker_name for row in routed if row.perm & PERM_WRITE}
+    names = {row.broker_name for row in rows} | lost
+    writable_on = len(writers & with_master)
+    return TopicVerdict(
+        _topic_state(bool(routed), bool(writers), writable_on > 0, with_master == names),
+        len(with_master),
+        len(names),
+        any(row.perm & PERM_READ for row in routed),
+        writable_on,
+        tuple(sorted(names - with_master)),
+    )
+
+
+def _topic_state(has_route: bool, may_write: bool, is_writable: bool, is_whole: bool) -> TopicState:
+    if not has_route:
+        return "without_route"
+    if not is_writable:  # an acting master's topics have lost the permission (U4)
+        return "not_writable" if may_write or not is_whole else "read_only"
+    return "writable" if is_whole else "degraded"

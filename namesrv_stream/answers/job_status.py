@@ -1,0 +1,300 @@
+"""The state of the job now, from the newest snapshot, the sign of progress and, on request, Kafka."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import msgspec
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.answers.definitions import DownBroker, LostTopics, up_brokers
+from namesrv_stream.answers.subject import Fields, Seen
+from namesrv_stream.answers.verdict import down_of, lost_of, topic_verdicts
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import NamesrvError, masked
+from namesrv_stream.reporting.texts import iso_text
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.damage import naming_damage
+from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State, is_stale, job_progress
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import REJECTED
+from namesrv_stream.tables.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from namesrv_stream.kafka.election import (  # only for types: a status without Kafka loads no client
+        Candidate,
+        JobReport,
+    )
+
+OfTables = State | Literal["not started"]
+JobState = OfTables | Literal[
+    "dead", "standby", "taking over", "waiting", "not answering", "no ticks", "other log", "unknown"
+]  # fmt: skip
+JOB_STATES: tuple[str, ...] = tuple(name for kind in get_args(JobState) for name in get_args(kind))
+_KAFKA_LIMIT_MS = 2_000
+_NOT_ASKED = "not asked"
+_NO_ROOM_BYTES = 1024**2
+
+
+class FromKafka(NamedTuple):
+    """Facts about the registry that Kafka returned; `problem` is the reason if some are missing.
+
+    `records_behind` is the number of records that the newest snapshot does not have yet, ticks included. `jobs` are the
+    candidates of the election, the active job first. If they are not known they are None, and `notice` is the reason.
+    `report` is what the active job reports of itself, None if there is none. `newest_record_ms` is the append time of
+    the newest record. `is_other_log`: the topic is not that of the tables.
+    """
+
+    records_behind: int | None = None
+    jobs: Sequence[Candidate] | None = None
+    problem: str | None = None
+    is_other_log: bool = False
+    notice: str | None = None
+    report: JobReport | None = None
+    newest_record_ms: int | None = None
+
+    @property
+    def active_job(self) -> Candidate | None:
+        """The job that holds the lock, None if none does or that is not known."""
+        return next((job for job in self.jobs or () if job.is_active), None)
+
+
+NOT_ASKED = FromKafka(problem=_NOT_ASKED)
+
+
+class Health(NamedTuple):
+    """The job's progress at a moment; `row` is the newest snapshot with the times of the sign of progress.
+
+    `is_stale`: brokers are live, and the tables are so far behind that lookups may be wrong.
+    """
+
+    progress: JobProgress
+    is_stale: bool
+    row: SnapshotRow
+    now_ms: int
+
+
+class Status(Fields):
+    """The state of the job now. `stale`: lookups may be wrong.
+
+    `job_problem` is what keeps the active job from its work. `log_silent_millis` is the age of the newest record, which
+    grows if no gateway sends a tick. `problem`: why no newer snapshot can be read.
+    """
+
+    root: str
+    state: JobState
+    job_problem: str | None
+    since: str
+    lag_millis: int | None
+    stale: bool
+    active_job: str | None
+    waiting_jobs: list[str]
+    epoch: int
+    term: int
+    run_id: str
+    query_id: str | None
+    batch_id: int | None
+    event_time: str | None
+    published_at: str
+    age_millis: int
+    records_behind: int | None
+    kafka: str
+    log_silent_millis: int | None
+    clusters: int
+    broker_names: int
+    brokers_up: int
+    brokers_down: int | None
+    topics: int
+    rejected_records: int
+    changed_settings: dict[str, str]
+    problem: str | None
+    history_problem: str | None
+
+
+def log_silent_ms(kafka: FromKafka, now_ms: int) -> int | None:
+    """Return the age of the newest record in Kafka, None if it is not known."""
+    return None if kafka.newest_record_ms is None else max(0, now_ms - kafka.newest_record_ms)
+
+
+def newest_row(root: Root) -> SnapshotRow | None:
+    """Return the newest row of `snapshot` with the times of the sign of progress, None if it cannot be read."""
+    with suppress(NamesrvError, DeltaError, OSError):
+        return ProgressFile(root).row_now(Snapshots(root).newest())
+    return None
+
+
+def health(seen: Seen, now_ms: int) -> Health:
+    """Return the job's progress, from the newest snapshot."""
+    row = ProgressFile(seen.root).row_now(seen.snapshot)
+    return Health(job_progress(row, now_ms), bool(seen.tables.live) and is_stale(row, now_ms), row, now_ms)
+
+
+def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str | None = None) -> Status:
+    """Return the state of the job, with the numbers of the newest snapshot."""
+    row, active = seen.snapshot, kafka.active_job
+    return Status.of(
+        row,
+        root=masked(seen.root.url),
+        state=job_state(found.progress.state, kafka),
+        job_problem=kafka.report.problem if kafka.report is not None else None,
+        since=iso_text(found.progress.since_ms),
+        lag_millis=found.progress.lag_ms,
+        stale=found.is_stale,
+        active_job=active and active.run_id,
+        waiting_jobs=[job.run_id for job in kafka.jobs or () if not job.is_active],
+        age_millis=found.now_ms - row.published_at,
+        records_behind=kafka.records_behind,
+        kafka=kafka.problem or "reachable",
+        log_silent_millis=log_silent_ms(kafka, found.now_ms),
+        **_counts(seen),
+        rejected_records=_rejected_records(seen),
+        changed_settings=dict(seen.tables.namesrv_config),
+        problem=problem,
+    )
+
+
+def _counts(seen: Seen) -> dict[str, object]:
+    """Return the numbers of the overview. If the history cannot be read, those of the tables alone, and why."""
+    down: list[DownBroker] = []
+    lost: LostTopics = {}
+    problem = None
+    try:
+        down = down_of(seen)
+        lost = lost_of(seen, down)
+    except (NamesrvError, DeltaError, OSError) as error:
+        problem = str(error)
+    brokers, topics = [*up_brokers(seen.tables), *(each[:3] for each in down)], topic_verdicts(seen, lost)
+    clusters, names, _ = map(set, zip(*brokers, strict=True)) if brokers else ((), (), ())
+    return {
+        "clusters": len(clusters),
+        "broker_names": len(names),
+        "brokers_up": len(brokers) - len(down),
+        "brokers_down": len(down) if problem is None else None,
+        "topics": len(topics.of) - len(topics.system),
+        "history_problem": problem,
+    }
+
+
+def _rejected_records(seen: Seen) -> int:
+    """Return the number of rows of `rejected`, from the statistics of its files."""
+    version = seen.snapshot.versions[REJECTED.name]
+    with naming_damage(seen.root, REJECTED, version):
+        return int(seen.root.open(REJECTED, version).count())
+
+
+def job_state(of_tables: OfTables | None, kafka: FromKafka) -> JobState:
+    """Return the job's state from Kafka, and from the tables where Kafka cannot tell.
+
+    `of_tables` is None if the tables cannot be read, "not started" if there are none yet. A job that takes no part in
+    the election has died, however new its last publication is. Tables do not show for 90 s that a job has stopped to
+    publish, so a Kafka that does not answer leaves the state unknown.
+    """
+    if kafka.is_other_log:
+        return "other log"
+    is_stopped = of_tables == "stopped in order"
+    if kafka.jobs is None:
+        is_known = kafka.problem == _NOT_ASKED or (kafka.problem is None and of_tables != "silent") or is_stopped
+        return of_tables if of_tables is not None and is_known else "unknown"
+    if not kafka.jobs:
+        return of_tables if of_tables in ("stopped in order", "not started") else "dead"
+    if kafka.active_job is None:  # members have no partition while they are balanced anew
+        if of_tables == "not started":
+            return "starting"
+        if of_tables == "silent":  # as after an outage of Kafka: one of them goes on
+            return "taking over"
+        return "standby" if of_tables in ("stopped in order", None) else of_tables
+    return _reported(of_tables, kafka)
+
+
+def _reported(of_tables: OfTables | None, kafka: FromKafka) -> JobState:
+    """Return the state of a job that holds the lock, as it reports it."""
+    role, problem = (kafka.report.role, kafka.report.problem) if kafka.report is not None else ("active", None)
+    if role in ("standby", "starting"):
+        return "starting" if of_tables in ("stopped in order", "starting", "not started") else "taking over"
+    if role == "waiting":
+        return "waiting"
+    if problem is not None:
+        return "not answering"
+    match of_tables:
+        case "silent":
+            return "no ticks" if kafka.records_behind == 0 else "waiting"
+        case "stopped in order" | "not started":
+            return "starting"
+    return of_tables or "running"
+
+
+def storage_problem(root: Root) -> str | None:
+    """Return that the disk of the tables is full, None if it is not or this machine does not see it."""
+    if "://" in root.url:
+        return None
+    try:
+        free = shutil.disk_usage(Path(root.url)).free
+    except OSError:
+        return None
+    return f"the disk of {root.url} has no room left" if free < _NO_ROOM_BYTES else None
+
+
+def facts_from_kafka(settings: NamesrvSettings, root: Root, read: SnapshotRow | None) -> FromKafka:
+    """Return from Kafka how far behind the tables are, which jobs wait, and what the active one reports.
+
+    `read`: the newest row as it holds now, None if the tables cannot be read.
+    """
+    from namesrv_stream.kafka.topic import end_offsets, newest_timestamp_ms  # noqa: PLC0415  # see Candidate
+
+    kafka = {"socket.timeout.ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
+    try:
+        ends = end_offsets(kafka, settings.kafka_topic)
+        facts = _election(kafka, settings, root)._replace(
+            newest_record_ms=newest_timestamp_ms(kafka, settings.kafka_topic)
+        )
+    except NamesrvError as error:
+        return FromKafka(problem=str(error))
+    if read is None:
+        return facts
+    if (other := _other_log(kafka, settings, read)) is not None:
+        return facts._replace(problem=other, is_other_log=True)
+    behind = [end - read.offsets.get(partition, 0) for partition, end in ends.items()]
+    if not behind:
+        problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
+        return facts._replace(problem=problem)
+    if min(behind) < 0:
+        problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
+        return facts._replace(problem=problem)
+    return facts._replace(records_behind=sum(behind))
+
+
+def _election(kafka: dict[str, Any], settings: NamesrvSettings, root: Root) -> FromKafka:
+    """Return the jobs of the election and the report of the active one; a report of a former one is left out."""
+    from namesrv_stream.kafka.election import candidates, report_of_holder  # noqa: PLC0415  # see Candidate
+
+    topic = settings.kafka_topic
+    try:
+        facts = FromKafka(jobs=candidates(kafka, topic, root.hadoop_url))
+        report = report_of_holder(kafka, topic, root.hadoop_url)
+    except NamesrvError as error:  # also while Kafka makes its table of groups
+        return FromKafka(notice=f"which jobs are active is not known: {error}")
+    if report is None or facts.active_job is None:
+        return facts
+    if report.run_id != facts.active_job.run_id:
+        report = msgspec.structs.replace(report, role="starting", problem=None)
+    return facts._replace(report=report)
+
+
+def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:
+    """Return the problem if the topic is not that of the tables; None if it is, or if that is not known."""
+    from namesrv_stream.kafka.topic import describe_topic  # noqa: PLC0415  # a status without Kafka loads no client
+
+    try:
+        facts = describe_topic(kafka, settings.kafka_topic)
+    except NamesrvError:
+        return None
+    if facts is None or None in (facts.topic_id, snapshot.kafka_topic_id) or facts.topic_id == snapshot.kafka_topic_id:
+        return None
+    return (
+        f"topic {settings.kafka_topic} is not the one that the tables were made from, but has been made anew: what is "
+        "sent now is not in the tables. The job goes on with it after a start with --accept-new-log."
+    )

@@ -1,0 +1,105 @@
+"""Tell what happened last: an outage and its end in one sentence each, in order of time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from namesrv_stream.answers.accounts import Place, sentence
+from namesrv_stream.answers.causes import STRAYS
+from namesrv_stream.answers.definitions import BrokerKey, last_ends, together
+from namesrv_stream.answers.events import with_changes
+from namesrv_stream.answers.story import BY_OPERATORS, story_of_group
+from namesrv_stream.answers.subject import Fields, Seen
+from namesrv_stream.answers.verdict import past_of
+from namesrv_stream.rules.history import LEASE_ENDS
+from namesrv_stream.rules.rows import BrokerEventRow
+
+_FEW = 3
+"""More lines of one type and time than this share one sentence."""
+
+
+class Told(Fields):
+    """A line of history, or `count` lines of one type that follow each other within a minute, with a sentence.
+
+    `eventTime` is that of the last line.
+    """
+
+    epoch: int
+    event_time: str
+    type: str
+    text: str
+    count: int
+
+
+def told_together(seen: Seen, lines: Sequence[BrokerEventRow], limit: int) -> list[Told]:
+    """Return the newest of lines in order of the log, newest first; those that happened together are one.
+
+    Of one time the changes of topics come last, because most of them follow from an event of a broker. The rows that
+    lines changed are read for those alone whose sentence names them.
+    """
+    away = _away(seen, lines)
+    kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
+    for line in lines:
+        of_command = line.type in BY_OPERATORS
+        kind = line.offset if of_command else line.cause if line.type == "TOPICS_CHANGED" else _place(line) in away
+        kinds.setdefault((line.type, kind), []).append(line)
+    found = [
+        part
+        for of_kind in kinds.values()
+        for each in together(of_kind, lambda line: line.event_time)
+        for part in _by_place(each)
+    ]
+    found.sort(key=lambda each: (each[-1].event_time, each[-1].epoch, each[-1].type != "TOPICS_CHANGED", each[-1].seq))
+    found = found[: -limit - 1 : -1]
+    named = [line for each in found if len(each) == 1 or each[0].type in BY_OPERATORS for line in each]
+    changed = {_place(line): line for line in with_changes(seen.root, seen.snapshot, named)}
+    return [_told([changed.get(_place(line), line) for line in each], away) for each in found]
+
+
+def _place(line: BrokerEventRow) -> Place:
+    return line.epoch, line.seq
+
+
+def _away(seen: Seen, lines: Iterable[BrokerEventRow]) -> dict[Place, int]:
+    """Return how long each broker that came back had been away."""
+    ended: dict[BrokerKey, int] = {}
+    found: dict[Place, int] = {}
+    before = {each[:3]: each.gone_ms for each in last_ends(past_of(seen)) if each.ended_by in LEASE_ENDS}
+    for line in lines:
+        key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
+        if line.type in LEASE_ENDS and line.held_id:
+            ended[key] = line.event_time
+        elif line.type == "REGISTERED":
+            gone_ms = ended.get(key, before.get(key))
+            if gone_ms is not None and gone_ms <= line.event_time:
+                found[_place(line)] = line.event_time - gone_ms
+    return found
+
+
+def _by_place(lines: list[BrokerEventRow]) -> Iterator[list[BrokerEventRow]]:
+    """Yield the lines of a zone or a cluster that has most of them, then the others; few lines one by one."""
+    if lines[0].type in BY_OPERATORS:
+        yield lines
+        return
+    while len(lines) > _FEW:
+        part = _most(lines, "zone_name") or _most(lines, "cluster_name") or lines
+        yield part
+        told = set(map(_place, part))
+        lines = [line for line in lines if _place(line) not in told]
+    yield from ([line] for line in lines)
+
+
+def _most(lines: Sequence[BrokerEventRow], column: str) -> list[BrokerEventRow]:
+    """Return the lines of one place if they are most of them, else none."""
+    [(place, count)] = Counter(getattr(line, column) for line in lines).most_common(1)
+    is_most = place is not None and count >= STRAYS * len(lines)
+    return [line for line in lines if getattr(line, column) == place] if is_most else []
+
+
+def _told(lines: Sequence[BrokerEventRow], away: Mapping[Place, int]) -> Told:
+    if len(lines) == 1:
+        text = sentence(lines[0])
+    else:
+        text = story_of_group(lines, [away[_place(line)] for line in lines if _place(line) in away])
+    return Told.of(lines[-1], text=text, count=len(lines))

@@ -1,0 +1,266 @@
+"""Lookups in one snapshot: topics, routes, clusters, brokers and their leases, KV values.
+
+Each answer follows from the tables alone, so the same question about the same snapshot always gets the same answer.
+Whether a broker is late is decided by the log's clock at the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from namesrv_stream.answers.causes import State
+from namesrv_stream.answers.definitions import DownBroker, left_brokers
+from namesrv_stream.answers.events import recorded_names
+from namesrv_stream.answers.subject import BadQuestionError, Fields, Moment, Page, Seen, paged, rank_of
+from namesrv_stream.answers.verdict import check_place, down_of, past_of, state_of
+from namesrv_stream.errors import did_you_mean
+from namesrv_stream.reporting.texts import iso_text, natural_key
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.lease import silence_ms
+from namesrv_stream.rules.record_types import DataVersion
+from namesrv_stream.rules.rows import LiveRow
+
+
+class Chosen(NamedTuple):
+    """A choice of brokers. An empty `zone` chooses brokers without one, None all zones."""
+
+    cluster: str | None = None
+    zone: str | None = None
+    containing: str = ""
+
+    def has(self, cluster: str, zone: str | None, *names: str) -> bool:
+        """Return whether a broker is chosen. One of its `names` has to contain the text."""
+        is_near = self.cluster in (None, cluster) and self.zone in (None, zone or "")
+        return is_near and any(self.containing.lower() in name.lower() for name in names)
+
+
+EVERY_BROKER = Chosen()
+
+
+class Down(Fields):
+    """Since when a broker is down: its last sign of life, and the end of its lease, from which on clients lacked it."""
+
+    last_heard_at: str
+    gone_at: str
+    ended_by: str
+
+
+class Holder(Fields, kw_only=True):
+    """Holder of a broker id. `silentMillis`: time by the log's clock since its last sign of life.
+
+    `late`: silent for over three quarters of its lease. `suspect`: its lease is over, and the guard against mass expiry
+    holds it. `down`: nobody holds the id, and the broker is expected; `brokerAddr` is its last address. A holder that
+    is taken from the events has no state, no sign of life and no data version.
+    """
+
+    broker_addr: str
+    broker_id: int
+    state: State | UnsetType = UNSET
+    silent_millis: int | UnsetType | None = None
+    lease_began_at: str | None = None
+    down: Down | UnsetType = UNSET
+
+
+class Broker(Holder, kw_only=True):
+    """A broker address with a lease, where another address may hold its id; or a broker that is down."""
+
+    cluster_name: str
+    broker_name: str
+    holds_id: bool
+    zone_name: str | None
+    suspect_since: str | None = None
+    heartbeat_timeout_millis: int | None = None
+    last_update_timestamp: str | UnsetType | None = None
+    ha_server_addr: str = ""
+    broker_version: str | None = None
+    data_version: DataVersion | UnsetType = UNSET
+    filter_server_list: tuple[str, ...] = ()
+    topics: int | UnsetType = 0
+
+
+class Brokers(Page):
+    """A page of brokers, by address."""
+
+    brokers: list[Broker]
+
+
+class BrokerName(Fields):
+    """A broker name and the holders of its ids."""
+
+    broker_name: str
+    zone_name: str | None
+    topics: int
+    holders: list[Holder]
+
+
+class Cluster(Fields):
+    """A cluster and its broker names."""
+
+    name: str
+    brokers: list[BrokerName]
+
+
+class Clusters(Fields):
+    """All clusters."""
+
+    snapshot: Moment
+    clusters: list[Cluster]
+
+
+def broker(seen: Seen, lease: LiveRow) -> Broker:
+    """Return a lease as an answer shows it."""
+    tables = seen.tables
+    holder = tables.brokers.get(lease.broker_name, {}).get(lease.broker_id)
+    holds_id = holder is not None and holder.broker_addr == lease.broker_addr
+    more = {
+        "holds_id": holds_id,
+        "zone_name": holder.zone_name if holder and holds_id else None,
+        "filter_server_list": tables.filters.get(lease.broker_addr, ()),
+        "topics": tables.queues.topic_counts.get(lease.broker_name, 0),
+    }
+    return Broker.of(lease, **more | _heard(seen, lease))
+
+
+def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
+    """Return the fields that follow from a lease's signs of life. Times are unset where these are not known."""
+    if seen.is_made:
+        return {"state": state_of(seen, lease), "silent_millis": UNSET, "last_update_timestamp": UNSET}
+    return {"state": state_of(seen, lease), "silent_millis": silence_ms(lease, seen.snapshot)}
+
+
+def down_broker(each: DownBroker, state: State = "down") -> Broker:
+    """Return a broker that is down or left as an answer shows it."""
+    return Broker.of(each, state=state, holds_id=False, down=_down(each))
+
+
+def _down(each: DownBroker) -> Down:
+    return Down(iso_text(each.last_heard_ms), iso_text(each.gone_ms), each.ended_by)
+
+
+_ORDERS: dict[str, Callable[[Broker], Any]] = {
+    "address": lambda _: 0,
+    "name": lambda each: (natural_key(each.broker_name), each.broker_id),
+    "cluster": lambda each: natural_key(each.cluster_name),
+    "zone": lambda each: natural_key(each.zone_name or ""),
+    "state": lambda each: ("down", "suspect", "late", "alive", "left").index(str(each.state)),
+    "silent": lambda each: -_heard_s(each),  # by the time, since a silence grows from page to page
+    "since": lambda each: each.lease_began_at or "",
+    "topics": lambda each: each.topics,
+}
+ORDERS = ", ".join([*_ORDERS, "match"])
+
+
+def brokers(  # noqa: PLR0913  # what a reader may choose
+    seen: Seen,
+    chosen: Chosen = EVERY_BROKER,
+    state: State | None = None,
+    order: str = "address",
+    *,
+    limit: int | None = None,
+    after: str = "",
+) -> Brokers:
+    """Return a page of the chosen brokers in an order, also of those that are down; `-` before its name reverses it.
+
+    Those that unregistered within 7 days and are not back are there for the state `left` alone.
+    """
+    check_place(seen, chosen.cluster, chosen.zone)
+    if state == "left":
+        every = [down_broker(each, "left") for each in left_brokers(past_of(seen), seen.tables)]
+    else:
+        every = [*(broker(seen, lease) for lease in seen.tables.live.values()), *map(down_broker, down_of(seen))]
+    found = [
+        each
+        for each in every
+        if chosen.has(each.cluster_name, each.zone_name, _named(each), each.broker_addr) and state in (None, each.state)
+    ]
+    by = _order(order) if order != "match" else partial(_rank, chosen.containing)
+    page, following = paged(found, by, _place, limit, after, reverse=order.startswith("-"))
+    return Brokers(seen.moment, len(found), following, page)
+
+
+def _rank(text: str, each: Broker) -> int:
+    return rank_of(text, each.broker_name, _named(each), each.broker_addr)
+
+
+def _named(each: Broker) -> str:
+    """Return a broker as sentences and the page name it."""
+    return f"{each.broker_name} {each.broker_id}"
+
+
+def _place(each: Broker) -> tuple[Any, ...]:
+    """Return the place of a broker by address, which may be down as one broker and up as another."""
+    return natural_key(each.broker_addr), each.cluster_name, each.broker_name, each.broker_id, bool(each.down)
+
+
+def _heard_s(each: Broker) -> float:
+    at = each.last_update_timestamp
+    return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else float(2**33)
+
+
+def _order(text: str) -> Callable[[Broker], Any]:
+    name = text.removeprefix("-")
+    if name not in _ORDERS:
+        advice = did_you_mean(name, _ORDERS)
+        raise BadQuestionError(f"sort={text[:100]}: {advice}accepted are {ORDERS}, with - the other way.")
+    return _ORDERS[name]
+
+
+def brokers_of(seen: Seen, names: Iterable[str]) -> list[Broker]:
+    """Return the brokers of broker names, by address, those that are down last."""
+    wanted = frozenset(names)
+    leases = [lease for lease in seen.tables.live.values() if lease.broker_name in wanted]
+    alive = [broker(seen, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
+    return alive + [down_broker(each) for each in down_of(seen) if each.broker_name in wanted]
+
+
+def check_known(seen: Seen, name: str) -> None:
+    """Raise NotFoundError if the history has no such broker name or address."""
+    if name not in (ever := recorded_names(seen.root, seen.snapshot)):
+        raise seen.not_found("broker", name, ever)
+
+
+def clusters(seen: Seen) -> Clusters:
+    """Return the clusters, their broker names, and the holder of each id, also of those that are down."""
+    names = {cluster: {*names} for cluster, names in seen.tables.clusters.items()}
+    down: dict[tuple[str, str], list[DownBroker]] = {}
+    for each in down_of(seen):
+        names.setdefault(each.cluster_name, set()).add(each.broker_name)
+        down.setdefault(each[:2], []).append(each)
+    found = [
+        Cluster(cluster, [_broker_name(seen, cluster, name, down) for name in sorted(of_cluster, key=natural_key)])
+        for cluster, of_cluster in sorted(names.items())
+    ]
+    return Clusters(seen.moment, found)
+
+
+def _broker_name(
+    seen: Seen, cluster: str, name: str, down: Mapping[tuple[str, str], Sequence[DownBroker]]
+) -> BrokerName:
+    tables, fallen = seen.tables, down.get((cluster, name), ())
+    rows = [row for _, row in sorted(tables.brokers.get(name, {}).items())]
+    leases = [tables.live[row.broker_addr] for row in rows if row.cluster_name == cluster]
+    holders = [Holder.of(lease, **_heard(seen, lease)) for lease in leases]
+    holders += [Holder.of(each, state="down", down=_down(each)) for each in fallen]
+    zone = lookup.latest_registered(rows).zone_name if rows else fallen[0].zone_name
+    by_id = sorted(holders, key=lambda each: each.broker_id)
+    return BrokerName(name, zone, tables.queues.topic_counts.get(name, 0), by_id)
+
+
+def kv_values(seen: Seen, namespace: str) -> dict[str, str]:
+    """Return the values of a namespace, which may be empty, by key. Raises NotFoundError if it was never made (K4)."""
+    if namespace not in seen.tables.kv:
+        raise seen.not_found("namespace", namespace, seen.tables.kv)
+    return dict(sorted(seen.tables.kv[namespace].items()))
+
+
+def kv_value(seen: Seen, namespace: str, key: str) -> str:
+    """Return one value of the KV table."""
+    values = kv_values(seen, namespace)
+    if key not in values:
+        raise seen.not_found(f"key in namespace {namespace}", key, values)
+    return values[key]

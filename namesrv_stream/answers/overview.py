@@ -1,0 +1,123 @@
+"""A moment at a glance: the verdict, the zones of each cluster as numbers, and the last events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from namesrv_stream.answers.causes import Member
+from namesrv_stream.answers.events import Span, newest_events
+from namesrv_stream.answers.last_events import Told, told_together
+from namesrv_stream.answers.lists import Cluster, clusters
+from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
+from namesrv_stream.answers.verdict import (
+    Verdict,
+    down_of,
+    left_of,
+    lost_of,
+    members,
+    topic_verdicts,
+    verdict,
+)
+from namesrv_stream.reporting.texts import natural_key
+from namesrv_stream.rules.rows import BrokerEventRow
+
+HOUR_MS = 3_600_000
+MOST_DRAWN = 60
+"""Most broker names for which an overview lists each broker. For more it has only numbers."""
+
+_MOST_RECENT = 20_000
+_EVENTS = 20
+
+
+class Counts(Fields):
+    """Numbers of a moment, of brokers by state. `brokerNames`: those that are up or down."""
+
+    clusters: int
+    broker_names: int
+    alive: int
+    late: int
+    suspect: int
+    down: int
+    topics: int
+    system_topics: int
+
+
+class Group(Fields):
+    """The expected brokers in one zone of one cluster, as numbers."""
+
+    cluster_name: str
+    zone_name: str | None
+    broker_names: int
+    alive: int
+    late: int
+    suspect: int
+    down: int
+
+
+class Overview(Fields):
+    """A moment at a glance. `clusters` is empty for very many brokers: see /v1/brokers."""
+
+    snapshot: Moment
+    kind: str | None
+    term: int
+    run_id: str
+    verdict: Verdict
+    counts: Counts
+    groups: list[Group]
+    clusters: list[Cluster]
+    last_hour: dict[str, int]
+    events: list[Told]
+
+
+def verdict_of(seen: Seen) -> Verdict:
+    """Return the verdict about a moment."""
+    down = down_of(seen)
+    lost = lost_of(seen, down)
+    return verdict(members(seen, down), topic_verdicts(seen, lost), left_of(seen))
+
+
+def overview(seen: Seen) -> Overview:
+    """Return the overview of a moment, which the page shows first."""
+    down, recent = down_of(seen), _recent(seen)
+    brokers, topics = members(seen, down), topic_verdicts(seen, lost_of(seen, down))
+    states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
+    counts = Counts(
+        clusters=len({each.cluster for each in brokers}),
+        broker_names=len(names),
+        alive=states["alive"],
+        late=states["late"],
+        suspect=states["suspect"],
+        down=states["down"],
+        topics=len(topics.of) - len(topics.system),
+        system_topics=len(topics.system),
+    )
+    return Overview.of(
+        seen.snapshot,
+        snapshot=seen.moment,
+        verdict=verdict(brokers, topics, left_of(seen)),
+        counts=counts,
+        groups=_groups(brokers),
+        clusters=clusters(seen).clusters if len(names) <= MOST_DRAWN else [],
+        last_hour=dict(Counter(line.type for line in recent)),
+        events=told_together(seen, recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS), _EVENTS),
+    )
+
+
+def _recent(seen: Seen) -> Sequence[BrokerEventRow]:
+    hour = Span(now_of(seen.snapshot) - HOUR_MS + 1)
+    return newest_events(seen.root, seen.snapshot, span=hour, limit=_MOST_RECENT, with_versions=False)
+
+
+def _groups(brokers: Iterable[Member]) -> list[Group]:
+    of_place: dict[tuple[str, str | None], list[Member]] = {}
+    for each in brokers:
+        of_place.setdefault((each.cluster, each.zone), []).append(each)
+    ordered = sorted(of_place, key=lambda place: (natural_key(place[0]), natural_key(place[1] or "")))
+    return [_group(place, of_place[place]) for place in ordered]
+
+
+def _group(place: tuple[str, str | None], brokers: Sequence[Member]) -> Group:
+    states = Counter(each.state for each in brokers)
+    names = len({each.name for each in brokers})
+    return Group(*place, names, states["alive"], states["late"], states["suspect"], states["down"])

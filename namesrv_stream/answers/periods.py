@@ -1,0 +1,207 @@
+"""Answers about a stretch of time up to a snapshot: moments of change, sessions of brokers, rejected records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from namesrv_stream.analysis.ask import opened
+from namesrv_stream.answers.accounts import Rejected, rejected
+from namesrv_stream.answers.definitions import up_brokers
+from namesrv_stream.answers.events import EpochEvents, came, events_by_epoch
+from namesrv_stream.answers.lists import check_known
+from namesrv_stream.answers.story import BY_OPERATORS
+from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
+from namesrv_stream.reporting.texts import iso_text, natural_key
+from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
+from namesrv_stream.rules.rows import SnapshotRow
+
+MOST_MARKS = 2_000
+_MOST_REJECTED = 50
+EpochTimes = Callable[[int, int], Mapping[int, int]]
+"""Function that returns epoch -> event time of the snapshots from one epoch to another."""
+
+
+class Mark(Fields, omit_defaults=True):
+    """An epoch with events, or several that are close together: `epochs` of them, from `firstEpoch` to `epoch`.
+
+    `alive`: the number of brokers that are up after it; `leastAlive`: the least of several epochs.
+    """
+
+    epoch: int
+    event_time: str
+    ends: int
+    begins: int
+    commands: int
+    gaps: int
+    others: int
+    alive: int
+    epochs: int = 1
+    first_epoch: int | None = None
+    least_alive: int | None = None
+
+
+class Timeline(Fields):
+    """The moments at which something changed. `aliveBefore`: the number of brokers that were up before them."""
+
+    snapshot: Moment
+    oldest: Moment
+    since: str
+    alive_before: int
+    marks: list[Mark]
+
+
+class PastSession(Fields):
+    """A stretch of time in which a broker was in the routes; `to` is null while it lasts."""
+
+    broker: str
+    broker_name: str
+    broker_addr: str
+    from_: str
+    to: str | None
+    ended_by: str | None
+    unplanned: bool
+
+
+class Flapping(Fields):
+    """A broker with unplanned ends."""
+
+    broker: str
+    unplanned_ends: int
+    flaps: int
+    shortest_millis: int
+
+
+class SharedOutage(Fields):
+    """Brokers that ended unplanned together, by cluster."""
+
+    first_gone_at: str
+    last_gone_at: str
+    count: int
+    clusters: dict[str, int]
+    brokers: list[str]
+
+
+class Churn(Fields):
+    """Sessions of brokers since a time.
+
+    `rejected`: the newest rejected records; `rejectedMore`: there are older ones.
+    """
+
+    snapshot: Moment
+    since: str
+    sessions: list[PastSession]
+    availability: dict[str, float]
+    flapping: list[Flapping]
+    outages: list[SharedOutage]
+    rejected: list[Rejected]
+    rejected_more: bool
+
+
+def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
+    seen: Seen, oldest: SnapshotRow, times: EpochTimes, since_ms: int, until_ms: int | None = None, above: int = 0
+) -> Timeline:
+    """Return the epochs above `above` with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
+
+    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours in time share a mark;
+    if all have the same time, neighbours in number do. A mark has the time of its snapshot, as all other answers do.
+    `oldest` is the oldest snapshot that can be read.
+    """
+    alive = len(up_brokers(seen.tables))
+    every = events_by_epoch(seen.root, seen.snapshot, since_ms, alive)[::-1]
+    at_ms = times(every[0].epoch, every[-1].epoch) if every else {}
+    every = [each._replace(event_time=at_ms.get(each.epoch, each.event_time)) for each in every]
+    every = [each for each in every if each.epoch > above]
+    before = every[0].alive - came(every[0].counts) if every else alive
+    found = [each for each in every if until_ms is None or each.event_time <= until_ms]
+    return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), before, _marks(found))
+
+
+def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
+    """Return a mark for each epoch or, for too many epochs, one for all in the same stretch of the track."""
+    places = [each.event_time for each in found]
+    if found and places[-1] - places[0] < MOST_MARKS:
+        places = list(range(len(found)))
+    width = (places[-1] - places[0]) // MOST_MARKS + 1 if len(found) > MOST_MARKS else 1
+    together: dict[int, list[EpochEvents]] = {}
+    for index, (each, place) in enumerate(zip(found, places, strict=True)):
+        bucket = index if len(found) <= MOST_MARKS else (place - places[0]) // width
+        together.setdefault(bucket, []).append(each)
+    return list(map(_mark, together.values()))
+
+
+def _mark(epochs: Sequence[EpochEvents]) -> Mark:
+    counts = sum((each.counts for each in epochs), Counter[str]())
+    ends, commands = (sum(counts[kind] for kind in kinds) for kinds in (LEASE_ENDS, BY_OPERATORS))
+    begins, gaps = counts["REGISTERED"], counts["LOG_GAP"]
+    others = counts.total() - ends - begins - commands - gaps
+    several = (len(epochs), epochs[0].epoch, min(each.alive for each in epochs)) if len(epochs) > 1 else ()
+    last = epochs[-1]
+    return Mark(last.epoch, iso_text(last.event_time), ends, begins, commands, gaps, others, last.alive, *several)
+
+
+_VIEWS = ("broker_stretch", "outage", "shared_outage")
+_BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
+_SESSIONS = f"""
+    SELECT {_BROKER} AS broker, broker_name, last_addr, epoch_ms(from_time), epoch_ms(to_time), ended_by
+    FROM broker_stretch
+    WHERE from_millis <= $until AND greatest(expected_until_millis, up_until_millis + 1) > $since
+      AND coalesce($broker IN (broker_name, first_addr, last_addr), true)
+    ORDER BY from_millis, cluster_name, broker_name, broker_id"""
+_AVAILABILITY = f"""
+    SELECT {_BROKER} AS broker, sum(greatest(0, least(up_until_millis, $until) - greatest(from_millis, $since))) AS up,
+           sum(greatest(0, least(expected_until_millis, $until) - greatest(from_millis, $since))) AS expected
+    FROM broker_stretch
+    WHERE coalesce($broker IN (broker_name, first_addr, last_addr), true)
+    GROUP BY ALL HAVING expected > 0 ORDER BY ALL"""
+_FLAPPING = f"""
+    SELECT {_BROKER} AS broker, count(*) AS ends, count(*) FILTER (away_millis <= 600000) AS flaps, min(session_millis)
+    FROM outage
+    WHERE epoch_ms(gone_at) BETWEEN $since AND $until AND coalesce($broker IN (broker_name, broker_addr), true)
+    GROUP BY ALL"""
+_OUTAGES = """
+    SELECT epoch_ms(first_gone_at), epoch_ms(last_gone_at), which
+    FROM shared_outage
+    WHERE epoch_ms(last_gone_at) BETWEEN $since AND $until
+      AND ($broker IS NULL OR len(list_filter(which, lambda each: split_part(each, ' ', -2) = $broker)) > 0)
+    ORDER BY first_gone_at DESC"""
+
+
+def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
+    """Return the sessions of brokers from `since_ms` to the snapshot, the brokers that flapped, and shared outages.
+
+    The figures are those of the views of analysis/views.sql for this time. A broker that was down at its beginning is
+    there with its last session.
+    """
+    with opened(seen.root, *seen.as_of, only=_VIEWS, kept=["broker_session"]) as views:
+        asked = {"since": since_ms, "until": now_of(seen.snapshot), "broker": broker}
+        found = list(views.rows(_SESSIONS, asked))
+        if broker is not None and not found:
+            check_known(seen, broker)
+        refused = rejected(seen, _MOST_REJECTED + 1)
+        return Churn(
+            snapshot=seen.moment,
+            since=iso_text(since_ms),
+            sessions=[_session(*row) for row in found],
+            availability={broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, asked)},
+            flapping=sorted((Flapping(*row) for row in views.rows(_FLAPPING, asked)), key=_worst_first),
+            outages=sorted((_outage(*row) for row in views.rows(_OUTAGES, asked)), key=lambda each: -each.count),
+            rejected=refused[:_MOST_REJECTED],
+            rejected_more=len(refused) > _MOST_REJECTED,
+        )
+
+
+def _worst_first(each: Flapping) -> tuple[object, ...]:
+    return -each.flaps, -each.unplanned_ends, natural_key(each.broker)
+
+
+def _outage(first_ms: int, last_ms: int, brokers: list[str]) -> SharedOutage:
+    clusters = Counter(broker.rsplit(" ", 2)[0] for broker in brokers)
+    return SharedOutage(iso_text(first_ms), iso_text(last_ms), len(brokers), clusters, sorted(brokers, key=natural_key))
+
+
+def _session(  # noqa: PLR0913, PLR0917  # one argument a column
+    broker: str, name: str, address: str, from_ms: int, to_ms: int | None, ended_by: str | None
+) -> PastSession:
+    is_unplanned = ended_by in UNPLANNED
+    return PastSession(broker, name, address, iso_text(from_ms), iso_text(to_ms), ended_by, is_unplanned)

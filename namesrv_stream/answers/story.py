@@ -1,0 +1,374 @@
+"""Write sentences about a broker or a topic, from the lines of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import dropwhile
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from namesrv_stream.answers.events import Span, newest_events, recorded_names, topic_events, with_changes
+from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
+from namesrv_stream.rules.history import Rows, rows_before_and_after
+from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
+from namesrv_stream.tables.root import Root
+
+_NAMED = 5
+_SECOND_MS = 1_000
+_PLACES = tuple(map(BrokerEventRow._fields.index, ("cluster_name", "zone_name")))
+_COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
+BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
+"""Types of lines that an operator's command causes."""
+
+_WIPE, _ADD, _RETIRE = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm, RetireBroker))
+_NOT_SHOWN = ("type", "requestedBy", "reason")
+"""Fields of a command that a sentence shows in other words."""
+
+_TOPIC_TABLES = {"topic": "topic", "topic_mapping": "static mapping"}
+_SETTING_TABLES: dict[str, tuple[str, ...]] = {"kv_config": ("namespace", "key"), "namesrv_config": ("key",)}
+_ENDS = {
+    "UNREGISTERED": "unregistered in order",
+    "CHANNEL_CLOSED": "lost its last connection",
+    "MOVED": "left, to register under another name or cluster",
+    "REFUSED": "was refused under another identity, which ended its lease",
+}
+_TOGETHER = {
+    "EXPIRED": "expired",
+    "CHANNEL_CLOSED": "lost the last connection",
+    "UNREGISTERED": "unregistered in order",
+    "MOVED": "left, to register under another name or cluster",
+    "REGISTERED": "registered",
+    "ID_TAKEN": "took an id",
+    "ID_LOST": "lost the id",
+    "CHANGED": "changed",
+    "REFUSED": "got a refusal",
+    "TOPICS_CHANGED": "changed topics",
+}
+"""Type of several lines -> what their brokers did, in words for one and for many."""
+
+EVENT_TYPES = BY_OPERATORS | _TOGETHER.keys() | {"LOG_GAP"}
+
+_CAUSES = {
+    "REGISTER_BROKER": "registered",
+    "SILENCE": "expired in silence",
+    "UNREGISTER_BROKER": "unregistered",
+    "CHANNEL_CLOSED": "lost its last connection",
+}
+_LABELS = {
+    "cluster_name": "its cluster",
+    "zone_name": "its zone",
+    "enable_acting_master": "its acting flag",
+    "ha_server_addr": "its HA address",
+    "broker_version": "its release",
+    "heartbeat_timeout_millis": "its lease (ms)",
+    "filter_server_list": "its filter servers",
+    "data_version": "its data version",
+    "suspect_since": "its suspicion",
+    "lease_began_at": "the beginning of its lease",
+    "read_queue_nums": "read queues",
+    "write_queue_nums": "write queues",
+    "topic_sys_flag": "sys flag",
+}
+
+
+class Sentence(NamedTuple):
+    """One sentence of a story; `event_time` is in epoch milliseconds."""
+
+    epoch: int
+    event_time: int
+    text: str
+
+
+def story_of(  # noqa: PLR0913  # what the user chose
+    root: Root,
+    snapshot: SnapshotRow,
+    name: str,
+    span: Span,
+    topics: Container[str],
+    *,
+    with_versions: bool = False,
+) -> list[Sentence] | None:
+    """Return the story of a broker name, a broker address or a topic; None if neither history nor tables have it.
+
+    `topics` are those of the snapshot. A name that is both is taken for a broker. `with_versions`: also registrations
+    that changed nothing but the data version.
+    """
+    if name in recorded_names(root, snapshot):
+        events = newest_events(root, snapshot, name, span, limit=None, with_versions=with_versions, with_gaps=True)
+        lines = [*dropwhile(lambda line: line.type == "LOG_GAP", events)]
+        return story_of_broker(with_changes(root, snapshot, lines))
+    return topic_story(root, snapshot, name, span, topics)
+
+
+def topic_story(
+    root: Root, snapshot: SnapshotRow, topic: str, span: Span, topics: Container[str]
+) -> list[Sentence] | None:
+    """Return the story of a topic, even if a broker has the same name; None if neither history nor tables have it."""
+    found = topic_events(root, snapshot, topic, span)
+    if found or topic in topics or topic_events(root, snapshot, topic):
+        return story_of_topic(topic, found)
+    return None
+
+
+def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
+    """Return a sentence for each of the lines that concern a broker name or an address, in order of the log."""
+    wipes: dict[str, BrokerEventRow] = {}
+    return [Sentence(line.epoch, line.event_time, f"{_of_broker(line)}{_undone_wipe(line, wipes)}.") for line in lines]
+
+
+def story_of_group(lines: Sequence[BrokerEventRow], away_ms: Sequence[int] = ()) -> str:
+    """Return one sentence for lines of one type, or of one operator's command.
+
+    `away_ms`: how long each broker of lines REGISTERED had been away, empty if they came for the first time.
+    """
+    first = lines[0]
+    if first.type in BY_OPERATORS:
+        topics = {str(each.key[0]) for line in lines for each in line.changes if each.table == "topic"}
+        about = f" of {topics.pop()}" if len(topics) == 1 else ""
+        names = _some(sorted({line.broker_name or "" for line in lines}, key=natural_key))
+        return f"{_asker(first)} asked for {first.type}{about} on {names}{_given_reason(first)}."
+    of_place = _of_place(lines)
+    verb = "came back" if away_ms else _TOGETHER.get(first.type, f"had the event {first.type}")
+    is_of_names = first.type == "TOPICS_CHANGED"
+    brokers = sorted({f"{e.broker_name}{'' if is_of_names else f' {e.broker_id}'}" for e in lines}, key=natural_key)
+    if len(brokers) == 1:
+        return f"{brokers[0]}{of_place} {verb} {counted(len(lines), 'time')}."
+    again = f", {len(lines):,} times in all" if len(lines) > len(brokers) else ""
+    noun = "broker name" if is_of_names else "broker"
+    times = [line.event_time for line in lines]
+    within = f" within {duration_text(max(times) - min(times))}" if max(times) - min(times) >= _SECOND_MS else ""
+    away = " to ".join(dict.fromkeys(map(duration_text, (min(away_ms), max(away_ms))))) if away_ms else ""
+    after = f" after {away}" if away else ""
+    return f"{counted(len(brokers), noun)}{of_place} {verb}{again}{within}{after}: {_some(brokers)}."
+
+
+def _of_place(lines: Sequence[BrokerEventRow]) -> str:
+    """Return which brokers these are: of one zone, of one cluster or of several clusters."""
+    clusters, zones = ({line[column] for line in lines} for column in _PLACES)
+    cluster = next(iter(clusters)) if len(clusters) == 1 else ""
+    if len(zones) == 1 and None not in zones:
+        return f" of zone {next(iter(zones))}" + (f" in {cluster}" if cluster else "")
+    return f" of {cluster}" if cluster else "" if None in clusters else f" of {len(clusters)} clusters"
+
+
+def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
+    """Return the sentence about a line that gives a broker name back a write permission that was wiped.
+
+    `wipes`: the wipe in force for each broker name, which this keeps up to date.
+    """
+    name = line.broker_name or ""
+    if line.type == _WIPE and line.changes:
+        wipes[name] = line
+    elif line.type == _ADD:
+        wipes.pop(name, None)
+    elif line.type == "TOPICS_CHANGED" and name in wipes and _gives_write(line):
+        wipe = wipes.pop(name)
+        return f"; this undid the {_WIPE} of epoch {wipe.epoch} by {_asker(wipe)}"
+    return ""
+
+
+def _gives_write(line: BrokerEventRow) -> bool:
+    """Return whether a topic is writable after the line, and before it was not writable or did not exist."""
+    return any(_is_writable(each.after) and not _is_writable(each.before) for each in line.changes)
+
+
+def _is_writable(row: object) -> bool:
+    return isinstance(row, TopicRow) and bool(row.perm & PERM_WRITE)
+
+
+def story_of_topic(topic: str, lines: Sequence[BrokerEventRow]) -> list[Sentence]:
+    """Return the sentences of lines that concern a topic."""
+    return [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
+
+
+def _of_broker(line: BrokerEventRow) -> str:
+    """Return the sentence of a line, without the full stop."""
+    before, after = rows_before_and_after(line)
+    who = _who(line)
+    match line.type:
+        case "REGISTERED":
+            return f"{line.broker_addr} registered as {_identity(line)}{taken_from(line, before)}{_by(line)}"
+        case "ID_TAKEN":
+            return f"{line.broker_addr}, alive already, is {_identity(line)} now{taken_from(line, before)}{_by(line)}"
+        case "ID_LOST":
+            return f"{line.broker_addr} is no longer {_identity(line)}, which another address or another id replaced"
+        case "CHANGED":
+            return f"{who} {_changed(line, before, after)}"
+        case "TOPICS_CHANGED":
+            return f"{line.broker_name}: {', '.join(_topics(before, after))}, {_because(line)}"
+        case "REFUSED" if line.lease_millis is None:
+            return f"{who} was refused: the address that holds this id has a higher state version{_by(line)}"
+        case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
+            lost = f"{line.broker_addr}, which was {_identity(line)} no longer,"
+            lasted = duration_text(line.lease_millis or 0)
+            return f"{who if line.held_id else lost} {end_text(line)}; it had been alive for {lasted}"
+        case "LOG_GAP":
+            return (
+                f"no tick for {duration_text(line.gap_millis or 0)}: Kafka or all gateways were away, or a clock "
+                "stepped. Leases counted no more than tickGapMillis of it"
+            )
+        case command if command in BY_OPERATORS:
+            return f"{_asker(line)} asked for {line.type}{_effect(line, before, after)}{_given_reason(line)}"
+        case other:
+            return f"{other}, which this release does not know, because of {line.cause}"
+
+
+def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
+    """Return the sentence about a CHANGED line, in which the broker's lease goes on."""
+    match line.cause:
+        case "SILENCE":
+            return "was silent for its whole lease and is suspect: the guard against mass expiry keeps it in the routes"
+        case "BROKER_HEARTBEAT":
+            return "gave a sign of life and is no longer suspect"
+    changed = ", ".join(changes(before, after)) or "nothing that a lookup shows"
+    return f"registered again and changed {changed}{_by(line)}"
+
+
+def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
+    changed = False
+    for table, sentence in (("topic", _topic_change), ("topic_mapping", _mapped)):
+        before, after = (
+            {row["broker_name"]: row for row in side.get(table, []) if row["topic"] == topic}
+            for side in rows_before_and_after(line)
+        )
+        for name in sorted(before.keys() | after.keys()):
+            changed = True
+            yield f"{sentence(topic, name, before.get(name), after.get(name))}, {_because(line)}."
+    if not changed and line.type in _COMMANDS:
+        yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed{_given_reason(line)}."
+
+
+def _topic_change(topic: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    if after is None:
+        return f"{topic} left {name}"
+    if before is None:
+        queues = f"{after['read_queue_nums']} read and {after['write_queue_nums']} write queues"
+        return f"{topic} came to {name} with {queues}, {perm_text(after['perm'])}"
+    return f"{topic} on {name} changed {', '.join(_field_changes(before, after))}"
+
+
+def _mapped(topic: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    return f"the static mapping of {topic} on {name} {_verb(before, after)}"
+
+
+def _verb(before: object, after: object) -> str:
+    return "came" if not before else "went" if not after else "changed"
+
+
+def _who(line: BrokerEventRow) -> str:
+    return f"{line.broker_addr} ({_identity(line)})"
+
+
+def _identity(line: BrokerEventRow) -> str:
+    return f"{line.broker_name} {line.broker_id} of {line.cluster_name}"
+
+
+def taken_from(line: BrokerEventRow, before: Rows) -> str:
+    """Return the words that name the address from which a broker took its id; empty text if from none."""
+    former = [row["broker_addr"] for row in before.get("broker", []) if row["broker_addr"] != line.broker_addr]
+    return f", in the place of {former[0]}" if former else ""
+
+
+def _by(line: BrokerEventRow) -> str:
+    return f", as {line.requested_by}" if line.requested_by else ""
+
+
+def end_text(line: BrokerEventRow) -> str:
+    """Return the words for the end of a lease."""
+    if line.type == "EXPIRED":
+        silence = duration_text(line.event_time - (line.last_heard_at or line.event_time))
+        return f"gave no sign of life for {silence} and expired"
+    if line.type == "UNREGISTERED" and line.cause in ("RESTORE", "REPAIR"):
+        return f"was taken out by the {line.cause.lower()} that {line.requested_by} asked for"
+    return _ENDS[line.type]
+
+
+def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
+    """Return what a command changed, and on which broker name. If it changed nothing, return its subject."""
+    if topics := list(_topics(before, after)):
+        return f" on {line.broker_name}: {', '.join(topics)}"
+    if settings := list(_settings(before, after)):
+        return f": {', '.join(settings)}"
+    command = msgspec.json.decode(line.command or "{}")
+    if command.get("type") == _RETIRE:
+        broker = f" of {line.broker_name} {line.broker_id} of {line.cluster_name}"
+        return f"{broker}: refused, because {line.broker_addr} held it" if line.held_id else broker
+    if rows := command.get("rows"):
+        return f" of epoch {command['epoch']}: {', '.join(f'{table} {count}' for table, count in rows.items())}"
+    about = [f"{key}={text}" for key, text in command.items() if isinstance(text, str) and key not in _NOT_SHOWN]
+    return ": nothing changed" + (f" ({', '.join(about)})" if about else "")
+
+
+def _because(line: BrokerEventRow) -> str:
+    if line.cause in _CAUSES:
+        return f"because {line.broker_addr} {_CAUSES[line.cause]}"
+    return f"because {_asker(line)} asked for {line.cause}{_given_reason(line)}"
+
+
+def _asker(line: BrokerEventRow) -> str:
+    return line.requested_by or "an operator without a name"
+
+
+def _given_reason(line: BrokerEventRow) -> str:
+    return f" (reason: {line.reason})" if line.reason else ""
+
+
+def changes(before: Rows, after: Rows, *, without: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the changed fields of one address, except the columns in `without`.
+
+    Its `filter` row may exist only before or only after.
+    """
+    for table in ("broker", "live", "filter"):
+        was, became = (side.get(table, [{}])[-1] for side in (before, after))
+        if was or became:
+            yield from _field_changes(was, became, without)
+
+
+def _field_changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], without: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    if before.get("perm") != after.get("perm"):
+        yield f"its permission {perm_text(before['perm'])} to {perm_text(after['perm'])}"
+    for column, label in _LABELS.items():
+        was, became = before.get(column), after.get(column)
+        if was != became and column not in without:
+            yield f"{label} {_value(was)} to {_value(became)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "/".join(str(part) for part in value.values())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value in (None, "") else str(value)
+
+
+def _topics(before: Rows, after: Rows) -> Iterator[str]:
+    for table, noun in _TOPIC_TABLES.items():
+        was, became = ({row["topic"] for row in side.get(table, [])} for side in (before, after))
+        groups = {"came": became - was, "went": was - became, "changed": was & became}
+        for verb, names in groups.items():
+            if names:
+                yield f"{counted(len(names), noun)} {verb} ({_some(sorted(names))})"
+
+
+def _settings(before: Rows, after: Rows) -> Iterator[str]:
+    """Yield the changes of KV values and settings. The row that records a new namespace has no sentence of its own."""
+    for table, key in _SETTING_TABLES.items():
+        was, became = (
+            {"/".join(row[column] for column in key): row["value"] for row in side.get(table, []) if row["key"]}
+            for side in (before, after)
+        )
+        for name in sorted(was.keys() | became.keys()):
+            if name not in became:
+                yield f"{name} was removed, which was {was[name]}"
+            else:
+                former = f" instead of {was[name]}" if name in was else ""
+                yield f"{name} was set to {became[name]}{former}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

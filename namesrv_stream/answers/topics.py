@@ -1,0 +1,269 @@
+"""Topics of one snapshot with their states, those without a route too, and the route of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from namesrv_stream.answers.causes import clock_text
+from namesrv_stream.answers.definitions import (
+    TopicState,
+    TopicVerdict,
+    gone_brokers,
+    left_brokers,
+    topic_verdict,
+    topics_gone,
+)
+from namesrv_stream.answers.events import topic_events
+from namesrv_stream.answers.lists import Broker, brokers_of
+from namesrv_stream.answers.story import story_of_topic
+from namesrv_stream.answers.subject import (
+    BadQuestionError,
+    Fields,
+    Moment,
+    Page,
+    Seen,
+    names_behind,
+    now_of,
+    paged,
+    rank_of,
+)
+from namesrv_stream.answers.verdict import SUFFERS, check_place, down_of, lost_of, past_of, topic_verdicts
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
+from namesrv_stream.rules.rows import RowChange, TopicRow
+from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
+
+_NAMED = 3
+_WHY = {
+    "down": ("is down", "are down"),
+    "no master": ("has no master: no writes there", "have no master: no writes there"),
+    "no write permission": ("has no permission to write", "have no permission to write"),
+}
+"""Reason for which broker names take no messages -> what is said of one of them and of several."""
+
+_STATES: tuple[TopicState, ...] = ("without_route", "not_writable", "degraded", "read_only", "writable")
+
+
+class Topic(Fields):
+    """A topic with its state and its queues over all broker names, of which `brokerNamesUp` have a master."""
+
+    topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    broker_names: int
+    broker_names_up: int
+    state: TopicState
+    is_readable: bool
+    is_writable: bool
+    is_system: bool
+
+
+class Topics(Page):
+    """A page of topics. `hidden`: how many more there are that brokers have made by themselves."""
+
+    hidden: int
+    topics: list[Topic]
+
+
+class Missing(Fields):
+    """A broker name of a topic that takes no messages for it."""
+
+    broker_name: str
+    why: Literal["down", "no master", "no write permission"]
+
+
+class Route(Fields):
+    """The route of a topic: RocketMQ's TopicRouteData, null if clients get none, and the brokers of its broker names.
+
+    `text`: the verdict about the topic. `missing`: its broker names that are down or have no master and, unless the
+    topic is read-only, those on which it has lost the permission to write.
+    """
+
+    snapshot: Moment
+    topic: str
+    state: TopicState
+    text: str
+    missing: list[Missing]
+    route: TopicRouteData | None
+    brokers: list[Broker]
+
+
+_ORDERS: dict[str, Callable[[Topic], Any]] = {
+    "name": lambda each: each.topic,
+    "state": lambda each: _STATES.index(each.state),
+    "read": lambda each: each.read_queue_nums,
+    "write": lambda each: each.write_queue_nums,
+    "brokerNames": lambda each: each.broker_names,
+    "brokerNamesUp": lambda each: each.broker_names_up,
+}
+ORDERS = ", ".join([*_ORDERS, "match"])
+
+
+def topics(  # noqa: PLR0913  # what a reader may choose
+    seen: Seen,
+    cluster: str | None = None,
+    zone: str | None = None,
+    state: TopicState | Literal["left"] | None = None,
+    order: str = "name",
+    *,
+    containing: str = "",
+    with_system: bool = True,
+    limit: int | None = None,
+    after: str = "",
+) -> Topics:
+    """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone.
+
+    "left": those that went with brokers which unregistered within 7 days, and have no route.
+    """
+    down = down_of(seen)
+    lost = lost_of(seen, down)
+    (verdicts, system), names = topic_verdicts(seen, lost), None
+    if state == "left":
+        left = left_brokers(past_of(seen), seen.tables)
+        went = topics_gone(past_of(seen), seen.tables, left)
+        verdicts, state = dict.fromkeys(went, topic_verdict((), seen.tables)), None
+    check_place(seen, cluster, zone)
+    if cluster is not None or zone is not None:
+        names = _names_in(seen, cluster, zone) | {
+            each.broker_name
+            for each in down
+            if cluster in (None, each.cluster_name) and zone in (None, each.zone_name or "")
+        }
+    named = [
+        topic for topic, each in verdicts.items() if containing.lower() in topic.lower() and state in (None, each.state)
+    ]
+    if names is not None:
+        chosen = {*seen.tables.queues.topics_on(names), *(each for each, of in lost.items() if of & names)}
+        named = [topic for topic in named if topic in chosen]
+    wanted = named if with_system else [topic for topic in named if topic not in system]
+    wanted.sort()
+    if order in ("name", "match"):
+        if order == "match":
+            page, following = paged(wanted, lambda each: (each in system, rank_of(containing, each)), str, limit, after)
+        else:
+            page, following = names_behind(wanted, after, limit)
+        shown = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in page]
+    else:
+        every = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in wanted]
+        by = _order(order)
+        shown, following = paged(every, by, lambda each: each.topic, limit, after, reverse=order.startswith("-"))
+    return Topics(seen.moment, len(wanted), following, len(named) - len(wanted), shown)
+
+
+def _order(text: str) -> Callable[[Topic], Any]:
+    name = text.removeprefix("-")
+    if name not in _ORDERS:
+        raise BadQuestionError(f"sort={text[:100]}: accepted are {ORDERS}, with - the other way.")
+    return _ORDERS[name]
+
+
+def _names_in(seen: Seen, cluster: str | None, zone: str | None) -> set[str]:
+    """Return the broker names of a cluster and of a zone, an empty zone for those without one."""
+    tables = seen.tables
+    names = tables.brokers.keys() if cluster is None else tables.clusters.get(cluster, ())
+    return {
+        name
+        for name in names
+        if zone in (None, lookup.latest_registered(tables.brokers[name].values()).zone_name or "")
+    }
+
+
+def _topic(seen: Seen, topic: str, verdict: TopicVerdict, broker_names: set[str] | None, is_system: bool) -> Topic:
+    rows = [row for row in seen.tables.queues.get(topic, ()) if broker_names is None or row.broker_name in broker_names]
+    read, write = sum(row.read_queue_nums for row in rows), sum(row.write_queue_nums for row in rows)
+    names = (verdict.broker_names, verdict.up, verdict.state, verdict.is_readable, verdict.is_writable)
+    return Topic(topic, read, write, *names, is_system)
+
+
+def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
+    """Return the route of a topic as clients get it, those of a zone if one is given."""
+    found = lookup.route(seen.tables, topic, seen.settings, zone)
+    lost, rows = lost_of(seen, down_of(seen)), seen.tables.queues.get(topic, ())
+    if not rows and topic not in lost:
+        return _gone(seen, topic)
+    verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))
+    names = {row.broker_name for row in rows}
+    missing = [Missing(name, "no master" if name in seen.tables.brokers else "down") for name in verdict.missing]
+    if verdict.state != "read_only":
+        reached = (row for row in rows if row.broker_name not in verdict.missing)
+        missing += [Missing(row.broker_name, "no write permission") for row in reached if not row.perm & PERM_WRITE]
+    return Route(
+        seen.moment,
+        topic,
+        verdict.state,
+        topic_text(topic, verdict, missing, _since(seen, topic, verdict, missing)),
+        missing,
+        None if found is None else topic_route_data(found),
+        brokers_of(seen, names | {*verdict.missing}),
+    )
+
+
+def _gone(seen: Seen, topic: str) -> Route:
+    """Return the answer about a topic that went and is not expected. Raises NotFoundError if there never was one."""
+    lines = [line for line in topic_events(seen.root, seen.snapshot, topic) if any(_is_end(e) for e in line.changes)]
+    if not lines:
+        raise seen.not_found("topic", topic, seen.tables.queues)
+    since, why = clock_text(lines[-1].event_time, now_of(seen.snapshot)), story_of_topic(topic, lines)[-1].text
+    text = f"{topic} has no route since {since}: {why}"
+    return Route(seen.moment, topic, "without_route", text, [], None, [])
+
+
+def _is_end(each: RowChange) -> bool:
+    return isinstance(each.before, TopicRow) and each.after is None
+
+
+def _since(seen: Seen, topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
+    """Return since when a topic is in its state, as a part of a sentence; nothing if that is not known."""
+    ends = gone_brokers(past_of(seen), seen.tables)
+    times: list[int] = []
+    for name, why in ((each.broker_name, each.why) for each in missing):
+        if why == "no write permission":
+            times += _wiped(seen, topic, name)[-1:]
+        else:
+            of_name = [each for each in ends if each.broker_name == name]
+            times += [each.gone_ms for each in of_name if why == "down" or each.broker_id == MASTER_ID][:1]
+    if not times:
+        return ""
+    is_over = verdict.state in SUFFERS and verdict.state != "degraded"
+    return f" since {clock_text(max(times) if is_over else min(times), now_of(seen.snapshot))}"
+
+
+def _wiped(seen: Seen, topic: str, name: str) -> list[int]:
+    """Return the times at which a topic on a broker name got a permission without write."""
+    lines = topic_events(seen.root, seen.snapshot, topic)
+    changed = (
+        (line.event_time, each.before, each.after) for line in lines for each in line.changes if name in each.key
+    )
+    return [at for at, before, after in changed if _may_write(before) != _may_write(after) is False]
+
+
+def _may_write(row: object) -> bool | None:
+    return bool(row.perm & PERM_WRITE) if isinstance(row, TopicRow) else None
+
+
+def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing], since: str) -> str:
+    """Return the verdict about a topic, a sentence."""
+    told = [
+        f"{_some(names)} {words[len(names) > 1]}"
+        for why, words in _WHY.items()
+        if (names := [each.broker_name for each in missing if each.why == why])
+    ]
+    because = f": {' and '.join(told)}" if told else ""
+    match verdict.state:
+        case "without_route":
+            return f"{topic} has no route{since}{because}."
+        case "not_writable":
+            return f"{topic} is not writable{since}{because}."
+        case "degraded":
+            return f"{topic} is degraded{since}, {verdict.up} of {verdict.broker_names} broker names are up{because}."
+        case "read_only":
+            return f"{topic} is read-only: no broker name has it with the permission to write."
+    if verdict.writable_on < verdict.broker_names:
+        of = f"{verdict.writable_on} of {verdict.broker_names} broker names"
+        return f"{topic} is writable on {of}{since}{because}."
+    return f"{topic} is writable on {'its broker name' if verdict.up == 1 else f'all {verdict.up} broker names'}."
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")

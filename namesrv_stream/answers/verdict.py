@@ -1,0 +1,256 @@
+"""The verdict about a moment: which brokers are down and since when, by what they share, and what that does to topics.
+
+docs/definitions.md has the meaning of the words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from namesrv_stream.answers.causes import Cause, Member, State, causes, clock_text
+from namesrv_stream.answers.definitions import (
+    DownBroker,
+    LostTopics,
+    Past,
+    TopicState,
+    TopicVerdict,
+    down_brokers,
+    gone_brokers,
+    left_brokers,
+    lost_topics,
+    topic_verdict,
+    topics_gone,
+)
+from namesrv_stream.answers.subject import Fields, Seen, now_of
+from namesrv_stream.reporting.recent import Recent
+from namesrv_stream.reporting.texts import counted, natural_key
+from namesrv_stream.rules.lease import is_late
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.record_types import MASTER_ID
+from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.rules.topic_names import is_system_topic
+
+_TOLD, _FEW = 2, 3
+LATELY_MS = 3_600_000
+"""Time for which the verdict names brokers that unregistered and are not back, and a broker's page its return."""
+_LOST_SERVICE: dict[TopicState, tuple[str, str]] = {
+    "without_route": ("has no route", "have no route"),
+    "not_writable": ("takes no messages", "take no messages"),
+}
+SUFFERS: dict[TopicState, tuple[str, str]] = {**_LOST_SERVICE, "degraded": ("is degraded", "are degraded")}
+"""State of topics -> what is said of one of them and of several."""
+
+
+class BrokerCounts(Fields):
+    """Numbers of brokers: those that are expected are up or down; of those that are up some are late or suspect.
+
+    `left`: those that unregistered within an hour and are not back. `namesWithoutMaster`: broker names that are
+    expected and have no master.
+    """
+
+    expected: int
+    up: int
+    down: int
+    late: int
+    suspect: int
+    left: int
+    names_without_master: int
+
+
+class TopicCounts(Fields):
+    """Numbers of topics by state, without those that brokers make by themselves."""
+
+    total: int
+    writable: int
+    read_only: int
+    degraded: int
+    not_writable: int
+    without_route: int
+
+
+class Verdict(Fields):
+    """The sentence that tells what is wrong, the gravest first. `level`: how bad it is. `causes`: the largest first."""
+
+    level: Literal["ok", "warning", "critical"]
+    text: str
+    brokers: BrokerCounts
+    topics: TopicCounts
+    causes: list[Cause]
+
+
+def state_of(seen: Seen, lease: LiveRow) -> State:
+    """Return the state of a lease. Nobody is late where signs of life are not known."""
+    if lease.suspect_since is not None:
+        return "suspect"
+    if seen.is_made:
+        return "alive"
+    return "late" if is_late(lease, seen.snapshot) else "alive"
+
+
+def past_of(seen: Seen) -> Past:
+    """Return the history up to the moment."""
+    return Past(seen.root, seen.snapshot, seen.is_made, now_of(seen.snapshot))
+
+
+def down_of(seen: Seen) -> list[DownBroker]:
+    """Return the brokers that are down, the latest first."""
+    return down_brokers(past_of(seen), seen.tables)
+
+
+def check_place(seen: Seen, cluster: str | None, zone: str | None) -> None:
+    """Raise NotFoundError for a cluster or a zone that no broker has or had in 7 days. An empty zone is none."""
+    known = {(each.cluster_name, each.zone_name) for each in gone_brokers(past_of(seen), seen.tables)}
+    known |= {(row.cluster_name, row.zone_name) for of in seen.tables.brokers.values() for row in of.values()}
+    for kind, name, names in (("cluster", cluster, {of for of, _ in known}), ("zone", zone, {of for _, of in known})):
+        if name and name not in names:
+            raise seen.not_found(kind, name, filter(None, names))
+
+
+def lost_of(seen: Seen, down: Sequence[DownBroker]) -> LostTopics:
+    """Return the topics of the broker names that are down."""
+    return lost_topics(past_of(seen), seen.tables, down)
+
+
+def members(seen: Seen, down: Iterable[DownBroker]) -> list[Member]:
+    """Return every broker that is expected, by natural order of the names."""
+    tables = seen.tables
+    found = [
+        Member(each.cluster_name, each.zone_name, *each[1:3], each.broker_addr, "down", each.fell_ms, each)
+        for each in down
+    ]
+    for name, holders in tables.brokers.items():
+        for broker_id, row in holders.items():
+            lease = tables.live[row.broker_addr]
+            at_ms = lease.suspect_since or lease.last_update_timestamp
+            state = state_of(seen, lease)
+            found.append(Member(row.cluster_name, row.zone_name, name, broker_id, row.broker_addr, state, at_ms))
+    return sorted(found, key=lambda each: (natural_key(each.name), each.broker_id, each.cluster))
+
+
+class TopicVerdicts(NamedTuple):
+    """The state of each topic, lost ones too. `system`: those that brokers make by themselves."""
+
+    of: Mapping[str, TopicVerdict]
+    system: frozenset[str]
+
+
+_kept: Recent[TopicVerdicts] = Recent(most=2)
+
+
+def topic_verdicts(seen: Seen, lost: LostTopics) -> TopicVerdicts:
+    """Return the state of each topic of the routes and in `lost`.
+
+    The last results are kept, because a snapshot that has only signs of life changes nothing here.
+    """
+    row, of_lost = seen.snapshot, frozenset(lost.items())
+    key = (
+        seen.root.url,
+        row.run_id,
+        row.versions["topic"],
+        row.versions["broker"],
+        seen.is_made and (row.epoch, row.event_time),
+        of_lost,
+    )
+    return _kept.get(key, lambda: _topic_verdicts(seen.tables, lost))
+
+
+def _topic_verdicts(tables: RouteTables, lost: LostTopics) -> TopicVerdicts:
+    found = tables.queues.by_rows(lambda rows: topic_verdict(rows, tables))
+    found |= {topic: topic_verdict(tables.queues.get(topic, ()), tables, names) for topic, names in lost.items()}
+    of_brokers = {*tables.brokers, *tables.clusters, *(name for names in lost.values() for name in names)}
+    return TopicVerdicts(found, frozenset(topic for topic in found if is_system_topic(topic, of_brokers)))
+
+
+class Left(NamedTuple):
+    """Brokers that unregistered within an hour and are not back, and the topics without a route since."""
+
+    brokers: Sequence[DownBroker] = ()
+    topics: Collection[str] = ()
+
+
+NOBODY = Left()
+
+
+def left_of(seen: Seen) -> Left:
+    """Return who unregistered within an hour before the moment and is not back, and what went with them."""
+    past = past_of(seen)
+    left = [each for each in left_brokers(past, seen.tables) if each.gone_ms > past.now_ms - LATELY_MS]
+    return Left(left, topics_gone(past, seen.tables, left))
+
+
+def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBODY) -> Verdict:
+    """Return the verdict about brokers and topics."""
+    states = Counter(each.state for each in brokers)
+    of_state: dict[str, list[str]] = {}
+    for topic, each in topics.of.items():
+        if topic not in topics.system:
+            of_state.setdefault(each.state, []).append(topic)
+    up = len(brokers) - states["down"]
+    names = {each.name for each in brokers}
+    mastered = {each.name for each in brokers if each.broker_id == MASTER_ID and each.state != "down"}
+    counts = BrokerCounts(
+        len(brokers), up, states["down"], states["late"], states["suspect"], len(left.brokers), len(names - mastered)
+    )
+    kinds = ("writable", "read_only", "degraded", "not_writable", "without_route")
+    of_kind = TopicCounts(sum(map(len, of_state.values())), *(len(of_state.get(kind, ())) for kind in kinds))
+    found = causes(brokers)
+    is_critical = counts.down or of_kind.not_writable or of_kind.without_route
+    is_warning = counts.suspect or counts.late or of_kind.degraded
+    level: Literal["ok", "warning", "critical"] = "critical" if is_critical else "warning" if is_warning else "ok"
+    return Verdict(level, _text(counts, of_kind, of_state, found, left), counts, of_kind, found)
+
+
+def _text(
+    brokers: BrokerCounts,
+    topics: TopicCounts,
+    of_state: Mapping[str, Sequence[str]],
+    found: Sequence[Cause],
+    left: Left,
+) -> str:
+    lost = [_topics_text(names, *words) for state, words in _LOST_SERVICE.items() if (names := of_state.get(state))]
+    parts = [", ".join(lost)] if lost else []
+    parts += _brokers_text(brokers, found, left)
+    parts += [f"{brokers.late:,} late"] if brokers.late else []
+    if topics.degraded:
+        parts.append(f"{counted(topics.degraded, 'topic')} {SUFFERS['degraded'][topics.degraded > 1]}")
+    if topics.total and not lost and not topics.degraded:
+        parts.append(f"every topic is writable{f' but {topics.read_only:,} read-only' if topics.read_only else ''}")
+    joint = ", " if len(parts) == 2 and not (brokers.down or lost or left.brokers) else "; "
+    text = joint.join(parts)
+    return text if lost or brokers.down else text[:1].upper() + text[1:]
+
+
+def _topics_text(names: Sequence[str], of_one: str, of_many: str) -> str:
+    if len(names) > _FEW:
+        return f"{len(names):,} topics {of_many}"
+    return f"{' and '.join(sorted(names, key=natural_key))} {of_one if len(names) == 1 else of_many}"
+
+
+def _brokers_text(brokers: BrokerCounts, found: Sequence[Cause], left: Left) -> Iterator[str]:
+    down = [each for each in found if each.state == "down"]
+    if len(down) > 1:
+        told = [each.name for each in down[:_TOLD]]
+        rest = brokers.down - sum(each.count for each in down[:_TOLD])
+        more = f" and {rest:,} more" if rest else ""
+        yield f"{brokers.down:,} of {counted(brokers.expected, 'broker')} are down: {', '.join(told)}{more}"
+    elif down:
+        yield down[0].text
+    elif not brokers.expected:
+        yield "no broker is registered"
+    elif left.brokers:
+        yield f"{counted(brokers.up, 'broker')} {'are' if brokers.up > 1 else 'is'} up"
+    else:
+        yield f"all {counted(brokers.up, 'broker')} are up" if brokers.up > 1 else "the only broker is up"
+    yield from (each.text for each in found if each.state == "suspect")
+    if left.brokers:
+        yield _left_text(left)
+
+
+def _left_text(left: Left) -> str:
+    count, at = len(left.brokers), clock_text(left.brokers[0].gone_ms, left.brokers[0].gone_ms)
+    went = f", {counted(len(left.topics), 'topic')} went with {'it' if count == 1 else 'them'}" if left.topics else ""
+    if count == 1:
+        return f"1 unregistered at {at} and is not back{went}"
+    return f"{count:,} unregistered up to {at} and are not back{went}"

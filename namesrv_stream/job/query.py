@@ -1,0 +1,134 @@
+"""Build and start the streaming query, which gives records and evictions to foreachBatch.
+
+A new checkpoint begins with the last snapshot's offset and leases.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+import namesrv_stream
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.job.checkpoint import Checkpoint, set_up_checkpoint
+from namesrv_stream.job.liveness import OUTPUT_SCHEMA, BrokerLiveness
+from namesrv_stream.job.micro_batch import BrokenOffError, MicroBatches
+from namesrv_stream.job.source import kafka_records, log_rows, signs_of_life
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.schemas import LIVE
+
+QUERY_NAME = "route-registry"
+
+_QUERY_OPTIONS = {
+    "spark.sql.streaming.numRecentProgressUpdates": "10",  # all of them are read each second
+    # Ticks come anyway, so a batch without records for a moved watermark would only double the work.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Each task of each micro-batch would generate Java code and look it up: more work than its few rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.stopTimeout": "60s",  # not for ever: a batch may wait for a Python process that hangs
+    "spark.sql.adaptive.enabled": "false",  # a stateful query does not use it, and would log that at each start
+}
+
+
+class Beginning(NamedTuple):
+    """The beginning of a new checkpoint: the offset to read Kafka from, and the leases of the last snapshot."""
+
+    next_offset: int
+    live: pa.Table
+
+
+def start_query(
+    spark: SparkSession,
+    settings: NamesrvSettings,
+    batches: Future[MicroBatches],
+    beginning: Beginning,
+    checkpoint: Checkpoint,
+) -> StreamingQuery:
+    """Start the registry's query. Its first micro-batch waits until `batches` has a result."""
+
+    def handle(frame: DataFrame, batch_id: int) -> None:
+        if batches.exception() is not None:  # the job reports that, and stops the query
+            raise BrokenOffError
+        batches.result()(frame, batch_id)
+
+    show_workers_this_package(spark)
+    check_query(spark, settings)
+    is_new = not checkpoint.has_finished_a_batch()
+    records = kafka_records(spark, settings, beginning.next_offset if is_new else None)
+    leases = known_leases(spark, beginning.live) if is_new and len(beginning.live) else None
+    writer = (
+        registry_rows(records, settings, leases)
+        .writeStream.queryName(QUERY_NAME)
+        .foreachBatch(handle)
+        .option("checkpointLocation", checkpoint.location)
+        .trigger(processingTime=f"{settings.trigger_millis} milliseconds")
+    )
+    return writer.start()
+
+
+def check_query(spark: SparkSession, settings: NamesrvSettings) -> None:
+    """Set the session up for the query, and raise the error that would keep it from starting.
+
+    Reads and writes nothing.
+    """
+    set_up_checkpoint(spark, settings.checkpoint_location)
+    for key, value in _QUERY_OPTIONS.items():
+        spark.conf.set(key, value)
+    kafka_records(spark, settings, None)
+
+
+def show_workers_this_package(spark: SparkSession) -> None:
+    """Let all Python workers import this package.
+
+    Spark loads a stateful processor in a worker on the driver first, which does not get --py-files' zip.
+    """
+    environment: dict[str, str] = spark.sparkContext.environment
+    folder_or_zip = str(Path(namesrv_stream.__file__).parents[1])
+    others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", folder_or_zip}]
+    environment["PYTHONPATH"] = os.pathsep.join([folder_or_zip, *others])
+
+
+def registry_rows(records: DataFrame, settings: NamesrvSettings, leases: DataFrame | None = None) -> DataFrame:
+    """The rows of a micro-batch: one a record, as it is, and one an address whose state was evicted.
+
+    An eviction has no offset, its address as key, and its last sign of life as time. `leases`: the state to begin with.
+    """
+    evictions = (
+        signs_of_life(records)
+        .withWatermark("event_time", f"{settings.watermark_delay_millis} milliseconds")
+        .groupBy("broker_addr")
+        .transformWithState(
+            BrokerLiveness(),
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="append",
+            timeMode="eventTime",
+            initialState=None if leases is None else leases.groupBy("broker_addr"),
+        )
+    )
+    nothing = F.lit(None)
+    return log_rows(records).unionAll(
+        evictions.select(
+            nothing.cast("long").alias("offset"),
+            F.col("last_heard_ms").alias("append_time_ms"),
+            F.col("broker_addr").cast("binary").alias("key"),
+            nothing.cast("binary").alias("value"),
+            nothing.cast("long").alias("length"),
+        )
+    )
+
+
+def known_leases(spark: SparkSession, live: pa.Table) -> DataFrame:
+    """One row a lease of the table `live`, as the state begins with it."""
+    rows = [
+        (lease.broker_addr, lease.last_update_timestamp, lease.heartbeat_timeout_millis)
+        for lease in rows_from_arrow(LIVE, live)
+    ]
+    return spark.createDataFrame(rows, "broker_addr STRING, last_heard_ms LONG, timeout_ms LONG")

@@ -1,1 +1,0 @@
-"""Questions about a registry and their typed answers, which the command line prints and the console serves."""

@@ -1,1 +1,0 @@
-"""The Structured Streaming query: source, state by broker address, micro-batch, checkpoint."""

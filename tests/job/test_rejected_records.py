@@ -1,0 +1,21 @@
+"""Records that violate the contract, as the job's log shows them."""
+
+import pytest
+
+from namesrv_stream.job.rejected_records import log_rejected, rejected_row
+from namesrv_stream.kafka.record_reader import StoredRecord
+
+
+@pytest.mark.parametrize(
+    ("count", "last"),
+    [
+        (1, "record rejected at partition 0 offset 0: no JSON"),
+        (20, "record rejected at partition 0 offset 19: no JSON"),
+        (21, "1 more records rejected, up to offset 20"),
+        (5_000, "4980 more records rejected, up to offset 4999"),
+    ],
+)
+def test_of_the_records_that_a_publication_rejects_twenty_have_a_line(caplog, count, last):
+    log_rejected([rejected_row(StoredRecord(offset, 0, b"", b"x"), 0, "no JSON") for offset in range(count)])
+    assert len(caplog.messages) == min(count, 21)
+    assert caplog.messages[-1] == last
