@@ -16,6 +16,7 @@ import msgspec
 from isal.isal_zlib import crc32
 
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.rules.admission import MEANING
 from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.rows import LogPosition
@@ -27,9 +28,6 @@ MAX_BROKERS_OF_A_HOST = 10_000
 MOST_UNREAD = 100_000
 """Limit of addresses with unread records. Beyond it the oldest record is forgotten, and one registration of its broker
 may be sent as a light heartbeat that should be sent in full."""
-
-MEANING = "2"
-"""A release that makes another record of the same request changes this, so that all is sent in full once more."""
 
 _CHANGE_BY_THEMSELVES = ("AccessKey", "Signature", "SecurityToken")
 """Fields of a request that identify its sender and change from request to request. A token leaves them out."""

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import TypeVar
 
 import msgspec
 
-from namesrv_stream.rules.record_types import RegisterBroker
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 
 MAX_TOPIC_CHARS = 1_024
 """Longest name of a topic: a retry topic is `%RETRY%` and a group of 255 characters, a POP retry topic has its topic's
 name too."""
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+MEANING = blake2b(
+    repr(
+        (*(kind.__struct_fields__ for kind in (RegisterBroker, TopicConfig, DataVersion)),
+         MAX_TOPIC_CHARS, _CONTROL_CHARACTERS.pattern)
+    ).encode(),
+    digest_size=4,
+).hexdigest()  # fmt: skip
+"""What is made of a registration: the fields of its record, and the rule of names. A release in which it is another one
+makes other tokens (E10), so that all brokers send in full once more."""
 
 T = TypeVar("T")
 
