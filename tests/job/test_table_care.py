@@ -84,7 +84,7 @@ def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, pu
     assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
     assert views_of_all(root) == before
     TableCare(root, settings(root), points.append).look_after()
-    [line] = caplog.messages
+    [line] = [each.getMessage() for each in caplog.records if each.name == table_care.__name__]
     assert f"broker_event from {COUNT} to 1" in line
 
 
