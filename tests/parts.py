@@ -52,6 +52,7 @@ class Run:
         )  # fmt: skip
         self.name = name
         self.result = ""
+        self.failed = []
         self._again_s = math.inf
         self._shows = Thread(target=self._show, daemon=True)
         self._shows.start()
@@ -60,6 +61,8 @@ class Run:
         for line in self._process.stdout:
             if line.startswith("="):  # a heading of pytest, of which the last one is the result
                 self.result = line.strip("= \n")
+            elif line.startswith(("FAILED ", "ERROR ")):  # a line of pytest's summary
+                self.failed.append(line.rstrip())
             click.echo(f"{self.name} | {line.rstrip()}")
 
     def interrupt(self):
@@ -97,7 +100,7 @@ def main(names):
     runs += [Run(name, files) for name in names or RUNS]
     codes = {run.wait() for run in runs}
     for run in runs:
-        click.echo(f"{run.name}: {run.result}")
+        click.echo("\n".join([*run.failed, f"{run.name}: {run.result}"]))
     if codes <= {pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED}:
         shutil.rmtree(files, ignore_errors=True)
     else:
