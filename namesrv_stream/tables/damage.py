@@ -61,7 +61,10 @@ class TableFiles:
         """Return the paths of all files below a folder of the table; none if the folder does not exist."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 - only a search for damage needs it
 
-        found = self.storage.get_file_info_selector(FileSelector(folder, allow_not_found=True, recursive=True))
+        try:
+            found = self.storage.get_file_info_selector(FileSelector(folder, allow_not_found=True, recursive=True))
+        except TableNotFoundError:
+            return []
         return [info.path for info in found if info.type == FileType.File]
 
     def rows(self, path: str) -> pa.Table:
@@ -265,11 +268,4 @@ def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int
 
 def newest_version(root: Root, spec: TableSpec) -> int:
     """Return the highest version that has a file in the log, readable or not; -1 if there is none."""
-    return max(_numbers(root, spec), default=-1)
-
-
-def _numbers(root: Root, spec: TableSpec) -> list[int]:
-    try:
-        return list(map(_number, TableFiles(root, spec).listed("_delta_log")))
-    except TableNotFoundError:
-        return []
+    return max(map(_number, TableFiles(root, spec).listed("_delta_log")), default=-1)

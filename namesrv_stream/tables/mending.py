@@ -51,6 +51,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """Columns that identify a row of an append-only table."""
 
+_BEFORE_ALL = SnapshotRow(0, 0, "", None, None, 0, None, {}, {}, {})
 _ROOM = 10
 """Versions left free below a table that is written anew. A job that has not noticed yet that it was replaced commits
 there."""
@@ -86,10 +87,11 @@ def saved_snapshots(root: Root) -> list[SnapshotRow]:
     If the newest publication's row is lost, the first one is what `lost_publication` makes of it.
     """
     lost = lost_publication(root)
-    return ([lost] if lost else []) + _read_snapshots(root)
+    return ([lost] if lost else []) + read_snapshots(root)
 
 
-def _read_snapshots(root: Root) -> list[SnapshotRow]:
+def read_snapshots(root: Root) -> list[SnapshotRow]:
+    """Return the rows of `snapshot` in readable files, newest first."""
     rows: list[SnapshotRow] = rows_from_arrow(SNAPSHOT, saved_rows(root, SNAPSHOT))
     return sorted(rows, key=lambda row: row.epoch, reverse=True)
 
@@ -98,13 +100,11 @@ def lost_publication(root: Root) -> SnapshotRow | None:
     """Return a row for the newest publication if its own cannot be read: None if it can, or if no row can.
 
     Its versions are those that the tables had then by the tags of their commits. Its place in the log is that of the
-    last record with a line or a rejected row.
+    last record with a line or a rejected row. If all rows are lost, the identity of its Kafka is unknown.
     """
-    former, tags = next(iter(_read_snapshots(root)), None), [tag for _, tag in _tags(root, SNAPSHOT)]
-    tag = next(filter(None, tags), None)
-    if former is None or tag is None:
-        return None
-    if tags[0] is None and former.epoch <= tag.epoch:  # the commit cannot be read, nor can the row that it added
+    former, tags = next(iter(read_snapshots(root)), _BEFORE_ALL), [tag for _, tag in _tags(root, SNAPSHOT)]
+    tag = next(filter(None, tags), CommitTag(0, 0))
+    if not any(tags[:1]) and former.epoch <= tag.epoch:  # the commit cannot be read, nor can the row that it added
         tag = max(tag, newest_tag(root))
     return _made_row(root, former, tag) if tag.epoch > former.epoch else None
 
@@ -116,7 +116,8 @@ def newest_tag(root: Root) -> CommitTag:
 
 
 def _made_row(root: Root, former: SnapshotRow, tag: CommitTag) -> SnapshotRow:
-    versions = {spec.name: _version_at(root, spec, tag.epoch, former.versions[spec.name]) for spec in PINNED_TABLES}
+    at_least = dict.fromkeys((spec.name for spec in PINNED_TABLES), 0) | former.versions
+    versions = {spec.name: _version_at(root, spec, tag.epoch, at_least[spec.name]) for spec in PINNED_TABLES}
     read = {spec: saved_rows(root, spec, [versions[spec.name]]) for spec in (BROKER_EVENT, REJECTED)}
     lines = [line for line in rows_from_arrow(BROKER_EVENT, read[BROKER_EVENT]) if former.epoch < line.epoch]
     offsets, event_time = dict(former.offsets), former.event_time or 0
@@ -234,7 +235,7 @@ def saved_rows(root: Root, spec: TableSpec, versions: Sequence[int] = ()) -> pa.
     `versions`: those that snapshots name, in order; by default the newest one. If a file of the last one is damaged,
     the files of the others have rows of it from before they were merged. If the log does not name its files, all are
     read that a commit added. Other files then give only rows of epochs that these lack, because a run that died may
-    have left lines of an epoch that another run has published.
+    have left lines of an epoch that another run has published. Without any commit all files are read.
     """
     files = TableFiles(root, spec)
     *former, last = versions or [newest_version(root, spec)]
@@ -249,9 +250,9 @@ def saved_rows(root: Root, spec: TableSpec, versions: Sequence[int] = ()) -> pa.
         others = stored - known
     rows = pa.concat_tables([spec.schema.empty_table(), *_readable(files, known)])
     first = spec.schema.names[0]
-    for more in _readable(files, others):
-        rows = pa.concat_tables([rows, more.filter(pc.invert(pc.is_in(more.column(first), rows.column(first))))])
-    return _each_once(spec, rows)
+    known_epochs = rows.column(first)
+    more = (each.filter(pc.invert(pc.is_in(each.column(first), known_epochs))) for each in _readable(files, others))
+    return _each_once(spec, pa.concat_tables([rows, *more]))
 
 
 def readable_rows(root: Root, spec: TableSpec, version: int) -> pa.Table:

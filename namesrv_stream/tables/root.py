@@ -20,7 +20,7 @@ from namesrv_stream.errors import (
     TablesTooNewError,
     TablesTooOldError,
 )
-from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import BROKER_EVENT, FORMAT, ROW_CHANGE, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
 HOUR_MS = DAY_MS // 24
@@ -84,7 +84,10 @@ class Root:
         return None if "://" in self.url else Path(self.uri(spec), "_delta_log")
 
     def has_data(self, spec: TableSpec) -> bool:
-        """Return whether there are data files in the table's folder."""
+        """Return whether there are data files in the table's folder; for `snapshot` also in those of the history."""
+        return any(map(self._has_data, (SNAPSHOT, BROKER_EVENT, ROW_CHANGE) if spec is SNAPSHOT else (spec,)))
+
+    def _has_data(self, spec: TableSpec) -> bool:
         try:
             store = DeltaStorageHandler(self.uri(spec), dict(self.storage_options or {}))
         except TableNotFoundError:
@@ -97,14 +100,15 @@ class Root:
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:
         """Return the table at `version`, or at its head. Raises an error for a foreign table or a newer format.
 
-        A missing version raises delta-rs's own error, an unreadable head a StorageError, data without a log a
-        TableDamagedError.
+        A missing version raises delta-rs's own error, an unreadable head a StorageError. A TableDamagedError is raised
+        for data without a log, and for a missing table that a snapshot named: with `version`, or `snapshot` itself
+        beside a history.
         """
         options = dict(self.storage_options) if self.storage_options else None
         try:
             table = DeltaTable(self.uri(spec), version=version, storage_options=options)
         except TableNotFoundError as error:
-            if self.has_data(spec):
+            if version is not None or self.has_data(spec):
                 raise TableDamagedError(self.url, spec.name, -1, "_delta_log", "is missing") from error
             raise NotARegistryError(self.url, spec.name) from error
         except (DeltaError, OSError) as error:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from namesrv_stream import __version__
-from namesrv_stream.errors import NamesrvError, NotARegistryError
+from namesrv_stream.errors import NamesrvError, NotARegistryError, TableDamagedError
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import RowChange, SnapshotRow
 from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow, with_partition_column
@@ -34,9 +35,9 @@ from namesrv_stream.tables.root import (
 )
 from namesrv_stream.tables.schemas import (
     EVENT_MONTH,
+    PINNED_TABLES,
     SMALL_EVENT_FILE_BYTES,
     SNAPSHOT,
-    TABLES,
     TOPIC,
     TOPIC_BUCKET,
     TableSpec,
@@ -207,17 +208,28 @@ class RustWriter:
         self._written: dict[str, tuple[int, pa.Table]] = {}
 
     def ensure_tables(self, exact_ms: int = DEFAULT_EXACT_MS) -> None:
-        """Make the tables that are missing, and bring the others up to date."""
-        for spec in TABLES.values():
-            self.ensure_table(spec, exact_ms)
+        """Make the tables that no snapshot names, and bring the others up to date."""
+        self.ensure_table(SNAPSHOT, exact_ms)
+        newest, _ = self.newest_snapshot()
+        for spec in PINNED_TABLES:
+            self.ensure_table(spec, exact_ms, newest.versions if newest else {})
 
-    def ensure_table(self, spec: TableSpec, exact_ms: int = DEFAULT_EXACT_MS) -> None:
-        """Make one table if it is missing, and bring it up to date otherwise."""
+    def ensure_table(
+        self, spec: TableSpec, exact_ms: int = DEFAULT_EXACT_MS, named: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """Make one table if it is missing, and bring it up to date otherwise.
+
+        Raises TableDamagedError if it is missing and the newest snapshot, which has the versions `named`, names it.
+        """
         properties = table_properties(spec, exact_ms)
         try:
             with naming_damage(self._root, spec):
                 self._bring_up_to_date(spec, properties)
-        except NotARegistryError:
+        except NotARegistryError as error:
+            if spec.name in named:
+                raise TableDamagedError(
+                    self._root.url, spec.name, named[spec.name], "_delta_log", "is missing"
+                ) from error
             self._create(spec, properties)
 
     def head(self, spec: TableSpec) -> int:

@@ -14,10 +14,11 @@ from namesrv_stream.errors import TableDamagedError
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
+from namesrv_stream.tables.mending import saved_rows
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import BROKER, LIVE, ROUTE_TABLES, SNAPSHOT, TABLES, TOPIC
+from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.backup_file import content_of
@@ -132,6 +133,10 @@ def findings(root):
     return json.loads(CliRunner().invoke(main, ["--root", root, "doctor", "--tables", "--json"]).stdout)
 
 
+def events(run):
+    return [(each["epoch"], each["seq"], each["type"]) for each in json.loads(run("history --json").stdout)]
+
+
 def work_as_a_job(root, table):
     """Claim the registry and write the table."""
     publisher = Publisher.claim(RustWriter(Root(root)), "next", 0)
@@ -178,17 +183,39 @@ def test_a_row_that_another_program_wrote_is_not_what_the_changes_say_and_comes_
     assert tables(registry.root) == made.wanted
 
 
-@pytest.mark.parametrize("table", ["topic", "snapshot", "broker_event"])
-def test_a_table_without_its_log_is_damaged_and_no_job_begins_a_new_one_there(run, registry, made, table):
-    shutil.rmtree(log_of(registry.root, table))
-    assert [each["check"] for each in findings(registry.root) if each["state"] == "failed"] == [f"table {table}"]
-    with pytest.raises(TableDamagedError, match=f"table {table} .* cannot be read: its file _delta_log is missing"):
+@pytest.mark.parametrize(
+    ("gone", "is_lost"),
+    [
+        ("topic/_delta_log", False),
+        ("snapshot/_delta_log", False),
+        ("broker_event/_delta_log", True),
+        ("topic", False),
+        ("filter", False),  # which never had a row
+        ("snapshot", True),
+        ("row_change", True),
+    ],
+)
+def test_a_table_without_its_log_is_damaged_and_no_job_begins_a_new_one_there(run, registry, made, gone, is_lost):
+    table, lines = gone.partition("/")[0], events(run)
+    shutil.rmtree(Path(registry.root, gone))
+    assert f"table {table}" in [each["check"] for each in findings(registry.root) if each["state"] == "failed"]
+    with pytest.raises(TableDamagedError, match=rf"table {table} .* cannot be read.*: its file _delta_log is missing"):
         work_as_a_job(registry.root, table)
-    if table == "broker_event":
-        assert "Rows of broker_event stay lost, which no backup has" in run("repair --take-over").stderr
+    asked = run("repair --take-over").stderr
+    assert (f"Rows of {table} stay lost, which no backup has" in asked) == is_lost
     assert run("repair --take-over --yes").exit_code == 0
     assert {each["state"] for each in findings(registry.root)} == {"ok"}
     assert tables(registry.root) == made.wanted
+    assert events(run)[: len(lines)] == lines
+
+
+def test_an_epoch_whose_lines_are_of_two_months_is_saved_whole_without_the_log(registry):
+    root, writer = Root(registry.root), RustWriter(Root(registry.root))
+    lines = sorted(rows_from_arrow(BROKER_EVENT, saved_rows(root, BROKER_EVENT)))
+    long_ago = [line._replace(seq=line.seq + 100, event_time=0) for line in lines]
+    writer.append(BROKER_EVENT, writer.head(BROKER_EVENT), rows_to_arrow(BROKER_EVENT, long_ago), CommitTag(8, 1))
+    shutil.rmtree(log_of(registry.root, "broker_event"))
+    assert sorted(rows_from_arrow(BROKER_EVENT, saved_rows(root, BROKER_EVENT))) == sorted([*lines, *long_ago])
 
 
 def test_a_publication_whose_commit_of_snapshot_is_gone_is_told(registry, monkeypatch):
@@ -265,6 +292,8 @@ def test_a_backup_is_published_above_all_epochs_if_no_row_of_snapshot_can_be_rea
     run(f"backup {tmp_path / 'backups'}")
     place = RouteReader(registry.root).snapshots.newest()
     registry.register("10.0.0.9:10911", "c2", "broker-z")
+    for commit in Path(registry.root).glob("*/_delta_log/*"):
+        cut(commit)
     for file in Path(registry.root, "snapshot").glob("*.parquet"):
         cut(file)
     assert "Give a folder of backups by --from FOLDER" in run("repair --take-over").stderr

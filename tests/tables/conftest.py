@@ -24,13 +24,3 @@ def writer(root, fresh_tables):
     """On fresh tables."""
     shutil.copytree(fresh_tables, root.url)
     return RustWriter(root)
-
-
-@pytest.fixture
-def limit_tables(monkeypatch):
-    """A function that lets the writer know some tables alone."""
-
-    def limit(*specs):
-        monkeypatch.setattr("namesrv_stream.tables.writer.TABLES", {spec.name: spec for spec in specs})
-
-    return limit

@@ -26,6 +26,7 @@ from namesrv_stream.tables.schemas import (
     LIVE,
     ROW_CHANGE,
     SNAPSHOT,
+    TABLES,
     TOPIC,
 )
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RowChanges, RustWriter, holds_rows_of
@@ -171,19 +172,16 @@ def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer
     assert (newest.epoch, newest.offsets, newest.versions, version) == (3, {0: 9}, {"topic": 3}, base)
 
 
-def test_replaced_files_stay_an_hour_and_maintenance_alone_shortens_the_log_of_named_versions(root, limit_tables):
-    of_each_kind = (TOPIC, LIVE, BROKER_EVENT, SNAPSHOT)
-    limit_tables(*of_each_kind)
+def test_replaced_files_stay_an_hour_and_maintenance_alone_shortens_the_log_of_named_versions(root):
     RustWriter(root).ensure_tables()
-    for spec in of_each_kind:
+    for spec in TABLES.values():
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == str(FORMAT)
         assert properties["delta.deletedFileRetentionDuration"] == "interval 4200 seconds"
         assert properties["delta.enableExpiredLogCleanup"] == str(spec is SNAPSHOT).lower()
 
 
-def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root, limit_tables):
-    limit_tables(TOPIC)
+def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root):
     version = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     writer.ensure_tables(exact_ms=2 * 3_600_000)
     assert rows_at(writer, TOPIC, writer.head(TOPIC)) == [topic("t")]
@@ -237,7 +235,8 @@ def test_tables_of_a_release_with_a_column_fewer_get_it_also_in_structs_and_thei
         return sorted(rows_from_arrow(BROKER, found[BROKER])), newest_after(BROKER, found[ROW_CHANGE], 2)
 
     assert rows_read() == ([*old.values()], old)
-    writer.ensure_tables()
+    for spec in of_old:
+        writer.ensure_table(spec)
     assert not any(fields_to_add(root, spec, root.open(spec)) for spec in of_old)
     for spec, rows in of_new.items():
         writer.append(spec, writer.head(spec), rows, TAG)
