@@ -13,7 +13,7 @@
 #   make lint         ruff and mypy
 #   make lint-workflows  the workflows in .github/ (needs Go)
 #   make bench        the figures of the docs, measured here
-#   make bench-guard  six ratios against their bounds, in under four minutes: before closing what touches gateway, stream or tables
+#   make bench-guard  ten ratios against their bounds; BASE=COMMIT: beside that commit too: before closing what touches gateway, job or tables
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
 #   make bench-heartbeats  5,000 brokers with leases of 10 s and a heartbeat every second; ARGS='--minutes 10'
 #   make bench-scale  the whole stack beside RocketMQ's NameServer, with registries of 1,000,000 and 3,000,000 rows
@@ -149,7 +149,7 @@ bench: java install
 	$(BIN)/python -m benchmarks.publication
 
 bench-guard: java install jars/.rocketmq
-	@$(BIN)/python -m benchmarks.guard
+	@$(BIN)/python -m benchmarks.guard $(if $(BASE),--base $(BASE)) $(ARGS)
 
 bench-gateway: java install
 	$(BIN)/python -m benchmarks.gateway

@@ -7,12 +7,11 @@ The loads are lookups as clients send them, unsigned and signed, and signed regi
 
 from __future__ import annotations
 
-import itertools
 import os
 import statistics
 import tempfile
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.gateway import BROKERS_BY_TOPICS, TOPICS, publish_cluster
-from benchmarks.load import Load, Request
+from benchmarks.load import Load, Series
 from benchmarks.peers import registration
 from benchmarks.processes import gateway_process, machine_text
 from namesrv_stream.tools.local.kafka_server import LocalKafka
@@ -42,26 +41,24 @@ names = ["*"]
 addresses = ["*"]
 """
 
-Series = Callable[[], list[Iterator[Request]]]
 
-
-def lookups(*, is_signed: bool) -> list[Iterator[Request]]:
-    """Return eight connections' endless lookups of all topics."""
+def lookups(*, is_signed: bool) -> list[Series]:
+    """Return eight connections' lookups of all topics."""
     commands = [
         RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": f"topic-{number:05}"})
         for number in range(TOPICS)
     ]
-    requests = [Request(signed(command, KEY, SECRET) if is_signed else command) for command in commands]
-    return [itertools.islice(itertools.cycle(requests), at * TOPICS // 8, None) for at in range(8)]
+    requests = [signed(command, KEY, SECRET) if is_signed else command for command in commands]
+    return [Series(requests, at * TOPICS // 8) for at in range(8)]
 
 
-def registrations(topics: int) -> list[Iterator[Request]]:
-    """Return each broker's unchanged registration, endlessly."""
+def registrations(topics: int) -> list[Series]:
+    """Return each broker's unchanged registration."""
     commands = (registration(broker, topics, cluster=f"r{topics}") for broker in range(BROKERS_BY_TOPICS[topics]))
-    return [itertools.repeat(Request(signed(each, KEY, SECRET))) for each in commands]
+    return [Series([signed(each, KEY, SECRET)]) for each in commands]
 
 
-LOADS: dict[str, tuple[Series, int]] = {
+LOADS: dict[str, tuple[Callable[[], list[Series]], int]] = {
     "lookups, unsigned, 8 x 16 in flight": (lambda: lookups(is_signed=False), 16),
     "lookups, signed, 8 x 16 in flight": (lambda: lookups(is_signed=True), 16),
     "registrations of 20 topics, unchanged, signed": (lambda: registrations(20), 1),
@@ -69,9 +66,11 @@ LOADS: dict[str, tuple[Series, int]] = {
 }
 
 
-def measure(ports: dict[str, int], series: Series, in_flight: int, seconds: float, rounds: int) -> dict[str, float]:
+def measure(
+    ports: dict[str, int], series: list[Series], in_flight: int, seconds: float, rounds: int
+) -> dict[str, float]:
     """Return the requests a second of each mode: the median of the rounds, in which the modes take turns."""
-    loads = {mode: Load(port, series(), in_flight) for mode, port in ports.items()}
+    loads = {mode: Load(port, series, in_flight) for mode, port in ports.items()}
     found: dict[str, list[float]] = {mode: [] for mode in ports}
     for number in range(rounds + 1):
         for mode in MODES if number % 2 else MODES[::-1]:
@@ -113,7 +112,7 @@ def main(seconds: float, rounds: int) -> None:
             for mode in MODES
         }
         for what, (series, in_flight) in LOADS.items():
-            found = measure(ports, series, in_flight, seconds, rounds)
+            found = measure(ports, series(), in_flight, seconds, rounds)
             table.add_row(what, *(f"{found[mode]:,.0f}" for mode in MODES), f"{found['writes'] / found['off']:.2f}")
     console = Console(width=110)
     console.print(table)

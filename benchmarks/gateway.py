@@ -5,8 +5,8 @@
 The load is lookups of 1,000 topics, and registrations of brokers with few and many topics, unchanged and changed each
 time. The gateway runs as its users run it, in a process of its own with a real Kafka, on tables published before.
 
-The load is one thread of Python. Where it is slower than the server, both servers show its own rate; what a request
-costs the server is its CPU time, of all its threads.
+The load is one thread of a program in C, whose CPU time a request is the last column. What a request costs the server
+is its CPU time, of all its threads.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from collections.abc import Collection
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.load import Figures, Load, Request
-from benchmarks.peers import NOW_MS, registration
-from benchmarks.processes import cpu_seconds, gateway_process, machine_text
+from benchmarks.load import Figures, Load, Series
+from benchmarks.peers import NOW_MS, Peer, registration
+from benchmarks.processes import gateway_process, machine_text
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
@@ -48,29 +48,28 @@ BROKERS_BY_TOPICS = {20: 64, 1_000: 64, 10_000: 8}
 CHANGED_BODIES = 8
 
 
-def lookups(start: int) -> Iterator[Request]:
-    """Return endless lookups of all topics, as a 5.x client sends them.
+def lookups() -> list[RemotingCommand]:
+    """Return lookups of all topics, as a 5.x client sends them.
 
     Without topic-00000: a lookup of it would wait for the registration by which `gateway_process` tries Kafka (E12).
     """
     fields = ({"topic": f"topic-{number:05}", "acceptStandardJsonOnly": "true"} for number in range(1, TOPICS))
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-    requests = [Request(RemotingCommand(code=code, ext_fields=each)) for each in fields]
-    return itertools.islice(itertools.cycle(requests), start, None)
+    return [RemotingCommand(code=code, ext_fields=each) for each in fields]
 
 
-def registrations(broker: int, topics: int, *, changed: bool) -> Iterator[Request]:
-    """Yield one broker's registrations: unchanged, or with a new version and one changed topic each time."""
+def registrations(broker: int, topics: int, *, changed: bool) -> Series:
+    """Return one broker's registrations: unchanged, or with a new version and one changed topic each time."""
     counters = range(1, 1 + (CHANGED_BODIES if changed else 1))
     cluster = f"r{topics}{'changed' if changed else 'same'}"
-    return itertools.cycle([Request(registration(broker, topics, counter, cluster)) for counter in counters])
+    return Series([registration(broker, topics, counter, cluster) for counter in counters])
 
 
-def loads() -> dict[str, tuple[list[Iterator[Request]], int]]:
+def loads() -> dict[str, tuple[list[Series], int]]:
     """Return each load by name: a series of requests for each connection, and how many of them are in flight."""
-    found = {}
+    found, asked = {}, lookups()
     for connections, in_flight in ((1, 1), (8, 16), (1_000, 1)):
-        series = [lookups(number * TOPICS // connections) for number in range(connections)]
+        series = [Series(asked, number * len(asked) // connections) for number in range(connections)]
         found[f"lookups, {connections:,} x {in_flight} in flight"] = (series, in_flight)
     for (topics, brokers), changed in itertools.product(BROKERS_BY_TOPICS.items(), (False, True)):
         what = f"registrations of {topics:,} topics, {'changed' if changed else 'unchanged'}, {brokers} brokers"
@@ -84,16 +83,13 @@ def measure(port: int, pid: int, seconds: float, names: Collection[str]) -> dict
     return {name: run(port, pid, series, in_flight, seconds) for name, (series, in_flight) in chosen.items()}
 
 
-def run(port: int, pid: int, series: list[Iterator[Request]], in_flight: int, seconds: float) -> Figures:
+def run(port: int, pid: int, series: list[Series], in_flight: int, seconds: float) -> Figures:
     """Warm the server up, then measure it."""
-    load = Load(port, series, in_flight)
-    load.run(seconds)
-    before_s = cpu_seconds(pid)
-    figures = load.run(seconds)
-    taken_s = cpu_seconds(pid) - before_s
-    load.close()
+    with Load(port, series, in_flight) as load:
+        load.run(seconds)
+        figures = load.run(seconds, pid)
     time.sleep(0.5)
-    return figures._replace(cpu_us=taken_s / (figures.per_second * seconds) * 1e6)
+    return figures
 
 
 def publish_cluster(root: Path) -> None:
@@ -110,9 +106,8 @@ def of_name_server(folder: Path, seconds: float, names: Collection[str] = ()) ->
     """Measure RocketMQ's NameServer, with the cluster registered over connections that stay open."""
     with name_server(folder, serverChannelMaxIdleTimeSeconds="3600") as server, ExitStack() as brokers:
         for broker in range(MASTERS):
-            load = Load(server.port, [itertools.repeat(Request(registration(broker, TOPICS)))], 1)
-            brokers.callback(load.close)
-            load.run(0)
+            peer = brokers.enter_context(closing(Peer(server.port)))
+            peer.ask(registration(broker, TOPICS))
         assert server.pid is not None
         return measure(server.port, server.pid, seconds, names)
 
@@ -137,14 +132,16 @@ def main(seconds: float) -> None:
         theirs = of_name_server(Path(folder, "namesrv"), seconds)
         ours = of_gateway(Path(folder), seconds)
     table = Table(
-        "load", "NameServer /s", "p50 ms", "p99 ms", "CPU µs", "gateway /s", "p50 ms", "p99 ms", "CPU µs", "times"
+        "load",
+        *("NameServer /s", "p50 ms", "p99 ms", "CPU µs"),
+        *("gateway /s", "p50 ms", "p99 ms", "CPU µs", "times", "of the load"),
     )
     for what, their in theirs.items():
         our = ours[what]
         figures = (*their[:3], their.cpu_us, *our[:3], our.cpu_us)
         cells = [f"{cell:,.3g}" if cell < 100 else f"{cell:,.0f}" for cell in figures]
         failed = f" ({their.failed} and {our.failed} failed)" if their.failed or our.failed else ""
-        table.add_row(what + failed, *cells, f"x {our.per_second / their.per_second:.2f}")
+        table.add_row(what + failed, *cells, f"x {our.per_second / their.per_second:.2f}", f"{our.load_cpu_us:.1f}")
     console = Console(width=150)
     console.print(table)
     console.print(machine_text(before))

@@ -1,94 +1,201 @@
-"""Compare the figures that users feel most with their bounds in benchmarks/bounds.toml, in under four minutes.
+"""Compare the figures that users feel most with those of another commit, and with the bounds in benchmarks/bounds.toml.
 
-    make bench-guard
+    make bench-guard                figures of this checkout beside floors and RocketMQ's NameServer, in six minutes
+    make bench-guard BASE=v0.1.0    besides, beside those of that commit: three runs of both in turn, in half an hour
 
-Each figure is a ratio of two measurements of this run: beside the floor, beside RocketMQ's NameServer 5.4.0, or beside
-a small registry. Run it on a quiet machine. The exit code is 1 if a figure is beyond its bound.
+A figure beside another commit's is the one that tells of a change: both are of one machine and one hour. The other
+ratios differ from machine to machine, because a JVM and Python profit differently from a processor. The programs that
+measure are this checkout's for both commits. Run it on a quiet machine. The exit code is 1 if a figure is beyond its
+bound.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import of_gateway, of_name_server
+from benchmarks.gateway import of_gateway, of_name_server, publish_cluster
 from benchmarks.large_registry import Plan
-from benchmarks.publication import Bench, change_latency_ms, floor_latency_ms
-from benchmarks.scale import Found, measure
+from benchmarks.processes import machine_text, program
+from benchmarks.publication import Bench, batch_time_ms, change_latency_ms, floor_latency_ms
+from benchmarks.scale import measure
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.spark import local_session
 
+HERE = Path(__file__).parents[1]
 BOUNDS = Path(__file__).with_name("bounds.toml")
+WORSE_AT_MOST = 1.1
 CHANGES = 20
+HEARTBEATS = 3_000
+STARTS = 5
 SECONDS = 4.0
-LOADS = {
-    "lookups, 8 x 16 in flight": "lookups beside the NameServer, 8 x 16 in flight",
-    "registrations of 20 topics, unchanged, 64 brokers": "unchanged registrations of 20 topics beside the NameServer",
-    "registrations of 20 topics, changed, 64 brokers": "changed registrations of 20 topics beside the NameServer",
-}
+LOADS = (
+    "lookups, 8 x 16 in flight",
+    "registrations of 20 topics, unchanged, 64 brokers",
+    "registrations of 20 topics, changed, 64 brokers",
+    "registrations of 10,000 topics, unchanged, 8 brokers",
+    "registrations of 10,000 topics, changed, 8 brokers",
+)
 
 
-def of_a_change(folder: Path) -> dict[str, float]:
-    """Return the time from the append of a change to its snapshot, beside the floor."""
+class Figure(NamedTuple):
+    """What one of something costs, and what its floor or its peer costs, both in seconds."""
+
+    cost: float
+    beside: float
+
+
+def of_the_job(folder: Path) -> dict[str, Figure]:
+    """Return the time from the append of a change to its snapshot, and that of a batch of heartbeats."""
     with LocalKafka(folder / "kafka") as kafka:
         spark = local_session("guard", {"spark.driver.memory": "2g"}, log=folder / "spark.log")
         bench = Bench(spark, kafka.bootstrap_servers, folder)
-        medians = [statistics.median(latency(bench, CHANGES)) for latency in (change_latency_ms, floor_latency_ms)]
+        change_ms, floor_ms = (statistics.median(of(bench, CHANGES)) for of in (change_latency_ms, floor_latency_ms))
+        heartbeats_ms, _ = batch_time_ms(bench, HEARTBEATS, 3)
         spark.stop()
-    return {"a change in a snapshot / one Spark append": medians[0] / medians[1]}
-
-
-def of_requests(folder: Path) -> dict[str, float]:
-    """Return the gateway's answers a second, beside the NameServer's."""
-    theirs, ours = of_name_server(folder / "namesrv", SECONDS, LOADS), of_gateway(folder, SECONDS, LOADS)
-    return {name: ours[load].per_second / theirs[load].per_second for load, name in LOADS.items()}
-
-
-def of_rows(folder: Path) -> dict[str, float]:
-    """Return what a change costs the gateway among many rows, beside few rows and beside no change."""
-    few, many = (_scale(folder / str(topics), Plan(10, topics, has_own_topics=False)) for topics in (100, 10_000))
     return {
-        "CPU of a change, 100,000 rows / 1,000 rows": many.cpu_a_change_s / few.cpu_a_change_s,
-        "longest wait for a lookup, changes among 100,000 rows / no change": many.stall_s / many.idle_stall_s,
+        "a change in a snapshot / one Spark append": Figure(change_ms / 1e3, floor_ms / 1e3),
+        f"{HEARTBEATS:,} heartbeats in one batch / one Spark append": Figure(heartbeats_ms / 1e3, floor_ms / 1e3),
     }
 
 
-def _scale(folder: Path, plan: Plan) -> Found:
-    folder.mkdir()
-    return measure(plan, folder, CHANGES, with_bulk=False)
+def of_requests(folder: Path) -> dict[str, Figure]:
+    """Return the time between two answers of the gateway under load, beside the NameServer's."""
+    theirs, ours = of_name_server(folder / "namesrv", SECONDS, LOADS), of_gateway(folder, SECONDS, LOADS)
+    costs = {load: Figure(1 / ours[load].per_second, 1 / theirs[load].per_second) for load in LOADS}
+    return {f"{load} / the NameServer": figure for load, figure in costs.items()}
 
 
-def main() -> int:
-    """Print each figure with its bound, and return the exit code."""
-    set_up_logging(logging.WARNING)
-    began_s, load_before = time.monotonic(), os.getloadavg()[0]
-    figures: dict[str, float] = {}
-    for measured in (of_a_change, of_requests, of_rows):
+def of_rows(folder: Path) -> dict[str, Figure]:
+    """Return what a change costs the gateway among many rows, beside few rows and beside no change."""
+    for topics in (100, 10_000):
+        (folder / str(topics)).mkdir()
+    few, many = (
+        measure(Plan(10, topics, has_own_topics=False), folder / str(topics), CHANGES, with_bulk=False)
+        for topics in (100, 10_000)
+    )
+    return {
+        "CPU of a change, 100,000 rows / 1,000 rows": Figure(many.cpu_a_change_s, few.cpu_a_change_s),
+        "longest wait for a lookup, changes among 100,000 rows / no change": Figure(many.stall_s, many.idle_stall_s),
+    }
+
+
+def of_the_command_line(folder: Path) -> dict[str, Figure]:
+    """Return the time of a command that reads a route, beside that of importing what reads the tables."""
+    publish_cluster(folder)
+    asked = [*program(folder, {}, "topicRoute"), "-t", "topic-00001"]
+    floor = [sys.executable, "-c", "import click, deltalake, pyarrow, pydantic"]
+    return {"first answer of the command line / its imports": Figure(_start_s(asked), _start_s(floor))}
+
+
+def _start_s(command: list[str]) -> float:
+    taken = []
+    for _ in range(STARTS):
+        began_s = time.monotonic()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        taken.append(time.monotonic() - began_s)
+    return statistics.median(taken)
+
+
+def figures() -> dict[str, Figure]:
+    """Measure all figures of the code that this process imports."""
+    found: dict[str, Figure] = {}
+    for measured in (of_the_job, of_requests, of_rows, of_the_command_line):
         with tempfile.TemporaryDirectory(prefix="namesrv-guard-") as folder:
-            figures |= measured(Path(folder))
-    bounds = tomllib.loads(BOUNDS.read_text("utf-8"))
-    table, failed = Table("figure", "measured", "bound", ""), 0
-    for name, bound in bounds.items():
-        (kind, limit), figure = next(iter(bound.items())), figures.pop(name)
-        is_kept = figure <= limit if kind == "at_most" else figure >= limit
+            found |= measured(Path(folder))
+    return found
+
+
+@contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """Check a commit out within the `with`, with the environment, the jars and the benchmarks of this checkout."""
+    with tempfile.TemporaryDirectory(prefix="namesrv-base-") as name:
+        folder = Path(name, "checkout")
+        git = ["git", "-C", str(HERE), "worktree"]
+        subprocess.run([*git, "add", "--detach", str(folder), commit], check=True)
+        try:
+            subprocess.run(["rm", "-rf", folder / "benchmarks"], check=True)
+            for each in (".venv", "jars", "benchmarks"):
+                (folder / each).symlink_to(HERE / each)
+            yield folder
+        finally:
+            subprocess.run([*git, "remove", "--force", str(folder)], check=True)
+
+
+def figures_of(folder: Path) -> dict[str, Figure]:
+    """Measure the code of a checkout in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.guard", "--json"]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
+    return {name: Figure(*each) for name, each in json.loads(done.stdout).items()}
+
+
+def worse(here: list[dict[str, Figure]], there: list[dict[str, Figure]], name: str) -> list[float]:
+    """Return how many times the other commit's cost this one has, lowest first, of each pair of runs."""
+    return sorted(ours[name].cost / theirs[name].cost for ours, theirs in zip(here, there, strict=True))
+
+
+def table_of(
+    here: list[dict[str, Figure]], there: list[dict[str, Figure]], bounds: Mapping[str, float]
+) -> tuple[Table, int]:
+    """Return the figures as a table, and how many are beyond a bound."""
+    table, failed = Table("figure", "ms", "ratio", "at most", "beside BASE", "at most", ""), 0
+    for name, limit in bounds.items():
+        ratio = statistics.median(each[name].cost / each[name].beside for each in here)
+        ratios = worse(here, there, name)
+        is_kept = ratio <= limit and (not ratios or statistics.median(ratios) <= WORSE_AT_MOST)
         failed += not is_kept
-        table.add_row(name, f"{figure:.2f}", f"{kind.replace('_', ' ')} {limit}", "" if is_kept else "[red]beyond[/]")
-    assert not figures, f"{BOUNDS.name} lacks {list(figures)}"
-    console = Console(width=120)
+        beside = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
+        cost_ms = f"{1e3 * statistics.median(each[name].cost for each in here):,.3g}"
+        is_beyond = "" if is_kept else "[red]beyond[/]"
+        table.add_row(name, cost_ms, f"{ratio:.2f}", f"{limit}", beside, f"{WORSE_AT_MOST}", is_beyond)
+    return table, failed
+
+
+@click.command()
+@click.option("--base", metavar="COMMIT", help="Measure this commit as well.")
+@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Of both commits in turn.")
+@click.option("--json", "is_json", is_flag=True, help="Print the figures of one run alone, as JSON.")
+def main(base: str | None, runs: int, *, is_json: bool) -> None:
+    """Print each figure with its bounds; the exit code is 1 if one is beyond."""
+    set_up_logging(logging.WARNING)
+    if is_json:
+        click.echo(json.dumps(figures()))
+        return
+    began_s, load_before = time.monotonic(), os.getloadavg()[0]
+    here: list[dict[str, Figure]] = []
+    there: list[dict[str, Figure]] = []
+    if base is None:
+        here.append(figures())
+    else:
+        with checkout(base) as folder:
+            for _ in range(runs):
+                there.append(figures_of(folder))
+                here.append(figures_of(HERE))
+    bounds = {name: bound["at_most"] for name, bound in tomllib.loads(BOUNDS.read_text("utf-8")).items()}
+    assert bounds.keys() == here[0].keys(), f"{BOUNDS.name} has other figures: {bounds.keys() ^ here[0].keys()}"
+    table, failed = table_of(here, there, bounds)
+    console = Console(width=150)
     console.print(table)
-    console.print(f"{time.monotonic() - began_s:.0f} s, {os.cpu_count()} cores; load average {load_before:.1f} before")
-    return int(failed > 0)
+    console.print(f"{time.monotonic() - began_s:.0f} s; {machine_text(load_before)}")
+    sys.exit(failed > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,149 +1,112 @@
 """Load a name server over RocketMQ's remoting: a number of connections, each with a number of requests in flight.
 
-It uses one thread, so that the measured server has the other core.
+The load is a program in C (load.c) in a process of its own, so that the rates say something about the server.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-import select
-import socket
 import struct
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Self
 
+from msgspec.structs import replace
+
+from benchmarks.processes import cpu_seconds
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
-_LENGTH = struct.Struct(">I")
-_WORDS = struct.Struct(">II")
-_OPAQUE = b'"opaque":'
-_CHUNK_BYTES = 256 * 1024
-_LIMIT_S = 60.0
-_COPIED_BYTES = 64 * 1024
-"""Bodies from this size on are sent without a copy, so that the server is measured and not the load."""
+_WORD = struct.Struct("=I")
+_SOURCE = Path(__file__).with_name("load.c")
+_FIRST_OPAQUE = 1_000_000_000
+"""Opaque of each encoded frame. All opaques of a load have as many digits."""
 
 
 class Figures(NamedTuple):
-    """Figures of one run. `failed` counts the answers with another code than 0; `cpu_us` is the server's, a request."""
+    """Figures of one run. `failed` counts the answers with another code than 0.
+
+    `cpu_us` is the server's for a request, `load_cpu_us` that of the load.
+    """
 
     per_second: float
     p50_ms: float
     p99_ms: float
     failed: int
     cpu_us: float = 0.0
+    load_cpu_us: float = 0.0
 
 
-class Request:
-    """A request that is encoded once; each sending sets its opaque."""
+class Series(NamedTuple):
+    """The requests that a connection sends in turn and again and again, from the one at `start` on."""
 
-    def __init__(self, command: RemotingCommand) -> None:
-        frame = encode_command(command)
-        header_end = 8 + int.from_bytes(frame[5:8])
-        self._before, _, self._after = frame[8:header_end].partition(b'"opaque":0')
-        self.body = frame[header_end:]
-
-    def head(self, opaque: int) -> bytes:
-        """Return the frame up to its body."""
-        digits = b"%d" % opaque
-        header_bytes = len(self._before) + len(_OPAQUE) + len(digits) + len(self._after)
-        words = _WORDS.pack(4 + header_bytes + len(self.body), header_bytes)
-        return b"".join((words, self._before, _OPAQUE, digits, self._after))
-
-
-@dataclass(eq=False)
-class _Connection:
-    socket: socket.socket
-    requests: Iterator[Request]
-    unread: bytes = b""
+    requests: Sequence[RemotingCommand]
+    start: int = 0
 
 
 class Load:
-    """Connections that send requests.
+    """Connections that send requests; as a context manager it closes them in the end.
 
-    `requests` has one endless series of requests for each. Opaques match an answer with its request's time.
+    `series` has one for each connection. Connections with the same object as requests share its frames in memory.
     """
 
-    def __init__(self, port: int, requests: Sequence[Iterator[Request]], in_flight: int) -> None:
-        self._in_flight = in_flight
-        self._connections = {}
-        for series in requests:
-            opened = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._connections[opened.fileno()] = _Connection(opened, series)
-        self._opaque = 0
-        self._sent_at: dict[int, float] = {}
-        self._seconds: list[float] = []
-        self._failed = 0
+    def __init__(self, port: int, series: Sequence[Series], in_flight: int) -> None:
+        command = [_program(), str(port), str(in_flight)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._write(_encoded(series))
 
-    def run(self, seconds: float) -> Figures:
-        """Send for the given time, and wait for the last answers."""
-        poll = select.epoll()
-        for number in self._connections:
-            poll.register(number, select.EPOLLIN)
-        started = time.perf_counter()
-        end = started + seconds
-        for connection in self._connections.values():
-            self._send(connection, self._in_flight)
-        while self._sent_at:
-            events = poll.poll(_LIMIT_S)
-            if not events:
-                raise TimeoutError(f"no answer within {_LIMIT_S:.0f} s")
-            for number, _ in events:
-                connection = self._connections[number]
-                answered = self._received(connection)
-                if answered and time.perf_counter() < end:
-                    self._send(connection, answered)
-        taken = time.perf_counter() - started
-        poll.close()
-        return self._figures(taken)
+    def run(self, seconds: float, server: int | None = None) -> Figures:
+        """Send for the given time, and wait for the last answers. `server`: process whose CPU time is measured."""
+        assert self._process.stdout
+        measured = [self._process.pid, *([] if server is None else [server])]
+        before_s = [cpu_seconds(pid) for pid in measured]
+        self._write(b"%f\n" % seconds)
+        if not (line := self._process.stdout.readline()):
+            raise ConnectionError("the load has ended: see above")
+        per_second, p50_ms, p99_ms, failed = map(float, line.split())
+        count = max(1.0, per_second * seconds)
+        of_load, *of_server = (
+            (cpu_seconds(pid) - taken_s) / count * 1e6 for pid, taken_s in zip(measured, before_s, strict=True)
+        )
+        return Figures(per_second, p50_ms, p99_ms, int(failed), sum(of_server), of_load)
+
+    def _write(self, data: bytes) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
-            connection.socket.close()
+        self._process.communicate()
 
-    def _send(self, connection: _Connection, count: int) -> None:
-        first = self._opaque + 1
-        self._opaque += count
-        requests = list(itertools.islice(connection.requests, count))
-        now = time.perf_counter()
-        self._sent_at |= dict.fromkeys(range(first, first + count), now)
-        if len(requests[0].body) < _COPIED_BYTES:
-            frames = [part for at, each in enumerate(requests) for part in (each.head(first + at), each.body)]
-            connection.socket.sendall(b"".join(frames))
-            return
-        for at, each in enumerate(requests):
-            connection.socket.send(each.head(first + at), socket.MSG_MORE)
-            connection.socket.sendall(each.body)
+    def __enter__(self) -> Self:
+        return self
 
-    def _received(self, connection: _Connection) -> int:
-        data = connection.socket.recv(_CHUNK_BYTES)
-        if not data:
-            raise ConnectionError("the server has closed the connection")
-        now = time.perf_counter()
-        data = connection.unread + data
-        at, answered = 0, 0
-        while at + 4 <= len(data):
-            (length,) = _LENGTH.unpack_from(data, at)
-            if at + 4 + length > len(data):
-                break
-            opaque = data.index(_OPAQUE, at) + len(_OPAQUE)
-            sent_at = self._sent_at.pop(int(data[opaque : data.index(b",", opaque)]))
-            self._seconds.append(now - sent_at)
-            self._failed += data[at + 8 : at + 18] != b'{"code":0,'
-            at += 4 + length
-            answered += 1
-        connection.unread = data[at:]
-        return answered
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def _figures(self, taken: float) -> Figures:
-        seconds, self._seconds = self._seconds, []
-        failed, self._failed = self._failed, 0
-        p50_s, p99_s = (percentile(seconds, share) for share in (0.50, 0.99))
-        return Figures(len(seconds) / taken, p50_s * 1e3, p99_s * 1e3, failed)
+
+def _encoded(series: Sequence[Series]) -> bytes:
+    """Return the frames and the connections' series as load.c reads them."""
+    places: dict[int, tuple[int, int]] = {}
+    frames: list[bytes] = []
+    for requests, _ in series:
+        if id(requests) not in places:
+            places[id(requests)] = len(frames), len(frames) + len(requests)
+            frames += (encode_command(replace(each, opaque=_FIRST_OPAQUE)) for each in requests)
+    connections = ((*places[id(requests)], places[id(requests)][0] + start) for requests, start in series)
+    words = [len(frames), len(series), *(word for each in connections for word in each)]
+    packed = list(map(_WORD.pack, words))
+    return b"".join([packed[0], *(_WORD.pack(len(each)) + each for each in frames), *packed[1:]])
+
+
+@cache
+def _program() -> str:
+    """Compile the load, and return its path."""
+    program = _SOURCE.with_suffix(".bin")
+    subprocess.run(["cc", "-O2", "-o", program, _SOURCE], check=True)
+    return str(program)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
-from benchmarks.load import Load, Request
-from benchmarks.peers import registration
+from benchmarks.peers import Peer, registration
 from namesrv_stream.config import as_options
 from namesrv_stream.tools.local import submission
 from namesrv_stream.tools.local.ports import HOST, free_ports
@@ -41,7 +39,7 @@ def gateway_process(
     port, silent = free_ports(1), free_ports(1)
     own = {"listenPort": port, "bindAddress": HOST, "kafka.bootstrap.servers": f"{HOST}:{silent}", **options}
     process = OwnedProcess(program(folder / "registry", own, "gateway"), folder / log, env=dict(os.environ))
-    warm = [itertools.repeat(Request(asked or registration(0, 1, cluster="warm")))]
+    warm = asked or registration(0, 1, cluster="warm")
     try:
         if "kafka.bootstrap.servers" in options:
             wait_until(lambda: _answers(port, warm), "the gateway has a way to Kafka")
@@ -50,12 +48,9 @@ def gateway_process(
         process.stop()
 
 
-def _answers(port: int, series: Sequence[Iterator[Request]]) -> bool:
-    with suppress(OSError):
-        load = Load(port, series, 1)
-        failed = load.run(0).failed
-        load.close()
-        return failed == 0
+def _answers(port: int, asked: RemotingCommand) -> bool:
+    with suppress(OSError), closing(Peer(port)) as peer:
+        return peer.ask(asked).code == 0
     return False
 
 
