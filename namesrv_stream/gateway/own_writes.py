@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from namesrv_stream.gateway.answers import Answers
@@ -38,8 +38,9 @@ _OF_ALL = frozenset(
     }
 )
 
-Key = tuple[str, str | int | None]
-"""The subject of a write: a topic, a broker name, a KV namespace, or a connection, whose lookups all wait."""
+Key = str | tuple[str, str | int | None]
+"""The subject of a write: a topic as plain text, or a broker name, a KV namespace, or a connection, whose lookups all
+wait, with its kind. (A registration may have 10,000 topics: as many tuples would take 5 ms.)"""
 
 
 @dataclass(eq=False)
@@ -59,11 +60,11 @@ class OwnWrites:
 
     def not_awaited(self, topics: Iterable[str]) -> list[str]:
         """Return the topics that no unread write names. Lookups of the others already wait."""
-        return [topic for topic in topics if ("topic", topic) not in self._unread]
+        return [topic for topic in topics if topic not in self._unread]
 
     def registered(self, topics: Iterable[str], place: LogPosition) -> None:
         """Note a registration that Kafka has, with its topics that the newest snapshot lacked when it came."""
-        self._note({("topic", topic) for topic in topics}, place)
+        self._note(set(topics), place)
 
     def commanded(self, command: Command, connection: int, place: LogPosition) -> None:
         """Note an operator's command that Kafka has, and the number of its connection."""
@@ -92,12 +93,12 @@ class OwnWrites:
         if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             topic = fields.get("topic")
             rows = self._answers.tables.queues.get(topic) if topic is not None else None
-            return [("topic", topic), *(("broker", row.broker_name) for row in rows or ())]
+            return [topic or "", *(("broker", row.broker_name) for row in rows or ())]
         if command.code in _OF_NAMESPACE:
             return [("namespace", fields.get("namespace"))]
         return [("connection", connection)] if command.code in _OF_ALL else []
 
-    def _note(self, keys: set[Key], place: LogPosition) -> None:
+    def _note(self, keys: Collection[Key], place: LogPosition) -> None:
         if not keys or len(self._unread) + len(keys) > MOST_KEYS or self._has_read(place):
             return
         loop = asyncio.get_running_loop()
@@ -128,7 +129,7 @@ def _concerns(command: Command) -> Iterable[Key]:
         case PutKvConfig(namespace=name) | DeleteKvConfig(namespace=name):
             return [("namespace", name)]
         case DeleteTopic(topic=name) | RegisterTopic(topic=name):
-            return [("topic", name)]
+            return [name]
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             return [("broker", name)]
     return []

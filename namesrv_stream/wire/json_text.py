@@ -62,7 +62,7 @@ def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str, *, bar
 
     `bare_keys`: integer keys may lack their quotes. The search for them can take many times as long as decoding.
     """
-    values = count_values(text) if len(text) > MAX_VALUES else 0
+    values = count_values(text) if len(text) > 2 * MAX_VALUES else 0  # a value and what parts it are two bytes or more
     if values > MAX_VALUES:
         raise malformed_body(body, f"{values} values, over the limit of {MAX_VALUES}")
     try:
