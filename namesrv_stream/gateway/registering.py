@@ -88,6 +88,7 @@ class Registering:
         self._broker_log = BrokerLog(sending.loop)
         self._silent_until_ms = 0
         self._ends: set[asyncio.Task[None]] = set()
+        self._newest: tuple[RemotingCommand | None, str] = None, ""  # a registration and its token
         self.is_kafka_away = False
         self.is_stopping = False
 
@@ -113,9 +114,10 @@ class Registering:
         self, command: RemotingCommand, connection: Connection, *, only_quick: bool
     ) -> Callable[[], DecodedRegistration]:
         """Return a function that decodes a registration, in this or another process. Raises BadRequestError."""
-        self._check_room(_broker_address(command), connection)
+        channel_id = self._sending.channel_id(connection)
+        self._check_room(_broker_address(command), channel_id, connection.host)
         self._check_address(command, connection)
-        return partial(_decode, command, self._sending.channel_id(connection), only_quick)
+        return partial(_decode, command, self._token(command), channel_id, only_quick)
 
     def send_in_full(self, command: RemotingCommand, decoded: DecodedRegistration, connection: Connection) -> Sent:
         """Send a registration in full. Raises NamesrvError."""
@@ -132,8 +134,9 @@ class Registering:
         place.add_done_callback(partial(self._on_full_acknowledged, unread, address, new_topics))
         if self._is_first(address, connection):
             self._broker_log.came(head, connection)
-        self._note_sign_of_life(address, connection)
-        self._heartbeats.sent(address, self._sending.channel_id(connection), place)
+        channel_id = self._sending.channel_id(connection)
+        self._note_sign_of_life(address, channel_id, self._timeout_ms(address), connection)
+        self._heartbeats.sent(address, channel_id, place)
         return Sent(place, partial(self._answer, command, head))
 
     def _on_full_acknowledged(self, unread: Unread, address: str, new_topics: list[str], done: InLog) -> None:
@@ -152,8 +155,14 @@ class Registering:
             self._known.note_failed(_broker_address(command), self._answers)
 
     def _why_in_full(self, command: RemotingCommand) -> str | None:
-        address, token = _broker_address(command), token_of(command)
+        address, token = _broker_address(command), self._token(command)
         return self._known.why_in_full(address, token, self._answers, self._sending.now_ms)
+
+    def _token(self, command: RemotingCommand) -> str:
+        """Return the token of a registration, which is made once for its whole way."""
+        if self._newest[0] is not command:
+            self._newest = command, token_of(command)
+        return self._newest[1]
 
     def _answer(self, command: RemotingCommand, head: RegisterBroker | None = None) -> Answer:
         """Answer a registration from the newest snapshot (R6, R12, R13). `head`: None if it was not decoded."""
@@ -184,9 +193,9 @@ class Registering:
             data_version=lease.data_version,
         )
 
-    def _check_room(self, address: str, connection: Connection) -> None:
+    def _check_room(self, address: str, channel_id: str, host: str) -> None:
         """Raise BadRequestError if the connection or host would have more addresses than its limit."""
-        if not self._known.has_room(address, self._sending.channel_id(connection), connection.host):
+        if not self._known.has_room(address, channel_id, host):
             raise BadRequestError(
                 f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
                 f"{MAX_BROKERS_OF_A_HOST} from this host"
@@ -248,16 +257,15 @@ class Registering:
         """
         if not self._known.is_known(address, self._answers):
             return None
-        self._check_room(address, connection)
-        channel_id = self._sending.channel_id(connection)
-        place = self._heartbeats.send(address, channel_id, self._timeout_ms(address), connection.host)
-        self._note_sign_of_life(address, connection)
+        channel_id, timeout_ms = self._sending.channel_id(connection), self._timeout_ms(address)
+        self._check_room(address, channel_id, connection.host)
+        place = self._heartbeats.send(address, channel_id, timeout_ms, connection.host)
+        self._note_sign_of_life(address, channel_id, timeout_ms, connection)
         return place
 
-    def _note_sign_of_life(self, address: str, connection: Connection) -> None:
-        channel_id = self._sending.channel_id(connection)
+    def _note_sign_of_life(self, address: str, channel_id: str, timeout_ms: int, connection: Connection) -> None:
         self._speaking[channel_id] = connection
-        self._known.note_sign_of_life(address, channel_id, self._timeout_ms(address), connection.host)
+        self._known.note_sign_of_life(address, channel_id, timeout_ms, connection.host)
 
     def _is_first(self, address: str, connection: Connection) -> bool:
         """Return whether no sign of life of the address has come over this connection."""
@@ -360,10 +368,10 @@ def _broker_address(command: RemotingCommand) -> str:
     return (command.ext_fields or {}).get("brokerAddr", "")
 
 
-def _decode(command: RemotingCommand, channel_id: str, only_quick: bool) -> DecodedRegistration:
+def _decode(command: RemotingCommand, token: str, channel_id: str, only_quick: bool) -> DecodedRegistration:
     """Decode a registration and encode its record. Raises BadRequestError."""
     request, left_out = read_registration(command, channel_id, only_quick=only_quick)
-    request = replace(request, token=token_of(command))
+    request = replace(request, token=token)
     topics = tuple(request.topic_config_table)
     return DecodedRegistration(
         head=replace(request, topic_config_table={}, topic_queue_mapping_info_map={}, requested_by=None),
