@@ -12,14 +12,18 @@ import os
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import click
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.console import Console
 from rich.table import Table
 
@@ -27,8 +31,8 @@ from benchmarks.brokers import Brokers
 from benchmarks.drawing import draw
 from benchmarks.load import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.job import query as job_query
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.job.query import registry_rows
 from namesrv_stream.job.source import kafka_records
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
@@ -112,7 +116,7 @@ def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
     with bench.producer(settings) as producer:
         fleet = Brokers(producer, BROKERS, TOPICS_PER_BROKER)
         fleet.register_all()
-        events = registry_rows(kafka_records(bench.spark, settings, None), settings)
+        events = job_query.registry_rows(kafka_records(bench.spark, settings, None), settings)
         query = events.writeStream.foreachBatch(append).option("checkpointLocation", f"{target}-checkpoint").start()
         query.processAllAvailable()
         found = []
@@ -173,6 +177,42 @@ def batch_time_ms(bench: Bench, brokers: int, rounds: int) -> tuple[int, int]:
     return round(statistics.median(quiet)), round(statistics.median(changed))
 
 
+class _Nothing(StatefulProcessor):
+    """Keeps no state and no timer: what is left is Spark's own work for a key."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Take nothing."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
+        """Read the rows."""
+        deque(rows, 0)
+        return iter(())
+
+    def close(self) -> None:
+        """Have nothing to close."""
+
+
+def floor_of_keys_ms(bench: Bench, brokers: int, rounds: int) -> int:
+    """Return the median ms of a batch with a heartbeat of every broker, with an empty processor and no tables."""
+    settings = bench.settings(f"floor-{brokers}", **{"maxOffsetsPerTrigger": "none"})
+    with bench.producer(settings) as producer, patch.object(job_query, "BrokerLiveness", _Nothing):
+        fleet = Brokers(producer, brokers, TOPICS_PER_BROKER)
+        fleet.register_all()
+        rows = job_query.registry_rows(kafka_records(bench.spark, settings, None), settings)
+        running = rows.writeStream.foreachBatch(lambda frame, _: frame.write.format("noop").mode("overwrite").save())
+        started = running.option("checkpointLocation", f"{settings.delta_root}-checkpoint").start()
+        found = []
+        for _ in range(1 + rounds):
+            started.processAllAvailable()
+            before = _last_batch(started)
+            fleet.heartbeat_all()
+            started.processAllAvailable()
+            batches = [each for each in started.recentProgress if each.batchId > before and each.numInputRows]
+            found.append(sum(each.durationMs["triggerExecution"] for each in batches))
+        started.stop()
+    return round(statistics.median(found[1:]))
+
+
 def _heartbeats_and_change(fleet: Brokers, number: int) -> None:
     fleet.heartbeat_all()
     fleet.change(number)
@@ -220,11 +260,13 @@ def _print_costs(output: Console, bench: Bench) -> None:
 
 def _print_fleets(output: Console, bench: Bench, rounds: int, plot: Path | None) -> None:
     table = Table(
-        "brokers", "heartbeats alone, ms", "and one change, ms", title="A batch with a heartbeat of every broker"
+        *("brokers", "floor: an empty processor, ms", "heartbeats alone, ms", "times", "and one change, ms"),
+        title="A batch with a heartbeat of every broker",
     )
     measured = [batch_time_ms(bench, brokers, rounds) for brokers in FLEETS]
     for brokers, (quiet, changed) in zip(FLEETS, measured, strict=True):
-        table.add_row(f"{brokers:,}", str(quiet), str(changed))
+        floor = floor_of_keys_ms(bench, brokers, rounds)
+        table.add_row(f"{brokers:,}", str(floor), str(quiet), f"{quiet / floor:.1f}", str(changed))
     output.print(table)
     where = f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} after"
     output.print(where)
