@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ from namesrv_stream.rules.record_types import (
     MAX_HEARTBEAT_TIMEOUT_MS,
     ChannelClosed,
     RegisterBroker,
+    RequestRefused,
     UnregisterBroker,
 )
 from namesrv_stream.rules.registration import RegisterReply, reply
@@ -51,11 +53,12 @@ SPEAKS_WITHIN_MS = 45_000
 Living brokers send one every 30 to 35 s."""
 
 _WARNED_EVERY_MS = 60_000
-"""Pause between two warnings of a taken address."""
+_REFUSAL_EVERY_MS = 15_000
+"""Pause between two records of refusals. The job publishes with each, so that this gateway learns in time whether the
+broker that holds the address still speaks: a calm registry publishes signs of life every five minutes."""
 
 _MOST_TOPICS_WAITED_FOR = 12_000
-"""Most topics of a registration for which lookups may wait (E12), because finding the new ones takes the event loop's
-time."""
+"""Most topics of a registration for which lookups may wait (E12): finding the new ones takes the event loop's time."""
 
 _MOST_NAMED = 3
 """Topics that one line of the log names."""
@@ -86,7 +89,7 @@ class Registering:
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
         self._broker_log = BrokerLog(sending.loop)
-        self._silent_until_ms = 0
+        self._silent_until_ms = self._next_refusal_ms = 0
         self._ends: set[asyncio.Task[None]] = set()
         self._newest: tuple[RemotingCommand | None, str] = None, ""  # a registration and its token
         self.is_kafka_away = False
@@ -215,10 +218,20 @@ class Registering:
             f"{lease.broker_addr} is the address of {lease.broker_name} in {lease.cluster_name}, alive ({other}), "
             f"and the broker at {connection.peer} announces it too: set brokerIP1 of both to addresses of their own"
         )
+        self._send_refusal(lease, fields.get("brokerName"), connection.host)
         if self._sending.now_ms >= self._silent_until_ms:
             self._silent_until_ms = self._sending.now_ms + _WARNED_EVERY_MS
             log.warning("a registration is refused: %s", refusal, extra={"address": lease.broker_addr})
         raise BadRequestError(refusal)
+
+    def _send_refusal(self, lease: LiveRow, name: str | None, host: str) -> None:
+        if self._sending.now_ms < self._next_refusal_ms:
+            return
+        self._next_refusal_ms = self._sending.now_ms + _REFUSAL_EVERY_MS
+        missing = f"an address of its own: {lease.broker_addr} is that of {lease.broker_name} in {lease.cluster_name}"
+        refused = RequestRefused(request="REGISTER_BROKER", requested_by=f"{name}@{host}", missing=missing)
+        with suppress(NamesrvError):  # Kafka is away or busy: the next refusal is sent
+            self._sending.link.send(refused)
 
     def _speaker_of(self, lease: LiveRow, own_channel: str) -> str | None:
         """Return the name of another connection over which the broker of a lease speaks; None if there is none."""
@@ -291,7 +304,7 @@ class Registering:
         return place
 
     def connection_lost(self, connection: Connection) -> None:
-        """Begin to send CHANNEL_CLOSED for the brokers of the connection (L6), unless the gateway stops."""
+        """Begin to send CHANNEL_CLOSED for its brokers (L6), unless the gateway stops."""
         if not self.is_stopping:
             task = asyncio.ensure_future(self._end(connection))
             self._ends.add(task)

@@ -5,9 +5,11 @@ import pytest
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.wire.codes import RequestCode
 from real_rocketmq.servers import Release, broker, mqadmin
 from tests.java_client import java_client
 from tests.system.gateway_stack import eventually, until
+from tests.system.test_gateway_writes import ADDRESS, register
 
 pytestmark = pytest.mark.system
 
@@ -159,3 +161,24 @@ def events_of(stack, name):
     reader, events = RouteReader(stack.settings.delta_root), TABLES["broker_event"]
     told = rows_from_arrow(events, reader.table(events, reader.open().snapshot))
     return [each for each in sorted(told, key=lambda each: (each.epoch, each.seq)) if each.broker_name == name]
+
+
+@pytest.mark.full  # takes a minute
+def test_d14_a_live_broker_that_is_renamed_is_accepted_although_it_speaks_to_two_gateways(stack):
+    with stack.another_gateway() as other, stack.peer() as here, other.peer() as there:
+
+        def speak(name):
+            """Send a registration and a heartbeat over both, and return the answers' codes."""
+            fields = {"clusterName": "Renamed", "brokerName": name, "brokerAddr": ADDRESS}
+            codes = [register(peer, cluster_name="Renamed", broker_name=name).code for peer in (here, there)]
+            for peer in (here, there):
+                peer.ask(RequestCode.BROKER_HEARTBEAT, **fields)
+            return codes
+
+        def holders():
+            tables = [each.json(RequestCode.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"] for each in (stack, other)]
+            return {name for table in tables for name, each in table.items() if each["cluster"] == "Renamed"}
+
+        until(lambda: speak("before") == [0, 0] and holders() == {"before"})
+        assert 1 in speak("after"), "the former broker might live"
+        until(lambda: speak("after") == [0, 0] and holders() == {"after"})
