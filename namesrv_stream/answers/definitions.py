@@ -149,22 +149,11 @@ def _down_broker(line: BrokerEventRow) -> DownBroker:
 
 
 def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
-    """Return the topics of the broker names that are down: those that a name had when its last broker went.
-
-    None is expected on a name of which a broker was retired after that (A7).
-    """
-    retired = past.read("retired", EXPECTED_MS, lambda span: _retired(past, span))
+    """Return the topics of the broker names that are down: those that a name had when its last broker went."""
     found: dict[str, set[str]] = {}
-    for gone_ms, row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES):
-        if gone_ms > retired.get(row.broker_name, -1):
-            found.setdefault(row.topic, set()).add(row.broker_name)
+    for _, row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES):
+        found.setdefault(row.topic, set()).add(row.broker_name)
     return {topic: frozenset(names) for topic, names in found.items()}
-
-
-def _retired(past: Past, span: Span) -> dict[str, int]:
-    """Return when a broker of each broker name was retired last."""
-    lines = newest_of_each(past.root, past.snapshot, "broker_name", f"{_RETIREMENTS} AND {span.covers}")
-    return {line.broker_name or "": line.event_time for line in lines}
 
 
 def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> set[str]:
