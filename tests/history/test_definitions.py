@@ -258,7 +258,7 @@ def check_down(watched, of_brokers):
     rows = ask(watched.root, "FROM broker_down").to_pylist()
     columns = ("cluster_name", "broker_name", "broker_id", "zone_name", "broker_addr", "ended_by")
     times = ("last_heard_at", "gone_at")
-    assert {*down} == {(*(row[name] for name in columns), *(ms(row[name]) for name in times)) for row in rows}
+    assert {*down} == {(*(row[name] for name in columns), *(ms(row[name]) for name in times), None) for row in rows}
     up = brokers_of(view)
     ended = {key: of_one[-1][1] for key, of_one in of_brokers.items() if key not in up}
     assert {each[:3] for each in down} == {
@@ -455,13 +455,19 @@ def page_of(root, name="broker-a"):
     return broker_page(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), name)
 
 
-def test_a_broker_that_is_down_says_since_when_and_which_of_its_topics_suffer_and_that_it_came_back(root, registry):
+@pytest.mark.parametrize(
+    ("end", "kind", "fell_ms"),
+    [(SeededRegistry.close_channel, "CHANNEL_CLOSED", 0), (SeededRegistry.expire, "EXPIRED", 2 * MINUTE_MS)],
+)
+def test_a_broker_that_is_down_says_since_when_and_which_of_its_topics_suffer_and_that_it_came_back(
+    root, registry, end, kind, fell_ms
+):
     registry.register(at(0), A, "broker-a", topics=("T", "U"))
     registry.register(at(0), B, "broker-b", topics=("U",))
-    registry.close_channel(at(1), A)
+    end(registry, at(1), A)
     registry.publish(at_ms=at(2))
     found = page_of(root)
-    fell = f"broker-a is down since {clock(1)} (CHANNEL_CLOSED)"
+    fell = f"broker-a is down since {clock_text(at(1) - fell_ms, at(2))} ({kind})"
     assert found.text == f"{fell}; of its 2 topics 1 has no route, 1 is degraded."
     assert [(each.topic, each.write_queue_nums, each.state) for each in found.topics] == [
         ("T", 8, "without_route"),
@@ -470,6 +476,25 @@ def test_a_broker_that_is_down_says_since_when_and_which_of_its_topics_suffer_an
     registry.register(at(2), A, "broker-a", topics=("T", "U"))
     registry.publish(at_ms=at(2, 0.5))
     assert page_of(root).text == f"broker-a is up, 0 came back at {clock(2)} after 1d."
+    assert asked(root, "SELECT away_millis FROM outage") == [(DAY_MS,)]
+
+
+def test_a7_a_retired_broker_says_who_retired_it_and_its_outage_counts_from_its_end(root, registry):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, f"broker-{number}", topics=("T",))
+        registry.expire(at(1), address)
+    retirement = RetireBroker(cluster_name="c1", broker_name="broker-0", broker_id=0, reason="sold", requested_by="ann")
+    registry.command(at(1.5), retirement)
+    registry.publish(at_ms=at(2))
+    found = page_of(root, A)
+    assert found.text == (
+        f"broker-0 is in no route, and not expected; 0, gone since {clock(1)} (EXPIRED), was retired at {clock(1.5)} "
+        "by ann (reason: sold)."
+    )
+    assert (found.brokers, found.topics) == ([], [])
+    registry.register(at(2), A, "broker-0")
+    registry.publish(at_ms=at(2, 0.5))
+    assert page_of(root, A).text == f"broker-0 is up, 0 came back at {clock(2)} after 1d."
 
 
 def test_a_broker_that_unregistered_and_its_topic_say_when(root, registry):
