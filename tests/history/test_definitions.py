@@ -495,6 +495,8 @@ def test_a7_a_retired_broker_says_who_retired_it_and_its_outage_counts_from_its_
     registry.register(at(2), A, "broker-0")
     registry.publish(at_ms=at(2, 0.5))
     assert page_of(root, A).text == f"broker-0 is up, 0 came back at {clock(2)} after 1d."
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    assert f"{A} registered as broker-0 0 of c1, back after 1d." in [each.text for each in overview(seen).events]
 
 
 def test_a_broker_that_unregistered_and_its_topic_say_when(root, registry):
