@@ -36,7 +36,7 @@ WENT = (*_LOSSES, *LEFT)
 
 TopicState = Literal["without_route", "not_writable", "degraded", "read_only", "writable"]
 LostTopics = Mapping[str, frozenset[str]]
-"""Topic -> the broker names that are down and had it."""
+"""Topic -> the broker names that are down, or left, and had it."""
 
 
 BrokerKey = tuple[str, str, int]
@@ -150,16 +150,22 @@ def _down_broker(key: BrokerKey, line: BrokerEventRow) -> DownBroker:
 
 def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
     """Return the topics of the broker names that are down: those that a name had when its last broker went."""
+    return _topics_of(past, tables, down, _LOSSES)
+
+
+def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> LostTopics:
+    """Return the topics without a route that went with brokers which unregistered, and the names that had them last."""
+    gone = _topics_of(past, tables, left, LEFT)
+    return {topic: names for topic, names in gone.items() if topic not in tables.queues}
+
+
+def _topics_of(
+    past: Past, tables: RouteTables, brokers: Iterable[DownBroker], causes: tuple[str, ...]
+) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for _, row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES):
+    for _, row in last_topics(past, tables, (each.broker_name for each in brokers), causes):
         found.setdefault(row.topic, set()).add(row.broker_name)
     return {topic: frozenset(names) for topic, names in found.items()}
-
-
-def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> set[str]:
-    """Return the topics without a route that went with brokers which unregistered."""
-    lost = last_topics(past, tables, (each.broker_name for each in left), LEFT)
-    return {row.topic for _, row in lost if row.topic not in tables.queues}
 
 
 def last_topics(

@@ -16,8 +16,9 @@ from namesrv_stream.answers.events import newest_events
 from namesrv_stream.answers.lists import brokers, clusters
 from namesrv_stream.answers.overview import overview
 from namesrv_stream.answers.periods import churn, timeline
-from namesrv_stream.answers.subject import Seen
+from namesrv_stream.answers.subject import NotFoundError, Seen
 from namesrv_stream.answers.topics import route, topics
+from namesrv_stream.answers.verdict import left_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.history import UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
@@ -497,6 +498,31 @@ def test_a7_a_retired_broker_says_who_retired_it_and_its_outage_counts_from_its_
     assert page_of(root, A).text == f"broker-0 is up, 0 came back at {clock(2)} after 1d."
     seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
     assert f"{A} registered as broker-0 0 of c1, back after 1d." in [each.text for each in overview(seen).events]
+
+
+def test_topics_that_went_are_chosen_by_the_place_of_their_last_brokers_and_system_topics_are_no_loss(root, registry):
+    registry.register(at(0), A, "broker-a", zone="z1", topics=("T", "broker-a", "c1", "SELF_TEST_TOPIC"))
+    registry.register(at(0), B, "broker-b", cluster="c2", zone="z2", topics=("U", "c2"))
+    registry.register(at(0), C, "broker-c", cluster="c3", zone="z3", topics=("c3",))
+    registry.unregister(at(1), A)
+    registry.unregister(at(1), B)
+    registry.close_channel(at(1), C)
+    registry.publish(at_ms=at(1, 0.5))
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    shown = overview(seen)
+    assert (sorted(left_of(seen).topics), shown.counts.topics, shown.counts.system_topics) == (["T", "U"], 0, 1)
+    assert "2 unregistered up to 00:00 UTC and are not back, 2 topics went with them" in shown.verdict.text
+
+    def left(**place):
+        page = topics(seen, state="left", with_system=False, **place)
+        return [each.topic for each in page.topics], page.hidden
+
+    assert left() == (["T", "U"], 4)
+    assert left(cluster="c1") == left(zone="z1") == (["T"], 3)
+    assert left(cluster="c2", zone="z1") == ([], 0)
+    assert page_of(root, "broker-a").text.endswith("; its only topic has no route.")
+    with pytest.raises(NotFoundError, match="there is no zone z9"):
+        route(seen, "T", "z9")
 
 
 def test_a_broker_that_unregistered_and_its_topic_say_when(root, registry):
