@@ -465,10 +465,10 @@ WITH routed AS (
   SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
   UNION ALL
   SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
-), down AS (  -- until_ms: the time up to which a broker of the name is down that fell up to to_ms
+), down AS (  -- until_ms: the time up to which some broker of the name is down that is down at to_ms
   SELECT fallen.broker_name, to_ms, max(unix_millis(gone_at) + down_millis) AS until_ms
   FROM (SELECT DISTINCT broker_name, to_ms FROM session WHERE is_unplanned) fallen JOIN outage
-    ON fallen.broker_name = outage.broker_name AND unix_millis(gone_at) <= to_ms
+    ON fallen.broker_name = outage.broker_name AND to_ms BETWEEN unix_millis(gone_at) AND unix_millis(gone_at) + down_millis
   GROUP BY fallen.broker_name, to_ms
 ), expected AS (  -- until_ms: the time up to which the topic is expected on the name
   SELECT measure, topic, of_name, broker_name, from_ms, to_ms, known_ms,
