@@ -387,18 +387,15 @@ WITH edge AS (
 SELECT topic, broker_name, from_time, to_time, ended_by FROM edge WHERE begins;
 
 -- One row for each topic on a broker name that is down: the topics that the name had when its last broker went, without
--- a command or an unregistration, less than 7 days ago. The topic is expected on that name, unless a broker of it was
--- retired after that.
+-- a command or an unregistration, less than 7 days ago. The topic is expected on that name while a broker of it is down.
 CREATE OR REPLACE TEMPORARY VIEW topic_down AS
 WITH latest AS (
   SELECT *, max(coalesce(to_time, known_at)) OVER (PARTITION BY broker_name) AS latest_at
   FROM topic_session CROSS JOIN known_until
 )
 SELECT topic, broker_name, to_time AS gone_at
-FROM latest ANTI JOIN broker USING (broker_name)
-     LEFT JOIN (SELECT broker_name, max(retired_at) AS retired_at FROM broker_retirement GROUP BY broker_name)
-       USING (broker_name)
-WHERE coalesce(retired_at < to_time, true) AND to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at;
+FROM latest ANTI JOIN broker USING (broker_name) SEMI JOIN broker_down USING (broker_name)
+WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at;
 
 -- One row for each topic that has a route or is expected to have one, with its state:
 --
@@ -433,8 +430,9 @@ FROM of_topic;
 -- - measure 'route': up while at least one broker name has the topic.
 -- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
 --   is set: while this one does.
--- After an end by silence or a lost connection the topic is expected until it is up again, for 7 days at most, as a broker
--- is, or until a broker of its name is retired. After any other end (a command, an unregistration, a registration without it or without the permission) it is not.
+-- After an end by silence or a lost connection on a broker name the topic is expected until it is up again or no broker of
+-- that name is down. After any other end (a command, an unregistration, a registration without it or without the
+-- permission) it is not expected on that name. It is expected as long as it is on one of its names.
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
 WITH routed AS (
   SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
@@ -467,30 +465,34 @@ WITH routed AS (
   SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
   UNION ALL
   SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
-), retired AS (
-  SELECT broker_name, unix_millis(retired_at) AS retired_ms,
-         coalesce(lag(unix_millis(retired_at)) OVER (PARTITION BY broker_name ORDER BY retired_at), -1) AS former_ms
-  FROM (SELECT DISTINCT broker_name, retired_at FROM broker_retirement)
+), down AS (  -- until_ms: the time up to which some broker of the name is down that is down at to_ms
+  SELECT fallen.broker_name, to_ms, max(unix_millis(gone_at) + down_millis) AS until_ms
+  FROM (SELECT DISTINCT broker_name, to_ms FROM session WHERE is_unplanned) fallen JOIN outage
+    ON fallen.broker_name = outage.broker_name AND to_ms BETWEEN unix_millis(gone_at) AND unix_millis(gone_at) + down_millis
+  GROUP BY fallen.broker_name, to_ms
+), expected AS (  -- until_ms: the time up to which the topic is expected on the name
+  SELECT measure, topic, of_name, broker_name, from_ms, to_ms, known_ms,
+         least(IF(is_unplanned, coalesce(until_ms, to_ms), to_ms),
+               coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name, broker_name ORDER BY from_ms, to_ms), known_ms))
+           AS until_ms
+  FROM session LEFT JOIN down USING (broker_name, to_ms)
 ), beside AS (
   SELECT *, IF(from_ms <= max(to_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins
-  FROM session
+  FROM expected
 ), numbered AS (
   SELECT *, sum(begins) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
                               ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
   FROM beside
-), patient AS (
-  SELECT numbered.*, IF(is_unplanned, least(604800000, coalesce(retired_ms - to_ms, 604800000)), 0) AS patience_ms
-  FROM numbered LEFT JOIN retired
-    ON numbered.broker_name = retired.broker_name AND to_ms > former_ms AND to_ms <= retired_ms
 ), up AS (
   SELECT measure, topic, of_name, min(from_ms) AS from_ms, max(to_ms) AS up_until_ms, max(known_ms) AS known_ms,
-         max_by(patience_ms, (to_ms, patience_ms)) AS patience_ms
-  FROM patient
+         max(until_ms) AS until_ms
+  FROM numbered
   GROUP BY measure, topic, of_name, number
 )
 SELECT measure, topic, of_name AS broker_name, from_ms, up_until_ms,
-       least(up_until_ms + patience_ms,
+       least(greatest(up_until_ms, max(until_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms
+                                                       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)),
              coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms), known_ms))
          AS expected_until_ms
 FROM up;

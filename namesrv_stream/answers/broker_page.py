@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.definitions import (
-    RETIRED,
     WENT,
     DownBroker,
     TopicState,
+    gone_brokers,
     last_ends,
     last_topics,
     left_brokers,
 )
 from namesrv_stream.answers.lists import Broker, brokers_of, check_known, down_broker
+from namesrv_stream.answers.story import asker, given_reason
 from namesrv_stream.answers.subject import Fields, Page, Seen, names_behind, now_of
-from namesrv_stream.answers.verdict import LATELY_MS, SUFFERS, down_of, lost_of, past_of, topic_verdicts
+from namesrv_stream.answers.verdict import LATELY_MS, SUFFERS, down_of, lost_of, past_of, system_among, topic_verdicts
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.rules.rows import TopicRow
@@ -36,8 +37,8 @@ class TopicOfBroker(Fields):
 class BrokerPage(Page):
     """The brokers of a broker name or address, those that are down or left too, and a page of its topics.
 
-    The topics of a broker name that is gone are those that it had. `text`: the verdict about it. `writeQueueNums`: the
-    write queues of all its topics.
+    The topics of a broker name that is down or left are those that it had; one that is retired has none. `text`: the
+    verdict about it. `writeQueueNums`: the write queues of all its topics.
     """
 
     broker_name: str
@@ -50,15 +51,16 @@ class BrokerPage(Page):
 def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str = "") -> BrokerPage:
     """Return the brokers of a broker name or address, and its topics."""
     down, left = down_of(seen), left_brokers(past_of(seen), seen.tables)
+    retired = [each for each in gone_brokers(past_of(seen), seen.tables) if each.retired]
     lease = seen.tables.live.get(name)
-    fallen = next((each.broker_name for each in (*down, *left) if each.broker_addr == name), name)
+    fallen = next((each.broker_name for each in (*down, *left, *retired) if each.broker_addr == name), name)
     broker_name = lease.broker_name if lease else fallen
-    down, left = ([each for each in some if each.broker_name == broker_name] for some in (down, left))
+    down, left, retired = ([each for each in some if each.broker_name == broker_name] for some in (down, left, retired))
     of_name = [*brokers_of(seen, [broker_name]), *(down_broker(each, "left") for each in left)]
     if not of_name:
         check_known(seen, name)
-    rows = _topics_of(seen, broker_name)
-    verdicts, system = topic_verdicts(seen, lost_of(seen, down_of(seen)))
+    rows = _topics_of(seen, broker_name, WENT if down or left else ())
+    verdicts, system = topic_verdicts(seen, lost_of(seen, down_of(seen))).of, system_among(seen, rows)
     states = {topic: verdicts[topic].state if topic in verdicts else "without_route" for topic in rows}
     suffer = _suffering([states[topic] for topic in rows if topic not in system])
     page, following = names_behind(sorted(rows), after, limit)
@@ -67,18 +69,18 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
         len(rows),
         following,
         broker_name,
-        f"{broker_name} {_state_text(seen, broker_name, down, left)}{suffer}.",
+        f"{broker_name} {_state_text(seen, broker_name, down, left)}{_retired_text(seen, retired)}{suffer}.",
         sum(row.write_queue_nums for row in rows.values()),
         [each for each in of_name if name in (broker_name, each.broker_addr)],
         [TopicOfBroker.of(rows[topic], state=states[topic]) for topic in page],
     )
 
 
-def _topics_of(seen: Seen, name: str) -> dict[str, TopicRow]:
-    """Return the topics of a broker name, of one that is gone those that it had."""
+def _topics_of(seen: Seen, name: str, causes: tuple[str, ...]) -> dict[str, TopicRow]:
+    """Return the topics of a broker name, of one that is gone those that went by one of the causes."""
     queues = seen.tables.queues
     rows = (row for topic in queues.topics_on({name}) for row in queues[topic] if row.broker_name == name)
-    gone = (row for _, row in last_topics(past_of(seen), seen.tables, [name], WENT))
+    gone = (row for _, row in last_topics(past_of(seen), seen.tables, [name], causes))
     return {row.topic: row for row in (*rows, *gone)}
 
 
@@ -110,6 +112,16 @@ def _state_text(seen: Seen, name: str, down: Sequence[DownBroker], left: Sequenc
     return ", ".join(["is up", *_returns(seen, name)])
 
 
+def _retired_text(seen: Seen, retired: Iterable[DownBroker]) -> str:
+    now_ms = now_of(seen.snapshot)
+    return "".join(
+        f"; {each.broker_id}, gone since {clock_text(each.gone_ms, now_ms)} ({each.ended_by}), was retired at "
+        f"{clock_text(line.event_time, now_ms)} by {asker(line)}{given_reason(line)}"
+        for each in retired
+        if (line := each.retired)
+    )
+
+
 def _since(seen: Seen, each: DownBroker) -> str:
     return f"since {clock_text(each.fell_ms, now_of(seen.snapshot))} ({each.ended_by})"
 
@@ -119,8 +131,8 @@ def _returns(seen: Seen, name: str) -> Iterator[str]:
     now_ms, holders = now_of(seen.snapshot), seen.tables.brokers[name]
     for each in last_ends(past_of(seen)):
         row = holders.get(each.broker_id)
-        if each.broker_name == name and each.ended_by != RETIRED and row and row.cluster_name == each.cluster_name:
+        if each.broker_name == name and row and row.cluster_name == each.cluster_name:
             began_ms = seen.tables.live[row.broker_addr].lease_began_at
             if max(each.gone_ms, now_ms - LATELY_MS) < began_ms:
-                away = duration_text(began_ms - each.fell_ms)
+                away = duration_text(began_ms - each.gone_ms)
                 yield f"{each.broker_id} came back at {clock_text(began_ms, now_ms)} after {away}"

@@ -1,4 +1,4 @@
-"""Tell what is wrong with brokers, by what they share: the state, the time, and then the zone or the cluster.
+"""Tell what is wrong with brokers, by what they share: the state, a whole zone or cluster, and then time and place.
 
 A sentence about a group of brokers is made here and nowhere else.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from namesrv_stream.answers.definitions import DownBroker, together
+from namesrv_stream.answers.definitions import TOGETHER_MS, DownBroker, together
 from namesrv_stream.answers.subject import Fields
 from namesrv_stream.reporting.texts import counted, iso_text, natural_key
 from namesrv_stream.rules.record_types import MASTER_ID
@@ -34,7 +34,7 @@ class BrokerId(Fields):
 
 
 class Cause(Fields):
-    """`count` of the `total` brokers in one place that are in one state since about the same time.
+    """`count` of the `total` brokers in one place that are in one state: a whole place, or since about the same time.
 
     `scope`: all brokers, all of a zone or of a cluster, all masters of a cluster, one broker, or `some`. `zones` and
     `clusters` are those of the brokers. A broker that is down fell out at its last sign of life if it was silent:
@@ -72,37 +72,48 @@ class Member(NamedTuple):
 
 
 def causes(brokers: Sequence[Member]) -> list[Cause]:
-    """Return what is wrong with brokers, by what they share: the state, the time, and then the zone or the cluster."""
+    """Return what is wrong with brokers, by what they share: the state, a whole place, and then time and place."""
     found: list[Cause] = []
     for state in _WORST_FIRST:
-        of_state = sorted((each for each in brokers if each.state == state), key=lambda each: each.at_ms)
-        groups = together(of_state, lambda each: each.at_ms) if state == "down" else filter(None, [of_state])
-        found += sorted((cause for group in groups for cause in _causes(group, brokers)), key=lambda each: -each.count)
+        rest = sorted((each for each in brokers if each.state == state), key=lambda each: each.at_ms)
+        of_state = []
+        for scope, whole, around in _whole_places(rest, brokers):
+            of_state.append(_cause(scope, whole, around, brokers))
+            rest = _without(rest, whole)
+        groups = together(rest, lambda each: each.at_ms) if state == "down" else [rest]
+        of_state += [cause for group in groups for cause in _parts(group, brokers)]
+        found += sorted(of_state, key=lambda each: -each.count)
     return found
 
 
-def _causes(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[Cause]:
-    """Yield the zones and clusters of which all brokers are in the group, clusters without masters, and the rest.
+def _whole_places(
+    group: Sequence[Member], brokers: Sequence[Member]
+) -> Iterator[tuple[Scope, Sequence[Member], Sequence[Member]]]:
+    """Yield the zones and clusters of which all brokers are in the group, whenever they came to it, and all around.
 
-    Of the rest a zone or a cluster with most of it is told by itself.
+    Then come clusters without masters. Each broker is in one of these places.
     """
     rest = list(group)
     if len(rest) > 1 and len(rest) == len(brokers):
-        yield _cause("all", rest, brokers, brokers)
+        yield "all", rest, brokers
         return
     axes: tuple[tuple[Scope, int], ...] = (("zone", 1), ("cluster", 0))
     for scope, column in axes:
         for place in _places(rest, column):
             of_place, around = ([each for each in some if each[column] == place] for some in (rest, brokers))
             if 1 < len(of_place) == len(around):
-                yield _cause(scope, of_place, around, brokers)
+                yield scope, of_place, around
                 rest = [each for each in rest if each[column] != place]
     masters, every = ([each for each in some if each.broker_id == MASTER_ID] for some in (rest, brokers))
-    for place in _places(masters, 0) if group[0].state == "down" else ():
+    for place in _places(masters, 0) if masters and masters[0].state == "down" else ():
         of_place, around = ([each for each in some if each.cluster == place] for some in (masters, every))
         if 1 < len(of_place) == len(around):
-            yield _cause("masters", of_place, around, brokers)
-            rest = _without(rest, of_place)
+            yield "masters", of_place, around
+
+
+def _parts(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[Cause]:
+    """Yield a group, in parts if most of it are of one zone or of one cluster."""
+    rest = list(group)
     while rest:
         part = _most(rest)
         yield _cause("broker" if len(part) == 1 else "some", part, _around(part, brokers), brokers)
@@ -172,7 +183,7 @@ def _name(scope: Scope, group: Sequence[Member]) -> str:
 
 def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], brokers: Sequence[Member]) -> str:
     """Return the sentence about brokers that share a state, without a full stop."""
-    first, since = group[0], f"since {clock_text(min(each.at_ms for each in group), max(e.at_ms for e in brokers))}"
+    first, since = group[0], _since(scope, group, max(each.at_ms for each in brokers))
     if scope == "broker":
         return f"{first.name} {first.broker_id} of {first.cluster} ({first.address}) is {first.state} {since}"
     share = f"{len(group):,} of {counted(len(around), 'broker')}"
@@ -188,6 +199,14 @@ def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], 
             masters = f"all {counted(len(group), 'master')} of {first.cluster} are {first.state} {of_all} {since}"
             return f"{masters}: no writes in {first.cluster}, slaves serve reads"
     return f"{share} {_place(group)} are {first.state} {of_all} {since}"
+
+
+def _since(scope: Scope, group: Sequence[Member], now_ms: int) -> str:
+    """Return since when a group is in its state: a whole place is down since the last of it fell out."""
+    first_ms, last_ms = (of(each.at_ms for each in group) for of in (min, max))
+    if scope in ("some", "broker") or last_ms - first_ms <= TOGETHER_MS:
+        return f"since {clock_text(first_ms, now_ms)}"
+    return f"since {clock_text(last_ms, now_ms)}, the first since {clock_text(first_ms, now_ms)}"
 
 
 def _in_clusters(around: Iterable[Member], brokers: Iterable[Member]) -> str:

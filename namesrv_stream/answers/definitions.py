@@ -25,8 +25,8 @@ TOGETHER_MS = 60_000
 
 _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
-RETIRED = "RETIRE_BROKER"
-_RETIREMENTS = f"type = '{RETIRED}' AND NOT held_id"
+_RETIRED = "RETIRE_BROKER"
+_IS_RETIRED = f"type = '{_RETIRED}'"
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
 
@@ -36,7 +36,7 @@ WENT = (*_LOSSES, *LEFT)
 
 TopicState = Literal["without_route", "not_writable", "degraded", "read_only", "writable"]
 LostTopics = Mapping[str, frozenset[str]]
-"""Topic -> the broker names that are down and had it."""
+"""Topic -> the broker names that are down, or left, and had it."""
 
 
 BrokerKey = tuple[str, str, int]
@@ -46,7 +46,10 @@ T = TypeVar("T")
 
 
 class DownBroker(NamedTuple):
-    """A broker that is not up any more, with its zone and address of that time: down, unless its end was planned."""
+    """A broker that is not up any more, with its zone and address of that time.
+
+    It is down, unless its end was planned or it was `retired` after that, by a command (A7).
+    """
 
     cluster_name: str
     broker_name: str
@@ -56,6 +59,7 @@ class DownBroker(NamedTuple):
     ended_by: str
     last_heard_ms: int
     gone_ms: int
+    retired: BrokerEventRow | None = None
 
     @property
     def fell_ms(self) -> int:
@@ -97,16 +101,16 @@ _recent: Recent[Any] = Recent(most=16)
 
 def down_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that are down at a moment, the latest first. `tables` has the brokers that are up."""
-    return [each for each in gone_brokers(past, tables) if each.ended_by in UNPLANNED]
+    return [each for each in gone_brokers(past, tables) if each.ended_by in UNPLANNED and not each.retired]
 
 
 def left_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
     """Return the brokers that unregistered in order in the last 7 days and are not back, the latest first."""
-    return [each for each in gone_brokers(past, tables) if each.ended_by == "UNREGISTERED"]
+    return [each for each in gone_brokers(past, tables) if each.ended_by == "UNREGISTERED" and not each.retired]
 
 
 def gone_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
-    """Return the brokers that are down or left in the last 7 days, the latest first."""
+    """Return the brokers that went in the last 7 days and are not back, the latest first."""
     up = up_brokers(tables)
     gone = [each for each in last_ends(past) if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]
     return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
@@ -122,55 +126,46 @@ def up_brokers(tables: RouteTables) -> set[BrokerKey]:
 
 
 def last_ends(past: Past) -> list[DownBroker]:
-    """Return the last end of each broker that had one in about the last 7 days, or its retirement after that (A7)."""
+    """Return the last end of each broker that had one in about the last 7 days, with its retirement after that (A7)."""
     return past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
 
 
 def _last_ends(past: Past, span: Span) -> list[DownBroker]:
-    keys, condition = (
-        "cluster_name, broker_name, broker_id",
-        f"({_ENDS} AND held_id OR {_RETIREMENTS}) AND {span.covers}",
-    )
-    lines = newest_of_each(past.root, past.snapshot, keys, condition)
-    return list(map(_down_broker, lines))
+    keys = f"cluster_name, broker_name, broker_id, {_IS_RETIRED}"
+    condition = f"({_ENDS} AND held_id OR {_IS_RETIRED} AND NOT held_id) AND {span.covers}"
+    found: dict[BrokerKey, DownBroker] = {}
+    for line in sorted(newest_of_each(past.root, past.snapshot, keys, condition), key=lambda each: each[:2]):
+        key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
+        if line.type != _RETIRED:
+            found[key] = _down_broker(key, line)
+        elif key in found:
+            found[key] = found[key]._replace(retired=line)
+    return list(found.values())
 
 
-def _down_broker(line: BrokerEventRow) -> DownBroker:
-    return DownBroker(
-        line.cluster_name or "",
-        line.broker_name or "",
-        line.broker_id or 0,
-        line.zone_name,
-        line.broker_addr or "",
-        line.type,
-        line.last_heard_at or line.event_time,
-        line.event_time,
-    )
+def _down_broker(key: BrokerKey, line: BrokerEventRow) -> DownBroker:
+    heard_ms = line.last_heard_at or line.event_time
+    return DownBroker(*key, line.zone_name, line.broker_addr or "", line.type, heard_ms, line.event_time)
 
 
 def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
-    """Return the topics of the broker names that are down: those that a name had when its last broker went.
+    """Return the topics of the broker names that are down: those that a name had when its last broker went."""
+    return _topics_of(past, tables, down, _LOSSES)
 
-    None is expected on a name of which a broker was retired after that (A7).
-    """
-    retired = past.read("retired", EXPECTED_MS, lambda span: _retired(past, span))
+
+def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> LostTopics:
+    """Return the topics without a route that went with brokers which unregistered, and the names that had them last."""
+    gone = _topics_of(past, tables, left, LEFT)
+    return {topic: names for topic, names in gone.items() if topic not in tables.queues}
+
+
+def _topics_of(
+    past: Past, tables: RouteTables, brokers: Iterable[DownBroker], causes: tuple[str, ...]
+) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for gone_ms, row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES):
-        if gone_ms > retired.get(row.broker_name, -1):
-            found.setdefault(row.topic, set()).add(row.broker_name)
+    for _, row in last_topics(past, tables, (each.broker_name for each in brokers), causes):
+        found.setdefault(row.topic, set()).add(row.broker_name)
     return {topic: frozenset(names) for topic, names in found.items()}
-
-
-def _retired(past: Past, span: Span) -> dict[str, int]:
-    """Return when a broker of each broker name was retired last."""
-    lines = newest_of_each(past.root, past.snapshot, "broker_name", f"{_RETIREMENTS} AND {span.covers}")
-    return {line.broker_name or "": line.event_time for line in lines}
-
-
-def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> set[str]:
-    """Return the topics without a route that went with brokers which unregistered."""
-    lost = last_topics(past, tables, (each.broker_name for each in left), LEFT)
-    return {row.topic for _, row in lost if row.topic not in tables.queues}
 
 
 def last_topics(

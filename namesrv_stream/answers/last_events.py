@@ -12,6 +12,7 @@ from namesrv_stream.answers.events import with_changes
 from namesrv_stream.answers.story import BY_OPERATORS, story_of_group
 from namesrv_stream.answers.subject import Fields, Seen
 from namesrv_stream.answers.verdict import past_of
+from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
 
@@ -98,8 +99,10 @@ def _most(lines: Sequence[BrokerEventRow], column: str) -> list[BrokerEventRow]:
 
 
 def _told(lines: Sequence[BrokerEventRow], away: Mapping[Place, int]) -> Told:
-    if len(lines) == 1:
-        text = sentence(lines[0])
+    away_ms = [away[_place(line)] for line in lines if _place(line) in away]
+    if len(lines) > 1:
+        text = story_of_group(lines, away_ms)
     else:
-        text = story_of_group(lines, [away[_place(line)] for line in lines if _place(line) in away])
+        back = f", back after {duration_text(away_ms[0])}." if away_ms else "."
+        text = sentence(lines[0]).removesuffix(".") + back
     return Told.of(lines[-1], text=text, count=len(lines))

@@ -128,7 +128,7 @@ def story_of_group(lines: Sequence[BrokerEventRow], away_ms: Sequence[int] = ())
         topics = {str(each.key[0]) for line in lines for each in line.changes if each.table == "topic"}
         about = f" of {topics.pop()}" if len(topics) == 1 else ""
         names = _some(sorted({line.broker_name or "" for line in lines}, key=natural_key))
-        return f"{_asker(first)} asked for {first.type}{about} on {names}{_given_reason(first)}."
+        return f"{asker(first)} asked for {first.type}{about} on {names}{given_reason(first)}."
     of_place = _of_place(lines)
     verb = "came back" if away_ms else _TOGETHER.get(first.type, f"had the event {first.type}")
     is_of_names = first.type == "TOPICS_CHANGED"
@@ -165,7 +165,7 @@ def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
         wipes.pop(name, None)
     elif line.type == "TOPICS_CHANGED" and name in wipes and _gives_write(line):
         wipe = wipes.pop(name)
-        return f"; this undid the {_WIPE} of epoch {wipe.epoch} by {_asker(wipe)}"
+        return f"; this undid the {_WIPE} of epoch {wipe.epoch} by {asker(wipe)}"
     return ""
 
 
@@ -210,7 +210,7 @@ def _of_broker(line: BrokerEventRow) -> str:
                 "stepped. Leases counted no more than tickGapMillis of it"
             )
         case command if command in BY_OPERATORS:
-            return f"{_asker(line)} asked for {line.type}{_effect(line, before, after)}{_given_reason(line)}"
+            return f"{asker(line)} asked for {line.type}{_effect(line, before, after)}{given_reason(line)}"
         case other:
             return f"{other}, which this release does not know, because of {line.cause}"
 
@@ -237,7 +237,7 @@ def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
             changed = True
             yield f"{sentence(topic, name, before.get(name), after.get(name))}, {_because(line)}."
     if not changed and line.type in _COMMANDS:
-        yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed{_given_reason(line)}."
+        yield f"{asker(line)} asked for {line.type} of {topic}: nothing changed{given_reason(line)}."
 
 
 def _topic_change(topic: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
@@ -304,14 +304,16 @@ def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
 def _because(line: BrokerEventRow) -> str:
     if line.cause in _CAUSES:
         return f"because {line.broker_addr} {_CAUSES[line.cause]}"
-    return f"because {_asker(line)} asked for {line.cause}{_given_reason(line)}"
+    return f"because {asker(line)} asked for {line.cause}{given_reason(line)}"
 
 
-def _asker(line: BrokerEventRow) -> str:
+def asker(line: BrokerEventRow) -> str:
+    """Return who sent a command."""
     return line.requested_by or "an operator without a name"
 
 
-def _given_reason(line: BrokerEventRow) -> str:
+def given_reason(line: BrokerEventRow) -> str:
+    """Return why a command was sent, as a part of a sentence; nothing if it does not say."""
     return f" (reason: {line.reason})" if line.reason else ""
 
 

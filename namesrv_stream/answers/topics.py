@@ -28,7 +28,7 @@ from namesrv_stream.answers.subject import (
     paged,
     rank_of,
 )
-from namesrv_stream.answers.verdict import SUFFERS, check_place, down_of, lost_of, past_of, topic_verdicts
+from namesrv_stream.answers.verdict import SUFFERS, check_place, down_of, lost_of, past_of, system_among, topic_verdicts
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
 from namesrv_stream.rules.rows import RowChange, TopicRow
@@ -114,20 +114,23 @@ def topics(  # noqa: PLR0913  # what a reader may choose
 ) -> Topics:
     """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone.
 
-    "left": those that went with brokers which unregistered within 7 days, and have no route.
+    "left": those that went with brokers which unregistered within 7 days, and have no route; the clusters and zones are
+    those of these brokers.
     """
-    down = down_of(seen)
-    lost = lost_of(seen, down)
-    (verdicts, system), names = topic_verdicts(seen, lost), None
-    if state == "left":
-        left = left_brokers(past_of(seen), seen.tables)
-        went = topics_gone(past_of(seen), seen.tables, left)
-        verdicts, state = dict.fromkeys(went, topic_verdict((), seen.tables)), None
+    names: set[str] | None = None
+    if state != "left":
+        gone = down_of(seen)
+        lost = lost_of(seen, gone)
+        verdicts, system = topic_verdicts(seen, lost)
+    else:
+        gone, state = left_brokers(past_of(seen), seen.tables), None
+        lost = topics_gone(past_of(seen), seen.tables, gone)
+        verdicts, system = dict.fromkeys(lost, topic_verdict((), seen.tables)), system_among(seen, lost)
     check_place(seen, cluster, zone)
     if cluster is not None or zone is not None:
         names = _names_in(seen, cluster, zone) | {
             each.broker_name
-            for each in down
+            for each in gone
             if cluster in (None, each.cluster_name) and zone in (None, each.zone_name or "")
         }
     named = [
@@ -178,6 +181,7 @@ def _topic(seen: Seen, topic: str, verdict: TopicVerdict, broker_names: set[str]
 
 def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     """Return the route of a topic as clients get it, those of a zone if one is given."""
+    check_place(seen, None, zone, compared=str.lower)  # as lookups compare zones
     found = lookup.route(seen.tables, topic, seen.settings, zone)
     lost, rows = lost_of(seen, down_of(seen)), seen.tables.queues.get(topic, ())
     if not rows and topic not in lost:

@@ -6,7 +6,7 @@ docs/definitions.md has the meaning of the words.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from namesrv_stream.answers.causes import Cause, Member, State, causes, clock_text
@@ -99,12 +99,14 @@ def down_of(seen: Seen) -> list[DownBroker]:
     return down_brokers(past_of(seen), seen.tables)
 
 
-def check_place(seen: Seen, cluster: str | None, zone: str | None) -> None:
+def check_place(
+    seen: Seen, cluster: str | None, zone: str | None, compared: Callable[[str], str] = lambda name: name
+) -> None:
     """Raise NotFoundError for a cluster or a zone that no broker has or had in 7 days. An empty zone is none."""
     known = {(each.cluster_name, each.zone_name) for each in gone_brokers(past_of(seen), seen.tables)}
     known |= {(row.cluster_name, row.zone_name) for of in seen.tables.brokers.values() for row in of.values()}
     for kind, name, names in (("cluster", cluster, {of for of, _ in known}), ("zone", zone, {of for _, of in known})):
-        if name and name not in names:
+        if name and compared(name) not in {compared(each or "") for each in names}:
             raise seen.not_found(kind, name, filter(None, names))
 
 
@@ -144,7 +146,7 @@ def topic_verdicts(seen: Seen, lost: LostTopics) -> TopicVerdicts:
 
     The last results are kept, because a snapshot that has only signs of life changes nothing here.
     """
-    row, of_lost = seen.snapshot, frozenset(lost.items())
+    row, of_lost, of_gone = seen.snapshot, frozenset(lost.items()), _names_of_gone(seen) if lost else frozenset()
     key = (
         seen.root.url,
         row.run_id,
@@ -152,19 +154,37 @@ def topic_verdicts(seen: Seen, lost: LostTopics) -> TopicVerdicts:
         row.versions["broker"],
         seen.is_made and (row.epoch, row.event_time),
         of_lost,
+        of_gone,
     )
-    return _kept.get(key, lambda: _topic_verdicts(seen.tables, lost))
+    return _kept.get(key, lambda: _topic_verdicts(seen.tables, lost, of_gone))
 
 
-def _topic_verdicts(tables: RouteTables, lost: LostTopics) -> TopicVerdicts:
+def _topic_verdicts(tables: RouteTables, lost: LostTopics, of_gone: frozenset[str]) -> TopicVerdicts:
     found = tables.queues.by_rows(lambda rows: topic_verdict(rows, tables))
     found |= {topic: topic_verdict(tables.queues.get(topic, ()), tables, names) for topic, names in lost.items()}
-    of_brokers = {*tables.brokers, *tables.clusters, *(name for names in lost.values() for name in names)}
-    return TopicVerdicts(found, frozenset(topic for topic in found if is_system_topic(topic, of_brokers)))
+    return TopicVerdicts(found, _system_among(found, tables, of_gone))
+
+
+def system_among(seen: Seen, topics: Iterable[str]) -> frozenset[str]:
+    """Return which of the topics brokers make by themselves, those that went in the last 7 days too."""
+    return _system_among(topics, seen.tables, _names_of_gone(seen))
+
+
+def _system_among(topics: Iterable[str], tables: RouteTables, of_gone: frozenset[str]) -> frozenset[str]:
+    of_brokers = {*tables.brokers, *tables.clusters, *of_gone}
+    return frozenset(topic for topic in topics if is_system_topic(topic, of_brokers))
+
+
+def _names_of_gone(seen: Seen) -> frozenset[str]:
+    gone = gone_brokers(past_of(seen), seen.tables)
+    return frozenset(name for each in gone for name in (each.cluster_name, each.broker_name))
 
 
 class Left(NamedTuple):
-    """Brokers that unregistered within an hour and are not back, and the topics without a route since."""
+    """Brokers that unregistered within an hour and are not back, and the topics without a route since.
+
+    Those that brokers make by themselves are left out.
+    """
 
     brokers: Sequence[DownBroker] = ()
     topics: Collection[str] = ()
@@ -177,7 +197,8 @@ def left_of(seen: Seen) -> Left:
     """Return who unregistered within an hour before the moment and is not back, and what went with them."""
     past = past_of(seen)
     left = [each for each in left_brokers(past, seen.tables) if each.gone_ms > past.now_ms - LATELY_MS]
-    return Left(left, topics_gone(past, seen.tables, left))
+    gone = topics_gone(past, seen.tables, left).keys()
+    return Left(left, gone - system_among(seen, gone))
 
 
 def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBODY) -> Verdict:

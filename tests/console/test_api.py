@@ -234,6 +234,7 @@ def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
         ("/v1/brokers?zone=z11", 404, "Did you mean z1?"),
         ("/v1/topics?cluster=c11", 404, "Did you mean c1"),
         ("/v1/topics?zone=z11", 404, "Did you mean z1?"),
+        ("/v1/topics/TopicA?zone=z11", 404, "Did you mean z1?"),
         ("/v1/topics/topic", 404, "Did you mean Topic"),
         ("/v1/brokers/10.0.0.1", 404, "Did you mean 10.0.0.1:10911"),
         ("/v1/nothing", 404, "/docs"),

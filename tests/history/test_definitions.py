@@ -4,7 +4,6 @@ import math
 import random
 import re
 from datetime import UTC, datetime
-from operator import itemgetter
 
 import pytest
 
@@ -17,8 +16,9 @@ from namesrv_stream.answers.events import newest_events
 from namesrv_stream.answers.lists import brokers, clusters
 from namesrv_stream.answers.overview import overview
 from namesrv_stream.answers.periods import churn, timeline
-from namesrv_stream.answers.subject import Seen
+from namesrv_stream.answers.subject import NotFoundError, Seen
 from namesrv_stream.answers.topics import route, topics
+from namesrv_stream.answers.verdict import left_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.history import UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
@@ -53,15 +53,16 @@ class Watched:
         self.snapshot = Snapshots(root).newest()
         self.seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
         self.lines = newest_events(root, self.snapshot, limit=None)
+        self.of_brokers = self.stretches(0, self.broker_until)
 
-    def stretches(self, index, is_unplanned):
+    def stretches(self, index, expected_until):
         """Subject -> (from, up until, expected until) of each stretch, followed step by step."""
         began, found = {}, {}
         for at_ms, *states in self.moments:
             now_up = states[index]
-            for subject in began.keys() - now_up:
-                patience_ms = self.patience_ms(subject, at_ms) if is_unplanned(subject, at_ms) else 0
-                found.setdefault(subject, []).append([began.pop(subject), at_ms, at_ms + patience_ms])
+            for subject in sorted(began.keys() - now_up, key=lambda each: each[-1] is None):  # a topic after its names
+                until_ms = max(at_ms, expected_until(subject, at_ms, found))
+                found.setdefault(subject, []).append([began.pop(subject), at_ms, until_ms])
             for subject in now_up - began.keys():
                 for stretch in found.get(subject, [])[-1:]:
                     stretch[2] = min(stretch[2], at_ms)
@@ -70,22 +71,21 @@ class Watched:
             found.setdefault(subject, []).append([from_ms, self.end_ms, self.end_ms])
         return {each: [[a, b, min(c, self.end_ms)] for a, b, c in of_one] for each, of_one in found.items()}
 
-    def patience_ms(self, subject, at_ms):
-        """Return how long a subject that fell unplanned is expected at most: a broker or a name may be retired (A7)."""
-        if subject in brokers_of_lines(self.lines):
-            return self.until_retired_ms(at_ms, lambda line: (line.cluster_name, *line[8:10]) == subject)
-        names = self.names_before(subject, at_ms)
-        return max(self.until_retired_ms(at_ms, lambda line, name=name: line.broker_name == name) for name in names)
+    def broker_until(self, broker, at_ms, _):
+        """Return until when a broker that fell is expected: an operator may retire this very one (A7)."""
+        retired = (line for line in self.lines if line.type == "RETIRE_BROKER" and not line.held_id)
+        times = (each.event_time for each in retired if (each.cluster_name, *each[8:10]) == broker)
+        until_ms = min([at_ms + EXPECTED_MS, *(each for each in times if each >= at_ms)])
+        return until_ms if self.fell_unplanned(broker, at_ms) else at_ms
 
-    def until_retired_ms(self, at_ms, is_it):
-        lines = (each for each in self.lines if each.type == "RETIRE_BROKER" and not each.held_id and is_it(each))
-        return min(EXPECTED_MS, *(each.event_time - at_ms for each in lines if each.event_time >= at_ms), EXPECTED_MS)
-
-    def names_before(self, subject, at_ms):
-        """Return the broker names on which producers had a topic just before a moment."""
-        topic, of_name = subject
-        before = max((moment for moment in self.moments if moment[0] < at_ms), key=itemgetter(0))[2]
-        return {name for each, name in before if each == topic and name and of_name in (None, name)}
+    def topic_until(self, subject, at_ms, found):
+        """Return until when a topic that fell is expected on a name: while a broker of it is down. Else on any name."""
+        topic, name = subject
+        if name is None:
+            return max(of_one[-1][2] for (of, name), of_one in found.items() if of == topic and name)
+        of_name = (stretch for broker, of_one in self.of_brokers.items() if broker[1] == name for stretch in of_one)
+        until_ms = max((until for _, fell, until in of_name if fell <= at_ms), default=at_ms)
+        return until_ms if self.lost_unplanned(name, at_ms) else at_ms
 
     def fell_unplanned(self, broker, at_ms, unplanned=UNPLANNED):
         types = [
@@ -95,13 +95,12 @@ class Watched:
         ]
         return "ID_LOST" not in types and not {*unplanned}.isdisjoint(types)
 
-    def lost_unplanned(self, subject, at_ms):
-        """Return whether producers lost a topic, or one broker name of it, with an unplanned end of a master.
+    def lost_unplanned(self, name, at_ms):
+        """Return whether a broker name lost its master with an unplanned end.
 
         A REFUSED master has registered elsewhere, by which its topics left.
         """
-        names = self.names_before(subject, at_ms)
-        masters = [(cluster, name, MASTER_ID) for cluster in ("c1", "c2") for name in names]
+        masters = [(cluster, name, MASTER_ID) for cluster in ("c1", "c2")]
         return any(self.fell_unplanned(master, at_ms, {*UNPLANNED} - {"REFUSED"}) for master in masters)
 
 
@@ -111,10 +110,6 @@ def brokers_of(view):
         for name, holders in view.brokers.items()
         for broker_id, row in holders.items()
     }
-
-
-def brokers_of_lines(lines):
-    return {(line.cluster_name, line.broker_name, line.broker_id) for line in lines}
 
 
 def written(view):
@@ -151,7 +146,7 @@ def watched(request, tmp_path_factory):
 
 @pytest.mark.parametrize("watched", SEEDS, indirect=True)
 def test_views_and_rows_in_memory_agree_with_a_history_watched_step_by_step(watched):
-    of_brokers = watched.stretches(0, watched.fell_unplanned)
+    of_brokers = watched.of_brokers
     check_stretches(watched, of_brokers)
     check_outages(watched, of_brokers)
     check_write_availability(watched)
@@ -163,7 +158,7 @@ def test_views_and_rows_in_memory_agree_with_a_history_watched_step_by_step(watc
 @pytest.mark.full
 @pytest.mark.parametrize("watched", SEEDS, indirect=True)
 def test_the_report_of_a_period_that_begins_in_an_outage_has_the_figures_of_a_history_watched_step_by_step(watched):
-    of_brokers = watched.stretches(0, watched.fell_unplanned)
+    of_brokers = watched.of_brokers
     since_ms = next(b + 1 for of_one in of_brokers.values() for _, b, c in of_one if c - b > DAY_MS)
     period = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (since_ms, watched.end_ms)]
     table = churn_report(watched.root, *period).partition("<img")[0]
@@ -253,7 +248,7 @@ def check_write_availability(watched):
     for row in rows:
         up, expected = found.get((row["topic"], row["broker_name"]), (0, 0))
         found[row["topic"], row["broker_name"]] = (up + row["up_millis"], expected + row["expected_millis"])
-    assert found == shares(watched.stretches(1, watched.lost_unplanned), 0, watched.end_ms)
+    assert found == shares(watched.stretches(1, watched.topic_until), 0, watched.end_ms)
 
 
 def check_down(watched, of_brokers):
@@ -264,11 +259,11 @@ def check_down(watched, of_brokers):
     rows = ask(watched.root, "FROM broker_down").to_pylist()
     columns = ("cluster_name", "broker_name", "broker_id", "zone_name", "broker_addr", "ended_by")
     times = ("last_heard_at", "gone_at")
-    assert {*down} == {(*(row[name] for name in columns), *(ms(row[name]) for name in times)) for row in rows}
+    assert {*down} == {(*(row[name] for name in columns), *(ms(row[name]) for name in times), None) for row in rows}
     up = brokers_of(view)
     ended = {key: of_one[-1][1] for key, of_one in of_brokers.items() if key not in up}
     assert {each[:3] for each in down} == {
-        key for key, ms in ended.items() if watched.fell_unplanned(key, ms) and ms + EXPECTED_MS > watched.end_ms
+        key for key, ms in ended.items() if watched.broker_until(key, ms, None) > watched.end_ms
     }
     lost = lost_topics(past, tables, down)
     found = {
@@ -415,17 +410,65 @@ def test_a7_a_retired_broker_and_the_topics_of_its_name_are_not_expected_until_i
     assert known(9) == (1, (["degraded"], [("degraded",)]), 3)
 
 
+@pytest.mark.parametrize("other", [("c1", 0), ("c1", 1), ("c1", 7), ("gone", 0)])
+def test_a7_a_retirement_holds_for_the_broker_that_it_names_and_not_for_its_name(root, registry, other):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, "broker-a", number, topics=("T",))
+    for hours, address in enumerate((A, B)):
+        registry.close_channel(at(1, hours), address)
+    named = {"broker_name": "broker-a", "reason": "sold"}
+    registry.command(at(2), RetireBroker(cluster_name=other[0], broker_id=other[1], **named))
+    registry.publish(at_ms=at(3))
+    outage = "SELECT down_millis FROM topic_outage WHERE measure = 'route'"
+    assert states_of(root) == ["without_route"]
+    assert asked(root, outage) == [(47 * HOUR_MS,)]
+    for broker_id in (0, 1):
+        registry.command(at(3), RetireBroker(cluster_name="c1", broker_id=broker_id, **named))
+    registry.publish(at_ms=at(4))
+    assert states_of(root) == []
+    assert asked(root, outage) == [(47 * HOUR_MS,)]
+
+
+@pytest.mark.parametrize("end", [SeededRegistry.close_channel, SeededRegistry.unregister])
+def test_a_topic_is_expected_as_long_as_one_of_its_names_is_down(root, registry, end):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, f"broker-{number}", topics=("T",))
+    registry.close_channel(at(1), A)
+    end(registry, at(2), B)
+    registry.command(at(3), RetireBroker(cluster_name="c1", broker_name="broker-1", broker_id=0, reason="sold"))
+    registry.publish(at_ms=at(4))
+    assert states_of(root) == ["without_route"]
+    for_all = "WHERE broker_name IS NULL ORDER BY measure"
+    assert asked(root, f"SELECT measure, down_millis FROM topic_outage {for_all}") == [
+        ("route", 2 * DAY_MS),
+        ("write", 2 * DAY_MS),
+    ]
+
+
+def states_of(root):
+    """Return the states of topics, on which the rows in memory agree with the views."""
+    states = [each.state for each in topics(Seen.of(root, RouteReader(root).open(), NamesrvSettings())).topics]
+    assert asked(root, "SELECT state FROM topic_state ORDER BY topic") == [(each,) for each in states]
+    return states
+
+
 def page_of(root, name="broker-a"):
     return broker_page(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), name)
 
 
-def test_a_broker_that_is_down_says_since_when_and_which_of_its_topics_suffer_and_that_it_came_back(root, registry):
+@pytest.mark.parametrize(
+    ("end", "kind", "fell_ms"),
+    [(SeededRegistry.close_channel, "CHANNEL_CLOSED", 0), (SeededRegistry.expire, "EXPIRED", 2 * MINUTE_MS)],
+)
+def test_a_broker_that_is_down_says_since_when_and_which_of_its_topics_suffer_and_that_it_came_back(
+    root, registry, end, kind, fell_ms
+):
     registry.register(at(0), A, "broker-a", topics=("T", "U"))
     registry.register(at(0), B, "broker-b", topics=("U",))
-    registry.close_channel(at(1), A)
+    end(registry, at(1), A)
     registry.publish(at_ms=at(2))
     found = page_of(root)
-    fell = f"broker-a is down since {clock(1)} (CHANNEL_CLOSED)"
+    fell = f"broker-a is down since {clock_text(at(1) - fell_ms, at(2))} ({kind})"
     assert found.text == f"{fell}; of its 2 topics 1 has no route, 1 is degraded."
     assert [(each.topic, each.write_queue_nums, each.state) for each in found.topics] == [
         ("T", 8, "without_route"),
@@ -434,6 +477,52 @@ def test_a_broker_that_is_down_says_since_when_and_which_of_its_topics_suffer_an
     registry.register(at(2), A, "broker-a", topics=("T", "U"))
     registry.publish(at_ms=at(2, 0.5))
     assert page_of(root).text == f"broker-a is up, 0 came back at {clock(2)} after 1d."
+    assert asked(root, "SELECT away_millis FROM outage") == [(DAY_MS,)]
+
+
+def test_a7_a_retired_broker_says_who_retired_it_and_its_outage_counts_from_its_end(root, registry):
+    for number, address in enumerate((A, B)):
+        registry.register(at(0), address, f"broker-{number}", topics=("T",))
+        registry.expire(at(1), address)
+    retirement = RetireBroker(cluster_name="c1", broker_name="broker-0", broker_id=0, reason="sold", requested_by="ann")
+    registry.command(at(1.5), retirement)
+    registry.publish(at_ms=at(2))
+    found = page_of(root, A)
+    assert found.text == (
+        f"broker-0 is in no route, and not expected; 0, gone since {clock(1)} (EXPIRED), was retired at {clock(1.5)} "
+        "by ann (reason: sold)."
+    )
+    assert (found.brokers, found.topics) == ([], [])
+    registry.register(at(2), A, "broker-0")
+    registry.publish(at_ms=at(2, 0.5))
+    assert page_of(root, A).text == f"broker-0 is up, 0 came back at {clock(2)} after 1d."
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    assert f"{A} registered as broker-0 0 of c1, back after 1d." in [each.text for each in overview(seen).events]
+
+
+def test_topics_that_went_are_chosen_by_the_place_of_their_last_brokers_and_system_topics_are_no_loss(root, registry):
+    registry.register(at(0), A, "broker-a", zone="z1", topics=("T", "broker-a", "c1", "SELF_TEST_TOPIC"))
+    registry.register(at(0), B, "broker-b", cluster="c2", zone="z2", topics=("U", "c2"))
+    registry.register(at(0), C, "broker-c", cluster="c3", zone="z3", topics=("c3",))
+    registry.unregister(at(1), A)
+    registry.unregister(at(1), B)
+    registry.close_channel(at(1), C)
+    registry.publish(at_ms=at(1, 0.5))
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    shown = overview(seen)
+    assert (sorted(left_of(seen).topics), shown.counts.topics, shown.counts.system_topics) == (["T", "U"], 0, 1)
+    assert "2 unregistered up to 00:00 UTC and are not back, 2 topics went with them" in shown.verdict.text
+
+    def left(**place):
+        page = topics(seen, state="left", with_system=False, **place)
+        return [each.topic for each in page.topics], page.hidden
+
+    assert left() == (["T", "U"], 4)
+    assert left(cluster="c1") == left(zone="z1") == (["T"], 3)
+    assert left(cluster="c2", zone="z1") == ([], 0)
+    assert page_of(root, "broker-a").text.endswith("; its only topic has no route.")
+    with pytest.raises(NotFoundError, match="there is no zone z9"):
+        route(seen, "T", "z9")
 
 
 def test_a_broker_that_unregistered_and_its_topic_say_when(root, registry):
