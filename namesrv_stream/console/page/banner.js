@@ -8,7 +8,7 @@ const statusLine = document.getElementById("status");
 const IN_ORDER = ["running", "catching up", "starting"];
 
 let wrong = null;
-let shown = { title: "", isPast: true, gravest: null };
+let shown = null;
 
 // Whether what the page shows of the present may be wrong: in every state of the job that is not known to be in order.
 export const isStale = (job, isConnected) =>
@@ -59,7 +59,10 @@ function ofState(job, state) {
       "Is it running, and does Kafka answer? `namesrv-stream status` shows more.",
     ],
     "stopped in order": [`The streaming job was stopped at ${since}.`, start],
-    dead: [`The streaming job is dead, its last publication was at ${since}.`, `${start} The log of the last one shows why.`],
+    dead: [
+      `The streaming job is dead, its last publication was at ${since}.`,
+      `${start} The log of the last one shows why.`,
+    ],
     waiting: ["The streaming job waits.", job.jobProblem ?? "Its log shows what it waits for."],
     "not answering": [
       "The streaming job does not answer.",
@@ -74,7 +77,9 @@ function ofState(job, state) {
     standby: [`No streaming job has been active since ${since}.`, "Jobs wait. `namesrv-stream status` shows which."],
     "taking over": ["A streaming job takes the registry over.", "Wait for some seconds."],
   };
-  return known[state] ?? [`The streaming job is ${state}.`, "Lookups may be wrong until it has read the rest of the log."];
+  return (
+    known[state] ?? [`The streaming job is ${state}.`, "Lookups may be wrong until it has read the rest of the log."]
+  );
 }
 
 export function drawStatus(job, isConnected, newest) {
@@ -113,6 +118,7 @@ export function drawVerdict(verdict, title, moment, eventTime = null) {
 // What is wrong with the present, and the verdict about it, are in the title, as far as a tab has room, and in the
 // colour of the icon too.
 function drawTab() {
+  if (shown === null) return;
   const told = shown.isPast ? [] : [wrong, shown.gravest].filter(Boolean);
   document.title = [...told, shown.isPast && "past", shown.title, "namesrv-stream"].filter(Boolean).join(" · ");
   const icon = document.getElementById("icon"),
