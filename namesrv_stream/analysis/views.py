@@ -129,22 +129,25 @@ def permanent_sql(
     return [f"CREATE SCHEMA IF NOT EXISTS `{schema}`", f"USE `{schema}`", *views]
 
 
-def create_views(
+def create_views(  # noqa: PLR0913 -- those of register_views
     spark: SparkSession,
     root: str | Path | Root,
     schema: str,
     epoch: int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    zone: str = "UTC",
 ) -> SnapshotRow:
     """Make the views of `register_views` permanent in a schema of the session's metastore, or move them.
 
-    Returns the snapshot's row. A query of several views that runs meanwhile may see two snapshots.
+    Returns the snapshot's row. `zone` is that of the views of local days and hours. A query of several views that runs
+    meanwhile may see two snapshots.
     """
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
     snapshot = Snapshots(place).find(epoch)
     session = spark.newSession()  # permanent views must not refer to temporary ones of the same name
-    for statement in permanent_sql(place, snapshot, schema):
+    for statement in permanent_sql(place, snapshot, schema, zone=zone):
         session.sql(statement)
     return snapshot
 

@@ -173,17 +173,20 @@ SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number
 FROM of_day
 WHERE expected_millis > 0;
 
--- One row for each hour of the zone, from the first session to known_until: its local day, its month ('2026-10') and its
--- number, and the time from from_millis to before until_millis. An hour that comes twice has two rows, one that is left out
--- has none, and utc_offset_minutes tells them apart. Time is counted in quarters, as some zones are by half hours beside UTC.
+-- One row for each hour of the zone, on all local days from the first session's to that of the end of the last stretch, the
+-- first and the last one whole: its local day, its month ('2026-10') and its number, and the time from from_millis to before
+-- until_millis. An hour that comes twice has two rows, one that is left out has none, and utc_offset_minutes tells them
+-- apart. Time is counted in quarters, as some zones are by half hours beside UTC.
 CREATE OR REPLACE TEMPORARY VIEW local_hour AS
 WITH quarter AS (
-  SELECT explode(sequence(CAST(floor(first_millis / 86400000) * 96 AS BIGINT) - 96,
-                          CAST(floor(known_millis / 86400000) * 96 AS BIGINT) + 192)) AS number
-  FROM (SELECT min(from_millis) AS first_millis, max(expected_until_millis) AS known_millis FROM broker_stretch)
+  SELECT first_millis, last_millis, explode(sequence(CAST(floor(first_millis / 86400000) * 96 AS BIGINT) - 192,
+                                                     CAST(floor(last_millis / 86400000) * 96 AS BIGINT) + 288)) AS number
+  FROM (SELECT min(from_millis) AS first_millis, max(expected_until_millis) AS last_millis FROM broker_stretch)
   WHERE first_millis IS NOT NULL
 ), local AS (
-  SELECT number * 900000 AS millis, unix_millis(from_utc_timestamp(timestamp_millis(number * 900000), 'UTC')) AS local_millis
+  SELECT number * 900000 AS millis, unix_millis(from_utc_timestamp(timestamp_millis(number * 900000), 'UTC')) AS local_millis,
+         unix_millis(from_utc_timestamp(timestamp_millis(first_millis), 'UTC')) AS first_local,
+         unix_millis(from_utc_timestamp(timestamp_millis(last_millis), 'UTC')) AS last_local
   FROM quarter
 )
 SELECT date_from_unix_date(CAST(floor(local_millis / 86400000) AS INT)) AS day,
@@ -192,9 +195,11 @@ SELECT date_from_unix_date(CAST(floor(local_millis / 86400000) AS INT)) AS day,
        CAST(floor((local_millis - millis) / 60000) AS INT) AS utc_offset_minutes,
        min(millis) AS from_millis, max(millis) + 900000 AS until_millis
 FROM local
+WHERE floor(local_millis / 86400000) BETWEEN floor(first_local / 86400000) AND floor(last_local / 86400000)
 GROUP BY floor(local_millis / 86400000), floor(local_millis / 3600000), local_millis - millis;
 
--- One row for each local day of the zone, of 23 to 25 hours: its month, and the time from from_millis to before until_millis.
+-- One row for each local day of the zone, whole, of 23 to 25 hours (by half hours in Lord Howe): its month, and the time from
+-- from_millis to before until_millis.
 CREATE OR REPLACE TEMPORARY VIEW local_day AS
 SELECT day, month, min(from_millis) AS from_millis, max(until_millis) AS until_millis FROM local_hour GROUP BY day, month;
 

@@ -1,4 +1,4 @@
-"""Check operators' commands, send them as records of the Kafka contract, and look for them in the tables."""
+"""Check operators' commands, send them as records of the Kafka contract, and look for their effect in the tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import get_args
 
 import msgspec
 
+from namesrv_stream.answers.accounts import sentence
 from namesrv_stream.answers.definitions import Past, down_brokers
+from namesrv_stream.answers.events import newest_of, with_changes
+from namesrv_stream.answers.story import story_of_group
 from namesrv_stream.answers.subject import BadQuestionError, now_of
 from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
@@ -40,6 +43,7 @@ OperatorCommand = (
 )
 """Commands that operators send here. Brokers and mqadmin register topics at a gateway."""
 
+MAX_REASON_CHARS = 500
 _DELIVERY_LIMIT_MS = 15_000
 
 
@@ -55,9 +59,11 @@ def parsed_order(body: bytes) -> OperatorCommand:
 def checked_order(settings: NamesrvSettings, command: OperatorCommand) -> OperatorCommand:
     """Return the command as the job will accept it.
 
-    Raises BadQuestionError if the job would reject it or if it is an order configuration that clients cannot read. For
-    changed settings it raises SettingError or ConfigBlackListError.
+    Raises BadQuestionError if the job would reject it, if the history cannot keep its reason, or if it is an order
+    configuration that clients cannot read. For changed settings it raises SettingError or ConfigBlackListError.
     """
+    if command.reason is not None:
+        check_reason(command.reason)
     try:
         decode_record(encode_record(command))
     except MalformedRecordError as error:
@@ -69,18 +75,32 @@ def checked_order(settings: NamesrvSettings, command: OperatorCommand) -> Operat
     return command
 
 
-def check_retirement(command: OperatorCommand, root: Root, view: RegistryView) -> None:
-    """Raise BadQuestionError for a broker to retire that is not down (A7): somebody holds its id, or nobody had it."""
+def check_reason(reason: str | None) -> None:
+    """Raise BadQuestionError for a command without a reason, or with one that the history cannot keep."""
+    if reason is None or not reason.strip():
+        raise BadQuestionError('say why: a command needs a "reason", which the history keeps.')
+    if len(reason) > MAX_REASON_CHARS or not reason.isprintable():
+        raise BadQuestionError(f"the reason is one line of at most {MAX_REASON_CHARS} printable characters.")
+
+
+class BrokerIsUpError(NamesrvError):
+    """A broker to retire is up (A7). `holder` is the address that holds its id."""
+
+    def __init__(self, command: RetireBroker, holder: str, what: str) -> None:
+        super().__init__(f"{what}: {holder} is up as {_broker_of(command)}. Retire one that is down.")
+        self.holder = holder
+
+
+def check_retirement(command: OperatorCommand, tables: RouteTables) -> None:
+    """Raise BrokerIsUpError for a broker to retire that is up: the job would refuse the command (A7)."""
     if not isinstance(command, RetireBroker):
         return
-    broker = f"{command.broker_name} {command.broker_id} of cluster {command.cluster_name}"
-    if holder := holder_of(command, view.routes.brokers.get(command.broker_name, {}).get(command.broker_id)):
-        raise BadQuestionError(f"nothing was sent: {holder} is up as {broker}. Retire one that is down.")
-    past = Past(root, view.snapshot, is_made=False, now_ms=now_of(view.snapshot))
-    down = {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(past, view.routes)}
-    if broker not in down:
-        advice = did_you_mean(broker, down)
-        raise BadQuestionError(f"nothing was sent: {broker} is not among the brokers that are down. {advice}".rstrip())
+    if holder := holder_of(command, tables.brokers.get(command.broker_name, {}).get(command.broker_id)):
+        raise BrokerIsUpError(command, holder, "nothing was sent")
+
+
+def _broker_of(command: RetireBroker) -> str:
+    return f"{command.broker_name} {command.broker_id} of cluster {command.cluster_name}"
 
 
 def send_order(settings: NamesrvSettings, command: OperatorCommand) -> LogPosition:
@@ -100,6 +120,19 @@ def has_read(snapshot: SnapshotRow, at: LogPosition) -> bool:
     return snapshot.offsets.get(at.partition, 0) > at.offset
 
 
+def outcome(command: OperatorCommand, root: Root, snapshot: SnapshotRow, at: LogPosition, after_epoch: int) -> str:
+    """Return what came of a command, by the lines of the history that its record made in a later epoch than one.
+
+    Raises BrokerIsUpError for a retirement that the job has refused: the broker came back before the record.
+    """
+    of_record = f"epoch > {after_epoch} AND partition = {at.partition} AND offset = {at.offset}"
+    lines = with_changes(root, snapshot, newest_of(root, snapshot, of_record, None))
+    for line in lines:
+        if isinstance(command, RetireBroker) and line.held_id and line.broker_addr:
+            raise BrokerIsUpError(command, line.broker_addr, f"the job refused it with epoch {line.epoch}")
+    return sentence(lines[0]) if len(lines) == 1 else story_of_group(lines) if lines else ""
+
+
 class UnknownNameError(NamesrvError):
     """A command names what the tables do not have. `names` are these names."""
 
@@ -109,18 +142,26 @@ class UnknownNameError(NamesrvError):
         self.names = [name for _, name, _ in unknown]
 
 
-def check_names(command: OperatorCommand, tables: RouteTables, how: str) -> None:
+def check_names(command: OperatorCommand, root: Root, view: RegistryView, how: str) -> None:
     """Raise UnknownNameError if a name in the command is not in the tables. `how` a sender sends it all the same.
 
     A record that is on its way may add the name. RocketMQ's request 205 answers 0 rows in place of an error (A1), and
     so does a gateway.
     """
-    if unknown := [each for each in names_in(command, tables) if each[1] not in each[2]]:
+    down = _down(root, view) if isinstance(command, RetireBroker) else ()
+    if unknown := [each for each in names_in(command, view.routes, down) if each[1] not in each[2]]:
         raise UnknownNameError(unknown, how)
 
 
-def names_in(command: OperatorCommand, tables: RouteTables) -> Iterable[tuple[str, str, Collection[str]]]:
-    """Yield the kind of each name in the command, the name, and the known names of that kind."""
+def _down(root: Root, view: RegistryView) -> set[str]:
+    past = Past(root, view.snapshot, is_made=False, now_ms=now_of(view.snapshot))
+    return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(past, view.routes)}
+
+
+def names_in(
+    command: OperatorCommand, tables: RouteTables, down: Collection[str] = ()
+) -> Iterable[tuple[str, str, Collection[str]]]:
+    """Yield the kind of each name in the command, the name, and the known names of that kind. `down`: brokers."""
     match command:
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             yield "broker", name, tables.brokers
@@ -132,3 +173,5 @@ def names_in(command: OperatorCommand, tables: RouteTables) -> Iterable[tuple[st
             yield "topic", topic, tables.queues
             if cluster:
                 yield "cluster", cluster, tables.clusters
+        case RetireBroker():
+            yield "down broker", _broker_of(command), down

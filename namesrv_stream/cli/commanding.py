@@ -19,10 +19,11 @@ from namesrv_stream.answers.command_sending import (
     checked_order,
     has_read,
     names_in,
+    outcome,
     send_order,
 )
 from namesrv_stream.cli.output import say, time_text
-from namesrv_stream.cli.view import open_reader, seconds_option
+from namesrv_stream.cli.view import open_reader, root_of, seconds_option
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.lookup import RouteTables
@@ -36,8 +37,7 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.root import Root
+from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.snapshot_reader import RegistryView
 
 _WAIT_S = 30.0
@@ -63,12 +63,16 @@ _UNTIL_PUBLISHED = f"Wait until it is published, {_WAIT_S:g} s at most unless gi
 
 
 def _change(
-    name: str, help_text: str, record: Callable[..., OperatorCommand], *options: click.Parameter
+    name: str,
+    help_text: str,
+    record: Callable[..., OperatorCommand],
+    *options: click.Parameter,
+    needs_reason: bool = False,
 ) -> click.Command:
     """Return a command that sends a record; `options` have the names of the record's fields."""
 
     @click.command(name, help=help_text)
-    @click.option("--reason", metavar="TEXT", help="Why, for the history.")
+    @click.option("--reason", metavar="TEXT", required=needs_reason, help="Why, for the history.")
     @seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
     @requested_by_option
     @click.pass_obj
@@ -84,9 +88,10 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
     before = _newest(settings)
     if before is None:
         _warn_of_names(settings, checked)
-    elif not is_sure:
-        check_retirement(checked, Root(settings.delta_root, settings.storage_options or None), before)
-        check_names(checked, before.routes, "--yes")
+    else:
+        check_retirement(checked, before.routes)
+        if not is_sure:
+            check_names(checked, root_of(settings), before, "--yes")
     at = send_order(settings, checked)
     click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
     if wait_s is not None:
@@ -96,7 +101,9 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
                 f"{at.offset}: they are of another topic or another Kafka. Check kafka.bootstrap.servers, kafka.topic "
                 "and delta.root."
             )
-        _wait(settings, at, wait_s)
+        snapshot = _awaited(settings, at, wait_s)
+        came = outcome(checked, root_of(settings), snapshot, at, before.snapshot.epoch if before else 0)
+        click.echo(f"published with epoch {snapshot.epoch} at {time_text(snapshot.published_at)}\n{came}".rstrip())
 
 
 def _newest(settings: NamesrvSettings) -> RegistryView | None:
@@ -115,7 +122,7 @@ def _warn_of_names(settings: NamesrvSettings, command: OperatorCommand) -> None:
         )
 
 
-def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
+def _awaited(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> SnapshotRow:
     say(f"waiting up to {limit_s:g} s for a snapshot that has offset {at.offset} ...")
     reader = open_reader(settings)
     deadline = time.monotonic() + limit_s
@@ -126,7 +133,7 @@ def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
                 "running? It will apply the record; `namesrv-stream status` shows how far behind the tables are."
             )
         time.sleep(_POLL_S)
-    click.echo(f"published with epoch {snapshot.epoch} at {time_text(snapshot.published_at)}")
+    return snapshot
 
 
 def _required(*names: str, metavar: str | None = None) -> click.Option:
@@ -180,6 +187,7 @@ retire_broker = _change(
     _BROKER,
     click.Option(["-i", "--id", "broker_id"], type=click.IntRange(min=0), required=True, help="0 is the master."),
     _YES,
+    needs_reason=True,
 )
 lift_expiry_guard = _change(
     "liftExpiryGuard",

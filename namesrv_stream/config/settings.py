@@ -171,6 +171,9 @@ class NamesrvSettings(RocketmqSettings):
     max_connections_per_address: Count = setting("maxConnectionsPerAddress", 1000, "gateway")
     """Most open connections of one address; behind a trusted load balancer the address in its PROXY header counts."""
 
+    max_large_bodies_per_address: Count = setting("maxLargeBodiesPerAddress", 1, "gateway")
+    """Most large or compressed bodies of one address that are decoded at a time; one process more is for all others."""
+
     proxy_protocol_trusted: Networks = setting("proxyProtocol.trusted", "", "gateway")
     """Load balancers whose PROXY headers are trusted, such as 10.0.0.5,10.1.0.0/16; empty: none."""
 

@@ -23,8 +23,10 @@ from namesrv_stream.answers.causes import State
 from namesrv_stream.answers.command_sending import (
     OperatorCommand,
     check_names,
+    check_reason,
     check_retirement,
     checked_order,
+    outcome,
     parsed_order,
     send_order,
 )
@@ -43,7 +45,6 @@ from namesrv_stream.answers.subject import (
     zone_named,
 )
 from namesrv_stream.config.values import parsed_duration
-from namesrv_stream.console.command_rights import check_reason
 from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
@@ -428,7 +429,7 @@ def _wait_s(text: str) -> float:
     return min(wait.total_seconds(), MOST_WAIT_S)
 
 
-_UNKNOWN = "The registry does not have the broker, topic, cluster or value, and `unknown` is not set."
+_UNKNOWN = "A broker, topic, cluster or value is not there and `unknown` is not set, or a broker to retire is up."
 
 
 @router.post(
@@ -450,13 +451,18 @@ async def command(
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
-    if not unknown and console.kept.newest is not None:
-        await asyncio.to_thread(check_retirement, parsed, console.kept.root, console.kept.newest)
-        check_names(parsed, console.kept.newest.routes, "?unknown=true")
+    before = console.kept.newest
+    if before is not None:
+        check_retirement(parsed, before.routes)
+        if not unknown:
+            await asyncio.to_thread(check_names, parsed, console.kept.root, before, "?unknown=true")
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
     allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
     at = await asyncio.to_thread(send_order, console.settings, allowed)
     epoch = await console.published(at, wait_s) if wait_s else None
+    if epoch is not None and console.kept.newest is not None:
+        last = before.snapshot.epoch if before else 0
+        await asyncio.to_thread(outcome, parsed, console.kept.root, console.kept.newest.snapshot, at, last)
     return _of_now(Sent(at.partition, at.offset, epoch, allowed.requested_by), HTTPStatus.ACCEPTED)
 
 

@@ -12,7 +12,6 @@ import msgspec
 from namesrv_stream.access.rights import NotAllowedError, Rights
 from namesrv_stream.access.users import Sender, Users
 from namesrv_stream.answers.command_sending import OperatorCommand
-from namesrv_stream.answers.subject import BadQuestionError
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import LiftExpiryGuard, UpdateNamesrvConfig
 from namesrv_stream.wire.bodies import encode_properties
@@ -20,8 +19,6 @@ from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 log = logging.getLogger(__name__)
-
-MAX_REASON_CHARS = 500
 
 
 class Admission:
@@ -57,14 +54,6 @@ class Admission:
         if authorization is None:
             return Sender(None, "it has no name and password")
         return _holder(self._rights.users, authorization)
-
-
-def check_reason(reason: str | None) -> None:
-    """Raise BadQuestionError for a command without a reason, or with one that the history cannot keep."""
-    if reason is None or not reason.strip():
-        raise BadQuestionError('say why: the body needs a "reason", which the history keeps.')
-    if len(reason) > MAX_REASON_CHARS or not reason.isprintable():
-        raise BadQuestionError(f"the reason is one line of at most {MAX_REASON_CHARS} printable characters.")
 
 
 def _as_request(command: OperatorCommand) -> RemotingCommand:

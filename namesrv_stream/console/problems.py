@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from namesrv_stream.access.rights import NotAllowedError
-from namesrv_stream.answers.command_sending import UnknownNameError
+from namesrv_stream.answers.command_sending import BrokerIsUpError, UnknownNameError
 from namesrv_stream.answers.subject import BadQuestionError, NotFoundError
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import (
@@ -47,7 +47,7 @@ _STATUS: dict[HTTPStatus, tuple[type[NamesrvError], ...]] = {
     HTTPStatus.BAD_REQUEST: (BadQuestionError, MalformedRecordError, SettingError, ConfigBlackListError),
     HTTPStatus.FORBIDDEN: (NotAllowedError,),
     HTTPStatus.NOT_FOUND: (NotFoundError, NoSuchSnapshotError),
-    HTTPStatus.CONFLICT: (UnknownNameError,),
+    HTTPStatus.CONFLICT: (UnknownNameError, BrokerIsUpError),
     HTTPStatus.GONE: (SnapshotGoneError,),
     HTTPStatus.BAD_GATEWAY: (KafkaRefusedError,),
     HTTPStatus.SERVICE_UNAVAILABLE: (NotARegistryError, StorageError, KafkaUnreachableError),

@@ -17,7 +17,7 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import TypeVar
 
-from namesrv_stream.gateway.kafka_link import BODIES_AT_A_TIME, GatewayBusyError
+from namesrv_stream.gateway.kafka_link import GatewayBusyError
 
 T = TypeVar("T")
 
@@ -38,8 +38,8 @@ class BodyProcesses:
     `limit_s`: a process that works on one body for longer ends itself. All processes end with this one at the latest.
     """
 
-    def __init__(self, limit_s: int = DECODE_LIMIT_S) -> None:
-        self._limit_s = limit_s
+    def __init__(self, limit_s: int = DECODE_LIMIT_S, *, at_a_time: int = 2) -> None:
+        self._limit_s, self._at_a_time = limit_s, at_a_time
         self._pool: ProcessPoolExecutor | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -68,7 +68,7 @@ class BodyProcesses:
         except BrokenProcessPool:
             pass
         # Spawned: a forked process would inherit locks that threads of this one hold, and nobody would release them.
-        self._pool = ProcessPoolExecutor(BODIES_AT_A_TIME, get_context("spawn"), _prepare)
+        self._pool = ProcessPoolExecutor(self._at_a_time, get_context("spawn"), _prepare)
         return self._pool.submit(work)
 
 

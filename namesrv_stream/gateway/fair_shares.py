@@ -39,7 +39,8 @@ _MOST_DEBT_S = 0.1
 
 SHORT_TURN_S = 0.05
 REST_TIMES = 4
-"""A host whose large body took longer than SHORT_TURN_S rests REST_TIMES times as long."""
+"""A host whose large body took longer than SHORT_TURN_S rests REST_TIMES times as long, divided by the number of bodies
+that it may have decoded at a time."""
 
 Host = str | None
 """A host's address; None for a load balancer's connection before its PROXY header names the peer."""
@@ -279,14 +280,15 @@ def _discard(connections: dict[Host, dict[Connection, None]], connection: Connec
 
 
 class Turns:
-    """Lets `at_a_time` hosts work at a time, in order of arrival, and each host once at a time.
+    """Lets hosts work `at_a_time`, in order of arrival, and each host `of_a_host` times at a time.
 
-    Work in a thread slows the event loop down while it lasts, so a host with a long turn waits longer for its next one.
+    Work slows the event loop down while it lasts, so a host with a long turn waits longer for its next one.
     """
 
-    def __init__(self, at_a_time: int) -> None:
+    def __init__(self, at_a_time: int, of_a_host: int = 1) -> None:
         self._slots = asyncio.Semaphore(at_a_time)
-        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._of_a_host = of_a_host
+        self._lines: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._rests_until_s: dict[str, float] = {}
 
     @asynccontextmanager
@@ -295,7 +297,7 @@ class Turns:
 
         Raises TimeoutError if the turn does not come within `limit_s`.
         """
-        line = self._lines.setdefault(host, asyncio.Lock())
+        line = self._lines.setdefault(host, asyncio.Semaphore(self._of_a_host))
         async with asyncio.timeout(limit_s) as waiting, line:
             await asyncio.sleep(self._rest_s(host))
             async with self._slots:
@@ -306,7 +308,7 @@ class Turns:
                 finally:
                     spent_s = time.monotonic() - started_s
                     if spent_s > SHORT_TURN_S:
-                        self._rests_until_s[host] = time.monotonic() + REST_TIMES * spent_s
+                        self._rests_until_s[host] = time.monotonic() + REST_TIMES * spent_s / self._of_a_host
 
     def _rest_s(self, host: str) -> float:
         now_s = time.monotonic()

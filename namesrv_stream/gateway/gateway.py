@@ -88,7 +88,7 @@ class Gateway:
         self._link = KafkaLink(settings, self._count_outcome)
         self._refusals = Refusals(self._link.send)
         self._authorization = Authorization(settings, self.metrics, self._refusals.note)
-        processes = BodyProcesses()
+        processes = BodyProcesses(at_a_time=self._link.bodies_at_a_time)
         sending = Sending(self._link, processes, self.gateway_id, on_registration=self.metrics.registered)
         self._writes = Writes(sending, settings.reconcile_interval_millis, self._answers)
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics, self._authorization)

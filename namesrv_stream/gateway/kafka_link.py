@@ -35,9 +35,6 @@ RETRY_S = 1.0
 
 _MAX_RETRY_S = 15.0
 _CLOSE_LIMIT_S = 5.0
-BODIES_AT_A_TIME = 2
-"""Large bodies that are decoded at a time. Each may hold an inflated registration and all its topics."""
-
 TURN_LIMIT_S = 10.0
 """Limit of a large body's wait to be decoded. A broker waits 24 s for its answer, and Kafka needs a part of that
 time."""
@@ -76,7 +73,7 @@ class KafkaLink:
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._polled_s = self._loop.time()
-        self._turns = Turns(BODIES_AT_A_TIME)
+        self._turns = Turns(self.bodies_at_a_time, settings.max_large_bodies_per_address)
         self._records = Share(MAX_ON_THE_WAY)
         self._bytes = Share(MAX_ON_THE_WAY_BYTES)
         self._is_failing = False
@@ -103,6 +100,11 @@ class KafkaLink:
     def address(self) -> str:
         """The bootstrap servers of Kafka."""
         return self._settings.kafka_bootstrap_servers
+
+    @property
+    def bodies_at_a_time(self) -> int:
+        """Most large bodies that are decoded at a time: one host leaves one to others. Each may hold all its topics."""
+        return self._settings.max_large_bodies_per_address + 1
 
     @property
     def on_the_way(self) -> int:
@@ -151,7 +153,8 @@ class KafkaLink:
         except TimeoutError as error:
             raise GatewayBusyError(
                 f"large bodies of {host}, or of others, took over {TURN_LIMIT_S:g} s: try again later. Are many "
-                "brokers behind this address? Set proxyProtocol.trusted, or enableSplitRegistration=true at the brokers"
+                "brokers behind this address? Set proxyProtocol.trusted, a higher maxLargeBodiesPerAddress, or "
+                "enableSplitRegistration=true at the brokers"
             ) from error
         finally:
             self._bytes.give_back(host, held_bytes)

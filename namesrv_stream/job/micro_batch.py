@@ -144,7 +144,7 @@ class MicroBatches:
         self._waiting_bytes = 0
         self._batch: tuple[str, int] | None = None
         self._publications = 0
-        self._late_count = 0
+        self._late: set[str] = set()
 
     @property
     def next_offset(self) -> int:
@@ -344,8 +344,8 @@ class MicroBatches:
     def _is_due(self) -> bool:
         """Return whether to publish now.
 
-        A run's first batch is always published, because it shows that the job runs. So are more or fewer late leases:
-        in a quiet registry nothing else would show before the first one ends that brokers are silent.
+        A run's first batch is always published, because it shows that the job runs. So are other late leases than
+        before: in a quiet registry nothing else would show before the first one ends that brokers are silent.
         """
         waited_ms = self._progress.waited_ms
         refresh_ms = self._settings.live_refresh_millis
@@ -353,7 +353,7 @@ class MicroBatches:
             not self._publications
             or self._registry.has_changes()
             or bool(self._rejected)
-            or self._registry.late_count != self._late_count
+            or self._registry.late_addresses != self._late
             or (self._registry.has_signs_of_life() and waited_ms >= refresh_ms)
             or waited_ms >= max(refresh_ms, PROGRESS_MS)
             or self._progress.silent_s >= 2 * max(refresh_ms, PROGRESS_MS) / 1000
@@ -382,7 +382,7 @@ class MicroBatches:
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
         self._waiting_bytes = 0
-        self._late_count = self._registry.late_count
+        self._late = self._registry.late_addresses
         self._progress.note_published()
         changed = ", ".join(f"{name} {count}" for name, count in row.changes.items())
         log.info("epoch %d: %s", row.epoch, f"rows changed: {changed}" if changed else _UNCHANGED[kind],

@@ -48,17 +48,17 @@ def is_mass_expiry(leases: Iterable[LiveRow], reading_ms: int, ratio: float) -> 
     at one tick are only a few of all that will end, so late ones count too.
     """
     leases = list(leases)
-    return late_count(leases, reading_ms) > ratio * len(leases)
+    return len(late_addresses(leases, reading_ms)) > ratio * len(leases)
 
 
-def late_count(leases: Iterable[LiveRow], reading_ms: int) -> int:
-    """Return how many leases are late at a reading of the log's clock, those that are overdue or suspect included."""
-    return sum(reading_ms >= late_from_ms(lease) for lease in leases)
+def late_addresses(leases: Iterable[LiveRow], reading_ms: int) -> set[str]:
+    """Return whose leases are late at a reading of the log's clock, those that are overdue or suspect included."""
+    return {lease.broker_addr for lease in leases if reading_ms >= late_from_ms(lease)}
 
 
 def is_late(lease: LiveRow, snapshot: SnapshotRow) -> bool:
     """Return whether a lease is late at a snapshot."""
-    return late_count([with_reading(lease)], LogClock.of(snapshot).reading_ms or 0) > 0
+    return (LogClock.of(snapshot).reading_ms or 0) >= late_from_ms(with_reading(lease))
 
 
 def after_sign_of_life(lease: LiveRow, at_ms: int, reading_ms: int, channel_id: str | None) -> LiveRow:

@@ -228,7 +228,7 @@ class RetireBroker(_OperatorCommand, frozen=True, kw_only=True, tag="RETIRE_BROK
     cluster_name: Name
     broker_name: Name
     broker_id: BrokerId
-    reason: str
+    reason: Name
 
 
 BrokerRequest = RegisterBroker | BrokerHeartbeat | UnregisterBroker | ChannelClosed

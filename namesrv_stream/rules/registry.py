@@ -22,7 +22,7 @@ from namesrv_stream.rules.lease import (
     deadline_ms,
     heard_at,
     is_mass_expiry,
-    late_count,
+    late_addresses,
     overdue,
     with_reading,
     without_channel,
@@ -247,9 +247,9 @@ class RouteRegistry:
         return self.clock.late_at_ms(self._tables.live)
 
     @property
-    def late_count(self) -> int:
-        """The number of addresses whose lease is late, by the newest tick."""
-        return late_count(self._tables.live, self.clock.reading_ms or 0)
+    def late_addresses(self) -> set[str]:
+        """The addresses whose lease is late, by the newest tick."""
+        return late_addresses(self._tables.live, self.clock.reading_ms or 0)
 
     @property
     def suspect_count(self) -> int:

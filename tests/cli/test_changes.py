@@ -103,6 +103,10 @@ def test_where_no_tables_can_be_read_a_command_says_that_it_checked_no_name(on_k
     assert result.exit_code == 0
     assert f"the tables at {tmp_path}/none cannot be read here" in result.stderr
     assert "whether there is broker broker-x." in result.stderr
+    assert (
+        "whether there is down broker b 1 of"
+        in on_kafka(f"retireBroker -c c -b b -i 1 --reason r --root {tmp_path}/none").stderr
+    )
     assert on_kafka(f"updateKvConfig -s NS -k k -v v --root {tmp_path}/none").stderr == ""
 
 
@@ -114,8 +118,52 @@ def test_a_value_that_is_not_there_is_not_deleted(registry, on_kafka):
     assert on_kafka("deleteKvConfig -s NS -k known").stderr == ""
 
 
-@pytest.mark.parametrize("line", ["wipeWritePerm -b broker-x", "addWritePerm -b broker-x", "deleteTopic -t TopicX"])
+RETIRE = "retireBroker -c c1 -b broker-a -i 0 --reason sold"
+
+
+def test_a_broker_that_is_up_is_not_retired_however_sure_the_operator_is(registry, run, closed_port):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    result = run(f"{RETIRE} --yes", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    assert result.exit_code == 1
+    assert "nothing was sent: 10.0.0.1:10911 is up as broker-a 0 of cluster c1" in result.stderr
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_wait_says_what_came_of_a_command_also_that_the_job_refused_it(registry, kafka, topic, on_kafka, is_back):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    registry.expire("10.0.0.1:10911")
+    if is_back:
+        registry.register("10.0.0.1:10911", "c1", "broker-a", publish=False)
+    offset = registry.next_offset
+    for _ in range(offset):
+        on_kafka("liftExpiryGuard")
+
+    def publish_once_the_record_is_on_kafka():
+        until(lambda: end_offsets({"bootstrap.servers": kafka.bootstrap_servers}, topic) == {0: offset + 1})
+        registry.command(first_records(kafka, topic, offset + 1)[-1][1])
+
+    publishing = threading.Thread(target=publish_once_the_record_is_on_kafka)
+    publishing.start()
+    result = on_kafka(f"{RETIRE} --wait 60")
+    publishing.join()
+    assert result.exit_code == is_back, result.output
+    refused = "the job refused it with epoch 4: 10.0.0.1:10911 is up as broker-a 0 of cluster c1"
+    done = f"{ME} asked for RETIRE_BROKER of broker-a 0 of c1 (reason: sold)."
+    assert (refused if is_back else done) in result.output
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "wipeWritePerm -b broker-x",
+        "addWritePerm -b broker-x",
+        "deleteTopic -t TopicX",
+        "retireBroker -c c1 -b broker-d -i 0 --reason sold",
+    ],
+)
 def test_a_command_for_a_name_that_is_not_there_is_refused_with_similar_names(registry, run, closed_port, line):
+    registry.register("10.0.0.2:10911", "c1", "broker-c")
+    registry.expire("10.0.0.2:10911")
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     result = run(line, **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
     assert (result.exit_code, "Did you mean" in result.stderr) == (1, True)
@@ -151,6 +199,9 @@ def test_kafka_that_is_away_is_named(run, closed_port):
         ("updateKvConfig -s NS --key= -v v --wait", 2, "length >= 1 - at `$.key`"),
         ("deleteKvConfig -s NS --key= --wait", 2, "length >= 1 - at `$.key`"),
         ("wipeWritePerm -b b --wait soon", 2, "--wait"),
+        ("wipeWritePerm -b b --yes --reason=\x07", 2, "the reason is one line"),
+        ("retireBroker -c c -b b -i 0 --yes", 2, "--reason"),
+        ("retireBroker -c c -b b -i 0 --yes --reason=", 2, "say why"),
     ],
 )
 def test_change_that_cannot_be_is_refused_before_it_is_sent(run, closed_port, line, status, names):

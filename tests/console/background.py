@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager
 from typing import Self
+from unittest.mock import patch
 
+from namesrv_stream.answers import job_watch
+from namesrv_stream.answers.job_status import FromKafka
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.serving import ConsoleServer
+from namesrv_stream.kafka.election import Candidate
 from tests.waiting import LIMIT_S, until
+
+ACTIVE = Candidate("run-1", "host", is_active=True)
+WORKS = FromKafka(0, [ACTIVE])
+
+
+def kafka_tells(facts: FromKafka = WORKS) -> AbstractContextManager[object]:
+    """Consoles show what Kafka would tell of the job; no Kafka runs."""
+    return patch.object(job_watch, "facts_from_kafka", lambda *_: facts)
 
 
 class BackgroundConsole:

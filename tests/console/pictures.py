@@ -11,7 +11,7 @@ from pathlib import Path
 from namesrv_stream.rules.record_types import BrokerHeartbeat, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
-from tests.console.background import BackgroundConsole
+from tests.console.background import BackgroundConsole, kafka_tells
 from tests.console.chromium import Page, chromium
 from tests.console.conftest import make_settings
 from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
@@ -72,7 +72,7 @@ def shown(driver, folder):
     for sample, pictures in SAMPLES.items():
         root = str(Path(folder, sample.__name__))
         epoch = sample(root)
-        with BackgroundConsole(make_settings(root, NOBODY)) as console:
+        with kafka_tells(), BackgroundConsole(make_settings(root, NOBODY)) as console:
             page = Page(driver, console.url)
             with page.phone(*WINDOW):
                 for name, address in pictures.items():

@@ -1,12 +1,16 @@
 """A command over HTTP is one record on a real Kafka, with who asked and why."""
 
-from namesrv_stream.kafka.topic import ensure_topic
+from concurrent.futures import ThreadPoolExecutor
+
+from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from tests.console.background import BackgroundConsole
-from tests.console.conftest import Client
+from tests.console.conftest import A, Client
 from tests.log_records import first_records
 from tests.system.heartbeats import PATIENT
+from tests.waiting import until
 
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
+RETIRE = {"type": "RETIRE_BROKER", "clusterName": "c1", "brokerName": "broker-a", "brokerId": 0, "reason": "sold"}
 
 
 def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic, registry, settings):
@@ -19,9 +23,29 @@ def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic
         [(_, record)] = first_records(kafka, topic, 1)
         assert (record.broker_name, record.reason) == ("broker-a", "disk full")
         assert record.requested_by.startswith("127.0.0.1:")
-        gone = {"type": "RETIRE_BROKER", "clusterName": "c1", "brokerName": "broker-a", "brokerId": 0, "reason": "sold"}
-        assert "10.0.0.1:10911 is up as broker-a 0 of cluster c1" in client.post(gone).json["detail"]
-        assert "not among the brokers that are down" in client.post(gone | {"brokerName": "nobody"}).json["detail"]
+        up = client.post(RETIRE, "/v1/commands?unknown=true")
+        assert up.status == 409
+        assert "10.0.0.1:10911 is up as broker-a 0 of cluster c1" in up.json["detail"]
+        unknown = client.post(RETIRE | {"brokerName": "nobody"})
+        assert (unknown.status, "there is no down broker nobody 0" in unknown.json["detail"]) == (409, True)
         registry.command(record)
         assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
         assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]
+
+
+def test_a_command_that_the_job_refuses_is_a_conflict(kafka, topic, registry, settings):
+    kafka_args = {"bootstrap.servers": kafka.bootstrap_servers}
+    ensure_topic(PATIENT | kafka_args, topic)
+    registry.expire(A)
+    registry.register(A, "c1", "broker-a", publish=False)
+    offset = registry.next_offset
+    given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
+    with BackgroundConsole(settings(**given)) as console, ThreadPoolExecutor() as pool:
+        client = Client(console.url)
+        for _ in range(offset):
+            client.post({"type": "LIFT_EXPIRY_GUARD", "reason": "r"})
+        answer = pool.submit(client.post, RETIRE, "/v1/commands?wait=60s")
+        until(lambda: end_offsets(kafka_args, topic) == {0: offset + 1})
+        registry.command(first_records(kafka, topic, offset + 1)[-1][1])
+        assert answer.result().status == 409
+        assert f"refused it with epoch 5: {A} is up" in answer.result().json["detail"]

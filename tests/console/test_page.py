@@ -12,11 +12,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from namesrv_stream.answers import periods
+from namesrv_stream.answers.job_status import NOT_ASKED, FromKafka
+from namesrv_stream.kafka.election import JobReport
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console import pictures
-from tests.console.background import BackgroundConsole
+from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, chromium
 from tests.console.conftest import A, B, C, make_registry
 from tests.console.crowd import address_of, lose_zone, publish_crowd
@@ -43,6 +45,12 @@ def driver():
         yield driver
 
 
+@pytest.fixture(autouse=True)
+def job():
+    with kafka_tells():
+        yield
+
+
 @pytest.fixture
 def page(client, driver):
     page = Page(driver, client.url)
@@ -57,6 +65,7 @@ def test_the_overview_follows_the_present(page, registry):
     page.open()
     page.shows("broker-a")
     assert "Now" in page.moment
+    registry.now_ms = now_ms()
     registry.register(C, "c1", "broker-c", topics=("T",))
     page.shows("broker-c")
     assert page.find("#verdict.ok")
@@ -70,6 +79,7 @@ def test_a_hidden_tab_says_within_seconds_that_something_is_down(page, registry)
     page.open()
     page.shows("broker-a")
     page.driver.execute_script(HIDE)
+    registry.now_ms = now_ms()
     registry.expire(A)
     page.until(lambda: page.driver.title.startswith("TopicA has no route"))
     assert page.find("#icon[href='icon-critical.svg']")
@@ -238,7 +248,7 @@ def test_a_command_cannot_be_sent_after_the_page_has_moved_on(page):
 def test_a_job_that_publishes_nothing_is_said_and_no_broker_looks_alive(tmp_path, settings, driver):
     registry = PublishedRegistry(str(tmp_path / "stale"), now_ms() - 3_600_000)
     registry.register(A, "c1", "broker-a")
-    with BackgroundConsole(settings(delta__root=registry.root)) as console:
+    with kafka_tells(NOT_ASKED), BackgroundConsole(settings(delta__root=registry.root)) as console:
         page = Page(driver, console.url)
         page.open()
         page.shows("broker-a")
@@ -251,6 +261,25 @@ def test_a_job_that_publishes_nothing_is_said_and_no_broker_looks_alive(tmp_path
         page.until(lambda: not page.find("#banner")[0].is_displayed())
         page.until(lambda: "follows every change" in page.moment)
         driver.get("about:blank")
+
+
+def test_a_job_that_does_not_work_is_in_banner_title_and_icon_however_new_the_tables_are(page, registry):
+    registry.now_ms = now_ms()
+    registry.register(C, "c1", "broker-c")
+    for state, facts in {
+        "dead": FromKafka(0, []),
+        "waiting": FromKafka(0, [ACTIVE], report=JobReport("run-1", "waiting", "no room is left")),
+        "not answering": FromKafka(0, [ACTIVE], report=JobReport("run-1", "active", "the JVM stands still")),
+        "other log": FromKafka(0, [ACTIVE], problem="the topic was made anew", is_other_log=True),
+        "unknown": FromKafka(problem="Kafka does not answer"),
+    }.items():
+        with kafka_tells(facts):
+            page.open()
+            page.until(lambda state=state: page.driver.title.startswith(f"job {state} · "))
+            told = facts.problem or (facts.report.problem if facts.report else "submit")
+            assert told in page.find("#banner")[0].text
+            assert page.find("#icon[href='icon-critical.svg']")
+    page.until(lambda: not page.find("#banner")[0].is_displayed() and page.find("#icon[href='icon.svg']"))
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
@@ -502,7 +531,7 @@ def test_at_a_thousand_brokers_an_outage_and_sixty_snapshots_leave_what_is_typed
         first = "zone zone-1 is down in all three clusters: 334 of 334 brokers (33 %) since"
         newest = f"epoch {registry.publish().epoch}"
         page.until(lambda: newest in page.find("#status")[0].text and page.find("#verdict")[0].text.startswith(first))
-        assert page.driver.title.startswith("zone zone-1 is down in all three clusters ")
+        assert "zone zone-1 is down in all three clusters " in page.driver.title
         assert driver.switch_to.active_element == typed
         assert typed.get_attribute("value") == "orders-1"
         assert page.find("#found li")[0].text.startswith("orders-1")

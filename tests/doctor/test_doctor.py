@@ -149,8 +149,10 @@ def test_a_native_library_is_loaded_from_the_jobs_temporary_folder_and_nothing_i
     found = states(check_temp_folder, job_temp_folder=str(tmp_path / "not" / "made"))
     assert [each[:2] for each in found] == [("temporary folder", "ok")]
     assert list(tmp_path.iterdir()) == []
-    [found] = states(check_temp_folder, job_temp_folder="/proc/none")  # as a mount with noexec
-    assert (found.state, "job.tempFolder" in found.next_step) == ("failed", True)
+    (tmp_path / "file").touch()
+    for place in ("/proc/none", tmp_path / "file", tmp_path / "file" / "below"):  # the first as a mount with noexec
+        [found] = states(check_temp_folder, job_temp_folder=str(place))
+        assert (found.state, "job.tempFolder" in found.next_step) == ("failed", True)
 
 
 def test_a_file_is_no_place_for_a_checkpoint(tmp_path):

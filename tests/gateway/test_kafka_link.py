@@ -111,8 +111,14 @@ async def decoded(link, held_bytes, host, work):
         return await work()
 
 
-async def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings):
-    link, go_on, order = Way(settings()).link, asyncio.Event(), []
+@pytest.mark.parametrize("at_a_time", [1, 3])
+async def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings, at_a_time):
+    link, go_on, order = Way(settings(maxLargeBodiesPerAddress=at_a_time)).link, asyncio.Event(), []
+    working = []
+
+    async def work():
+        working.append(1)
+        await go_on.wait()
 
     async def read(host, work):
         await decoded(link, 1, host, work)
@@ -121,10 +127,12 @@ async def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_fo
     async def nothing():
         pass
 
-    many = [asyncio.ensure_future(read("evil", go_on.wait)) for _ in range(40)]
-    await asyncio.sleep(0)
+    many = [asyncio.ensure_future(read("evil", work)) for _ in range(40)]
+    for _ in range(20):
+        await asyncio.sleep(0)
     await read("good", nothing)
-    assert order == ["good"], "the second worker is free for others"
+    assert order == ["good"], "one worker is free for others"
+    assert len(working) == at_a_time
     go_on.set()
     await asyncio.gather(*many)
 
@@ -148,6 +156,7 @@ async def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, 
     await asyncio.sleep(0)
     answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
     assert (answer.code, "took over 0.05 s" in answer.remark) == (2, True)
+    assert "maxLargeBodiesPerAddress" in answer.remark
     go_on.set()
     await first
 

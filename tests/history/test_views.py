@@ -3,7 +3,8 @@
 DuckDB answers, without Spark: tests/history/test_analysis.py shows that Spark gives the same.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
+from math import ceil
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -298,8 +299,10 @@ def test_permanent_views_stay_at_their_snapshot_in_every_session_until_they_are_
     registry.register(hours(2), B, "broker-b")
     second = registry.publish()
     assert rows_of(spark.newSession(), names) == [("broker-a",)]
-    create_views(spark, root.url, "permanent_routes", epoch=second)
+    create_views(spark, root.url, "permanent_routes", epoch=second, zone="Asia/Tokyo")
     assert rows_of(spark.newSession(), names) == [("broker-a",), ("broker-b",)]
+    offsets = "SELECT DISTINCT utc_offset_minutes FROM permanent_routes.local_hour"
+    assert rows_of(spark.newSession(), offsets) == [(540,)]
     spark.sql("DROP SCHEMA permanent_routes CASCADE")
 
 
@@ -312,6 +315,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("Europe/Berlin", datetime(2026, 10, 25, tzinfo=BERLIN), 25),
         ("Europe/Berlin", datetime(2026, 3, 29, tzinfo=BERLIN), 23),
         ("Asia/Kolkata", datetime(2026, 3, 29, tzinfo=ZoneInfo("Asia/Kolkata")), 24),
+        ("Australia/Lord_Howe", datetime(2026, 4, 5, tzinfo=ZoneInfo("Australia/Lord_Howe")), 24.5),
     ],
 )
 def test_a_local_day_has_its_hours_and_availability_by_local_days_is_that_of_the_time(root, zone, midnight, lasts):
@@ -331,11 +335,16 @@ def test_a_local_day_has_its_hours_and_availability_by_local_days_is_that_of_the
         hour = "SELECT hour FROM local_hour WHERE day = $day ORDER BY from_millis"
         numbers = [number for [number] in views.rows(hour, asked)]
         assert numbers == [
-            datetime.fromtimestamp((begins + each * HOUR_MS) / 1000, ZoneInfo(zone)).hour for each in range(lasts)
+            datetime.fromtimestamp((begins + each * HOUR_MS) / 1000, ZoneInfo(zone)).hour for each in range(ceil(lasts))
         ]
         totals = "SELECT CAST(sum(up_millis) AS BIGINT), CAST(sum(expected_millis) AS BIGINT) FROM "
         assert views.rows(totals + "broker_local_availability", {}) == views.rows(totals + "broker_availability", {})
         assert views.rows("SELECT DISTINCT month FROM local_day WHERE day = $day", asked) == [(month,)]
+        days = views.rows("SELECT day, from_millis, until_millis FROM local_day ORDER BY day", {})
+        until = datetime.fromtimestamp((begins + 3 * DAY_MS) / 1000, ZoneInfo(zone)).date()
+        assert [each[0] for each in days] == [day + timedelta(days=n) for n in range(-1, (until - day).days + 1)]
+        ends = {datetime.fromtimestamp(end / 1000, ZoneInfo(zone)).time() for each in days for end in each[1:]}
+        assert ends == {time()}, "the first and the last day are whole"
 
 
 def test_a_zone_that_there_is_not_is_refused(root):

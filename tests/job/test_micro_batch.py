@@ -195,6 +195,12 @@ def test_late_leases_are_published_as_their_number_changes_before_the_first_of_t
     assert [row.last_update_timestamp - T0 for row in registry.rows("live")] == [0, 111_000]
 
 
+def test_who_is_late_is_published_also_if_as_many_are_late_as_before(registry):
+    registry.handle(tick(0, 0), registered(A, 0, 1), registered(B, 10_000, 2, broker_id=1))
+    only_a = registry.handle(tick(90_001, 3)).epoch
+    assert registry.handle(heartbeat(A, 100_000, 4), tick(100_001, 5)).epoch == only_a + 1
+
+
 def test_signs_of_life_and_a_stop_row_are_published_before_the_job_stops(registry):
     registry.handle(registered(A, 0, 0))
     registry.handle(heartbeat(A, 5_000, 1))

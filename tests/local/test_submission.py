@@ -115,6 +115,7 @@ def test_a_driver_has_a_temporary_folder_of_its_own_and_what_a_dead_one_left_goe
     (left / "librocksdbjni.so").touch()
     killed.kill()
     killed.communicate()
+    (tmp_path / "run-that-died-before-it-had-its-lock").mkdir()
     found = conf_of(submission("route_registry", [], temp=tmp_path).command)["spark.driver.defaultJavaOptions"]
     own = Path(re.search('"-Djava.io.tmpdir=(.*?)"', found)[1])
     assert {each.name for each in tmp_path.glob("run-*")} == {its.name, own.name}

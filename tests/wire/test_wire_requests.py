@@ -219,6 +219,11 @@ def test_empty_key_is_refused_as_it_marks_a_namespace(code):
         operator_command(command_of(code, namespace="n", key="", value="v"))
 
 
+def test_a_retirement_without_a_reason_is_refused():
+    with pytest.raises(BadRequestError, match="reason"):
+        operator_command(command_of(10_001, clusterName="c", brokerName="a", brokerId="1", reason=""))
+
+
 @pytest.mark.parametrize("code", [205, 216, 217, 327, 100, 102])
 def test_operator_request_without_fields_is_refused(code):
     with pytest.raises(BadRequestError):

@@ -5,26 +5,32 @@ import { ago, duration, when } from "./words.js";
 
 const place = document.getElementById("banner");
 const statusLine = document.getElementById("status");
-const STOPPED = ["silent", "stopped in order"];
+const IN_ORDER = ["running", "catching up", "starting"];
 
-// Whether what the page shows of the present may be wrong.
+let wrong = null;
+let shown = null;
+
+// Whether what the page shows of the present may be wrong: in every state of the job that is not known to be in order.
 export const isStale = (job, isConnected) =>
-  !isConnected || (job !== null && (STOPPED.includes(job.state) || job.stale || Boolean(job.problem)));
+  !isConnected || (job !== null && (!IN_ORDER.includes(job.state) || job.stale || Boolean(job.problem)));
 
 export function drawBanner(job, isConnected, isPresent) {
-  const told = isPresent && job !== null && isStale(job, isConnected) ? reason(job, isConnected) : null;
+  const reason = job !== null && isStale(job, isConnected) ? reasonOf(job, isConnected) : null;
+  const told = isPresent ? reason : null;
+  wrong = reason?.[0];
+  drawTab();
   document.body.classList.toggle("stale", told !== null);
   place.hidden = told === null;
   if (told === null) {
     place.dataset.told = "";
     place.replaceChildren();
-  } else if (place.dataset.told !== told[0]) {
+  } else if (place.dataset.told !== told[1]) {
     // a screen reader is told once, not with each second of the age
-    place.dataset.told = told[0];
+    place.dataset.told = told[1];
     place.replaceChildren(
-      h("strong", {}, told[0]),
+      h("strong", {}, told[1]),
       " ",
-      h("span", {}, withCode(told[1])),
+      h("span", {}, withCode(told[2])),
       " ",
       h("span", { class: "age", "aria-hidden": "true" }),
     );
@@ -36,23 +42,44 @@ export function drawBanner(job, isConnected, isPresent) {
 
 const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 
-function reason(job, isConnected) {
-  if (!isConnected) return ["The console does not answer.", "This page goes on when it is back."];
-  if (job.problem) return ["No newer snapshot can be read.", job.problem];
-  if (job.state === "silent")
-    return [
-      `The streaming job has published nothing since ${when(job.publishedAt)}.`,
+// What is wrong with the present, as short as a tab has room for, as a sentence, and what to do.
+function reasonOf(job, isConnected) {
+  if (!isConnected) return ["no console", "The console does not answer.", "This page goes on when it is back."];
+  if (job.problem) return ["no newer snapshot", "No newer snapshot can be read.", job.problem];
+  const state = job.state === "running" ? "behind" : job.state;
+  return [`job ${state}`, ...ofState(job, state)];
+}
+
+function ofState(job, state) {
+  const since = when(job.publishedAt);
+  const start = "Start it: `namesrv-stream submit`, or `namesrv-stream up` for all on this machine.";
+  const known = {
+    silent: [
+      `The streaming job has published nothing since ${since}.`,
       "Is it running, and does Kafka answer? `namesrv-stream status` shows more.",
-    ];
-  if (job.state === "stopped in order")
-    return [
-      `The streaming job was stopped at ${when(job.publishedAt)}.`,
-      "Start it: `namesrv-stream submit`, or `namesrv-stream up` for all on this machine.",
-    ];
-  return [
-    `The streaming job is ${job.state === "running" ? "behind" : job.state}.`,
-    "Lookups may be wrong until it has read the rest of the log.",
-  ];
+    ],
+    "stopped in order": [`The streaming job was stopped at ${since}.`, start],
+    dead: [
+      `The streaming job is dead, its last publication was at ${since}.`,
+      `${start} The log of the last one shows why.`,
+    ],
+    waiting: ["The streaming job waits.", job.jobProblem ?? "Its log shows what it waits for."],
+    "not answering": [
+      "The streaming job does not answer.",
+      `${job.jobProblem}. If it stays so for a minute, the job ends and a standby goes on.`,
+    ],
+    "no ticks": [
+      `Nothing has come from Kafka since ${since}, no tick either.`,
+      "Run a gateway, or set `jobTicker=true`.",
+    ],
+    "other log": ["The streaming job reads a topic that is no longer there.", job.kafka],
+    unknown: ["Whether the streaming job runs is not known.", job.kafka],
+    standby: [`No streaming job has been active since ${since}.`, "Jobs wait. `namesrv-stream status` shows which."],
+    "taking over": ["A streaming job takes the registry over.", "Wait for some seconds."],
+  };
+  return (
+    known[state] ?? [`The streaming job is ${state}.`, "Lookups may be wrong until it has read the rest of the log."]
+  );
 }
 
 export function drawStatus(job, isConnected, newest) {
@@ -69,12 +96,10 @@ export function drawStatus(job, isConnected, newest) {
   patch(statusLine, [h("i", { class: `dot ${kind}` }), h("span", {}, parts.filter(Boolean).join(" · "))]);
 }
 
-// The verdict about the moment shown is the first line of the page. About the present it is in the title, as far as a tab
-// has room, and in the colour of the icon too.
+// The verdict about the moment shown is the first line of the page.
 export function drawVerdict(verdict, title, moment, eventTime = null) {
   const line = document.getElementById("verdict"),
     isPast = moment.epoch != null || moment.at != null;
-  const isCritical = !isPast && verdict?.level === "critical";
   line.hidden = !verdict;
   line.className = `verdict ${verdict?.level ?? ""}`;
   patch(
@@ -86,11 +111,18 @@ export function drawVerdict(verdict, title, moment, eventTime = null) {
         ]
       : [],
   );
-  document.title = [isCritical && verdict.text.split(/[;:,] /)[0], isPast && "past", title, "namesrv-stream"]
-    .filter(Boolean)
-    .join(" · ");
+  shown = { title, isPast, gravest: verdict?.level === "critical" ? verdict.text.split(/[;:,] /)[0] : null };
+  drawTab();
+}
+
+// What is wrong with the present, and the verdict about it, are in the title, as far as a tab has room, and in the
+// colour of the icon too.
+function drawTab() {
+  if (shown === null) return;
+  const told = shown.isPast ? [] : [wrong, shown.gravest].filter(Boolean);
+  document.title = [...told, shown.isPast && "past", shown.title, "namesrv-stream"].filter(Boolean).join(" · ");
   const icon = document.getElementById("icon"),
-    href = isCritical ? "icon-critical.svg" : "icon.svg";
+    href = told.length ? "icon-critical.svg" : "icon.svg";
   if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
 }
 

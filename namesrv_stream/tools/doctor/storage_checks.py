@@ -128,6 +128,10 @@ def check_checkpoint(settings: NamesrvSettings) -> Iterator[Finding]:
 def check_temp_folder(settings: NamesrvSettings) -> Iterator[Finding]:
     """Load a native library from where the job's Java will, and remove it."""
     folder = Path(settings.job_temp_folder).absolute()
+    next_step = "Is it mounted noexec? Set job.tempFolder to a folder where this user may write and run programs."
+    if problem := _folder_problem(folder):
+        yield Finding("temporary folder", "failed", f"{folder} cannot be written: {problem}", next_step)
+        return
     try:
         with tempfile.NamedTemporaryFile(prefix=_TRIAL, suffix=".so", dir=_first_existing(folder)) as trial:
             trial.write(Path(_A_LIBRARY).read_bytes())
@@ -135,7 +139,6 @@ def check_temp_folder(settings: NamesrvSettings) -> Iterator[Finding]:
             ctypes.CDLL(trial.name)
     except OSError as error:
         problem = f"no native library can be loaded from {folder}: {error}"
-        next_step = "Is it mounted noexec? Set job.tempFolder to a folder where this user may write and run programs."
         yield Finding("temporary folder", "failed", problem, next_step)
     else:
         yield Finding("temporary folder", "ok", f"native libraries can be loaded from {folder}")
@@ -154,10 +157,11 @@ def _object_problem(place: Root) -> str:
 
 def _folder_problem(folder: Path) -> str:
     """Return why nothing can be written in a folder, or in its nearest parent that exists; empty text if it can be."""
-    if folder.is_file():
-        return "it is a file"
+    parent = next(each for each in (folder, *folder.parents) if each.exists())
+    if not parent.is_dir():
+        return "it is a file" if parent == folder else f"{parent} is a file"
     try:
-        with tempfile.NamedTemporaryFile(prefix=_TRIAL, dir=_first_existing(folder)) as trial:
+        with tempfile.NamedTemporaryFile(prefix=_TRIAL, dir=parent) as trial:
             trial.write(bytes(_TRIAL_BYTES))
     except OSError as error:
         return error.strerror or str(error)

@@ -136,13 +136,14 @@ def own_temp_folder(place: Path) -> Path:
     """Make a folder below `place` for the temporary files of one driver, and remove those that dead ones have left.
 
     A killed JVM leaves its native libraries, 15 MB for RocksDB alone. A folder is held by a lock that lasts until the
-    process ends that this one has become, or else this one.
+    process ends that this one has become, or else this one. Folder and lock are made under a guard, so a folder without
+    a lock is of a process that died between the two.
     """
     place.mkdir(parents=True, exist_ok=True)
     with (place / _LOCK).open("a") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         for left in place.glob(f"{_RUN}*"):
-            with suppress(OSError), (left / _LOCK).open() as lock:
+            with suppress(OSError), (left / _LOCK).open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left, ignore_errors=True)
         own = Path(tempfile.mkdtemp(prefix=_RUN, dir=place.resolve()))
