@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 
 _WIDTH_IN, _HEIGHT_IN = 3.4, 2.6
 _COLUMNS = 3
-_MOST_TICKS = 9
+_MAX_TICKS = 9
 
 
 def draw(path: Path, size: str, sizes: Sequence[float], figures: Mapping[str, Sequence[float]], where: str) -> None:
@@ -22,7 +22,7 @@ def draw(path: Path, size: str, sizes: Sequence[float], figures: Mapping[str, Se
 
     A few sizes have a tick each on a logarithmic axis. Many are the minutes of a course.
     """
-    is_course = len(sizes) > _MOST_TICKS
+    is_course = len(sizes) > _MAX_TICKS
     columns = min(_COLUMNS, len(figures))
     rows = -(-len(figures) // columns)
     drawn, axes = plt.subplots(

@@ -33,7 +33,7 @@ CACHE = ROOT / ".cache" / "mutants"
 PACKAGE = ROOT / "namesrv_stream"
 PLACES = ("rules", "wire", "job", "gateway/known_brokers.py", "tables/publication.py")
 TESTS = "not full and not deploy and not spark and not system"
-LEAST_LIMIT_S = 20
+MIN_LIMIT_S = 20
 """Time of a mutant's tests: this, and three times what they took without it. An endless loop is a kill."""
 
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -151,7 +151,7 @@ class Runner:
                 total += self._seconds_of(item)
                 if total < self._limit_s:
                     chosen.append(item)
-            self.killed[mutant.name] = self._killers(mutant, chosen, LEAST_LIMIT_S + 3 * min(total, self._limit_s))
+            self.killed[mutant.name] = self._killers(mutant, chosen, MIN_LIMIT_S + 3 * min(total, self._limit_s))
             first = (self.killed[mutant.name] or ["NO TEST"])[0]
             print(number, mutant.name, f"{len(chosen)} of {len(items)} tests:", first, file=self._log, flush=True)
         return True

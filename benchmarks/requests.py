@@ -30,10 +30,10 @@ from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import KafkaLink
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.ticks import Ticks
-from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import Request
@@ -111,7 +111,9 @@ class _Here(BodyProcesses):
 def connected(log: _Log, settings: NamesrvSettings, peers: Sequence[_Peer]) -> list[Connection]:
     """Return the peers' connections to a gateway that sends its records to `log`. Call it in the event loop."""
     answers, metrics = Answers(RouteTables(), settings), Metrics()
-    writes = Writes(Sending(cast(KafkaLink, log), _Here(), "gateway"), settings.reconcile_interval_millis, answers)
+    writes = WriteHandler(
+        KafkaSender(cast(KafkaLink, log), _Here(), "gateway"), settings.reconcile_interval_millis, answers
+    )
     dispatcher = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
     shared = Connections(settings)
     found = [Connection(dispatcher, shared) for _ in peers]

@@ -38,8 +38,8 @@ def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
             on_table=on_table,
         )
     for care in maintained:
-        put_off = f", put off: {care.put_off}" if care.put_off else ""
-        click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
+        skipped_because = f", put off: {care.skipped_because}" if care.skipped_because else ""
+        click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{skipped_because}")
 
 
 if __name__ == "__main__":

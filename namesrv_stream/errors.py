@@ -19,7 +19,7 @@ _USER_IN_ADDRESS = re.compile(r"""://[^\s"'<>]*@""")
 _USER_OF_RUST = re.compile(r'(username: |password: Some\()"(?:[^"\\]|\\.)+"')
 """User and password as delta-rs prints them when it prints a parsed address."""
 
-_LEAST_CHARS = 6
+_MIN_CHARS = 6
 """Fewest characters of a secret that is hidden. A shorter one would be found in the middle of words."""
 
 _noted: set[str] = set()
@@ -31,7 +31,7 @@ _MAX_PROBLEM_CHARS = 1_000
 
 def note_secrets(values: Iterable[str]) -> None:
     """Hide these values wherever they appear from now on."""
-    _noted.update(value for value in values if len(value) >= _LEAST_CHARS)
+    _noted.update(value for value in values if len(value) >= _MIN_CHARS)
 
 
 def masked(text: str) -> str:

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
     Source = Views | SparkSession
 
-MOST_BROKERS = 60
+MAX_BROKERS = 60
 """Most rows of a plot that has a row for each broker: one page."""
 
 _BROKER_LABEL = "cluster, broker name, id"
 _ROW_INCHES = 0.28
 _ROWS_WITHOUT_BROKERS = 7
 _WIDTH_INCHES, _DOTS_AN_INCH = 10, 96
-_LEAST_PIXELS = 3
+_MIN_PIXELS = 3
 """Least width of a drawn outage."""
 _TOGETHER_PIXELS = 16
 """Ends of sessions of one broker that are closer than this share one number."""
@@ -89,7 +89,7 @@ _SESSIONS = f"""
       WHERE from_time < :until AND expected_until_millis > :since_ms
     ), most AS (
       SELECT broker, count(ended_by) AS ends, count(*) OVER () AS brokers
-      FROM shown GROUP BY broker ORDER BY ends DESC, broker LIMIT {MOST_BROKERS}
+      FROM shown GROUP BY broker ORDER BY ends DESC, broker LIMIT {MAX_BROKERS}
     )
     SELECT * FROM shown JOIN most USING (broker)"""
 _FALLEN = f"""
@@ -168,7 +168,7 @@ class Plot(NamedTuple):
 
     def figure(self, rows: Any, since: datetime, until: datetime) -> Figure:
         """Return the figure of a pandas frame with the columns of `statement`."""
-        lines = min(rows["broker"].nunique(), MOST_BROKERS) if "broker" in rows else _ROWS_WITHOUT_BROKERS
+        lines = min(rows["broker"].nunique(), MAX_BROKERS) if "broker" in rows else _ROWS_WITHOUT_BROKERS
         height = max(2.5, 1.5 + lines * _ROW_INCHES)
         figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DOTS_AN_INCH, layout="constrained")
         axes = figure.subplots()
@@ -196,7 +196,7 @@ def _heat_map(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
     """Draw a row for each broker and a column for each day, with the share in percent where there is room."""
     rows = rows.assign(day=rows["day"].astype("datetime64[ns]"))
     grid = rows.pivot(index="broker", columns="day", values="availability")
-    shown = grid.loc[grid.mean(axis=1).nsmallest(MOST_BROKERS).index.sort_values()].T.asfreq("D").T
+    shown = grid.loc[grid.mean(axis=1).nsmallest(MAX_BROKERS).index.sort_values()].T.asfreq("D").T
     _note_number(axes, "lowest", len(shown), len(grid))
     edges = [shown.columns[0] + day * _DAY for day in range(len(shown.columns) + 1)]
     shares = shown.to_numpy(float)
@@ -254,7 +254,7 @@ def _within(edges: Sequence[Any], since: datetime, until: datetime) -> Iterator[
 def _timeline(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
     """Draw a line for each broker: a bar for each session, and a mark whose colour shows how the session ended.
 
-    After an unplanned end the mark is as wide as the gap, but at least _LEAST_PIXELS. Ends that lie close together
+    After an unplanned end the mark is as wide as the gap, but at least _MIN_PIXELS. Ends that lie close together
     share a mark of their number.
     """
     brokers = sorted(rows["broker"].unique(), reverse=True)
@@ -269,9 +269,9 @@ def _timeline(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
     _date_axis(axes, since, until)
     pixel = (until - since) / _axis_pixels(axes)
     for how, ended in rows[rows["to_time"].notna()].groupby("ended_by"):
-        away = (ended["back_at"] - ended["to_time"]).clip(lower=_LEAST_PIXELS * pixel)
+        away = (ended["back_at"] - ended["to_time"]).clip(lower=_MIN_PIXELS * pixel)
         if how not in UNPLANNED:  # the broker is not expected in the gap, which stays white
-            away = away.clip(upper=_LEAST_PIXELS * pixel)
+            away = away.clip(upper=_MIN_PIXELS * pixel)
         colour, hatch = palette.ENDS[str(how)]
         axes.barh(ended["place"], away, 0.6, ended["to_time"], color=colour, hatch=hatch, label=how, zorder=3)
     for end, place, count in _together(rows, _TOGETHER_PIXELS * pixel):

@@ -51,7 +51,7 @@ _CLUSTERS = f"""
     SELECT cluster_name, count(*) AS brokers, {_ALL} AS availability_percent, {_LOWEST} AS lowest_percent,
            min_by(broker, (up_millis / expected_millis, broker_key)) AS of_broker
     FROM ({_BROKERS}) GROUP BY cluster_name ORDER BY cluster_name"""
-_MOST_LINES = 100
+_MAX_LINES = 100
 _TABLES = {
     "Several brokers gone at once": f"""
         SELECT first_gone_at, last_gone_at, brokers, concat_ws(', ', which) AS which
@@ -208,9 +208,9 @@ def _table(views: Views, heading: str, statement: str, since: datetime, until: d
     classes = [_class(field.type) for field in found.schema]
     words = [name.replace("_", " ") for name in found.column_names]
     head = "".join(f'<th class="{of}">{name}</th>' for of, name in zip(classes, words, strict=True))
-    rows = zip(*(map(_text, column.to_pylist()) for column in found[:_MOST_LINES].columns), strict=True)
+    rows = zip(*(map(_text, column.to_pylist()) for column in found[:_MAX_LINES].columns), strict=True)
     body = "".join(f"<tr>{_cells(classes, row)}</tr>" for row in rows)
-    part = f"<p>{_MOST_LINES} of {len(found):,} are shown.</p>" if len(found) > _MOST_LINES else ""
+    part = f"<p>{_MAX_LINES} of {len(found):,} are shown.</p>" if len(found) > _MAX_LINES else ""
     return f"<h2>{heading}</h2>{part}<table><tr>{head}</tr>{body}</table>{query}"
 
 

@@ -37,7 +37,7 @@ from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
 
 _SHOWN_VALUE_BYTES = 300
-MOST_ROWS_OF_A_LINE = 200
+MAX_ROWS_OF_A_LINE = 200
 """Most rows of one table that an answer lists for a line of the history."""
 Place = tuple[int, int]
 """Place of a line in the history: its epoch and its number there."""
@@ -158,7 +158,7 @@ def sentence(line: BrokerEventRow) -> str:
 
 def _row_list(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | dict[str, int]:
     """Return the rows of a line, or only their number if they are many: `diff` lists them."""
-    return {"count": len(rows)} if len(rows) > MOST_ROWS_OF_A_LINE else list(map(row_fields, rows))
+    return {"count": len(rows)} if len(rows) > MAX_ROWS_OF_A_LINE else list(map(row_fields, rows))
 
 
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.history import LEASE_ENDS, rows_before_and_after
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 
-MOST_LINES = 20
+MAX_LINES = 20
 """Most brokers of one publication that have a line each. A last line counts the others."""
 
 _LEFT, _REFUSED, _HELD, _COUNTED = "left", "was refused", "is suspect", "came or left"
@@ -61,7 +61,7 @@ def log_brokers(events: Sequence[BrokerEventRow], epoch: int) -> None:
                 log.warning("%s came or left: %s", line.who, line.detail, extra=facts)
 
 
-def broker_lines(events: Sequence[BrokerEventRow], most: int = MOST_LINES) -> list[BrokerLine]:
+def broker_lines(events: Sequence[BrokerEventRow], most: int = MAX_LINES) -> list[BrokerLine]:
     """Return the lines of one publication: one for each of the first `most` brokers, and one that counts the others.
 
     Changed topics, operators' commands and new data versions have no line: the table `broker_event` has them.

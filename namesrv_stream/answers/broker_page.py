@@ -18,7 +18,15 @@ from namesrv_stream.answers.definitions import (
 from namesrv_stream.answers.lists import Broker, brokers_of, check_known, down_broker
 from namesrv_stream.answers.story import asker, given_reason
 from namesrv_stream.answers.subject import Fields, Page, Seen, names_behind, now_of
-from namesrv_stream.answers.verdict import LATELY_MS, SUFFERS, down_of, lost_of, past_of, system_among, topic_verdicts
+from namesrv_stream.answers.verdict import (
+    LATELY_MS,
+    SUFFERS,
+    down_of,
+    lost_topics_of,
+    past_of,
+    system_among,
+    topic_verdicts,
+)
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.rules.rows import TopicRow
@@ -60,7 +68,7 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
     if not of_name:
         check_known(seen, name)
     rows = _topics_of(seen, broker_name, WENT if down or left else ())
-    verdicts, system = topic_verdicts(seen, lost_of(seen, down_of(seen))).of, system_among(seen, rows)
+    verdicts, system = topic_verdicts(seen, lost_topics_of(seen, down_of(seen))).of, system_among(seen, rows)
     states = {topic: verdicts[topic].state if topic in verdicts else "without_route" for topic in rows}
     suffer = _suffering([states[topic] for topic in rows if topic not in system])
     page, following = names_behind(sorted(rows), after, limit)

@@ -21,7 +21,7 @@ from namesrv_stream.rules.rows import (
 )
 from namesrv_stream.tables.arrow import row_changes_from_arrow, rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, month_of, rows_until, timestamp_sql
-from namesrv_stream.tables.damage import naming_damage
+from namesrv_stream.tables.damage import reporting_damage
 from namesrv_stream.tables.root import Root, query, quoted, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, ROW_CHANGE
 
@@ -170,7 +170,7 @@ def _changes(root: Root, snapshot: SnapshotRow, condition: str) -> dict[Place, l
     """Return place -> changed rows, in order of table and key."""
     version = snapshot.versions[ROW_CHANGE.name]
     until = rows_until(ROW_CHANGE, snapshot)
-    with naming_damage(root, ROW_CHANGE, version):
+    with reporting_damage(root, ROW_CHANGE, version):
         found = query(root.open(ROW_CHANGE, version), f"SELECT * FROM rows WHERE {until} AND {condition}")
     changes: dict[Place, list[RowChange]] = {}
     for place, change in row_changes_from_arrow(found):
@@ -245,5 +245,5 @@ def _answer(root: Root, snapshot: SnapshotRow, sql: str) -> pa.Table:
 @contextmanager
 def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
     version = snapshot.versions[BROKER_EVENT.name]
-    with naming_damage(root, BROKER_EVENT, version):
+    with reporting_damage(root, BROKER_EVENT, version):
         yield root.open(BROKER_EVENT, version)

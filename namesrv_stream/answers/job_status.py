@@ -13,12 +13,12 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.answers.definitions import DownBroker, LostTopics, up_brokers
 from namesrv_stream.answers.subject import Fields, Seen
-from namesrv_stream.answers.verdict import down_of, lost_of, topic_verdicts
+from namesrv_stream.answers.verdict import down_of, lost_topics_of, topic_verdicts
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.damage import naming_damage
+from namesrv_stream.tables.damage import reporting_damage
 from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State, is_stale, job_progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
@@ -164,7 +164,7 @@ def _counts(seen: Seen) -> dict[str, object]:
     problem = None
     try:
         down = down_of(seen)
-        lost = lost_of(seen, down)
+        lost = lost_topics_of(seen, down)
     except (NamesrvError, DeltaError, OSError) as error:
         problem = str(error)
     brokers, topics = [*up_brokers(seen.tables), *(each[:3] for each in down)], topic_verdicts(seen, lost)
@@ -182,7 +182,7 @@ def _counts(seen: Seen) -> dict[str, object]:
 def _rejected_records(seen: Seen) -> int:
     """Return the number of rows of `rejected`, from the statistics of its files."""
     version = seen.snapshot.versions[REJECTED.name]
-    with naming_damage(seen.root, REJECTED, version):
+    with reporting_damage(seen.root, REJECTED, version):
         return int(seen.root.open(REJECTED, version).count())
 
 

@@ -43,6 +43,6 @@ class JobWatch:
             try:
                 self.facts = facts_from_kafka(self._settings, self._root, self._row())
             except Exception:  # the state is shown by the tables until the next question
-                log.exception("what the job does is not known: an error of ours")
+                log.exception("what the job does is not known: internal error")
                 self.facts = NOT_ASKED
             self._stop.wait(ASK_EVERY_S)

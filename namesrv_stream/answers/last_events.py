@@ -20,7 +20,7 @@ _FEW = 3
 """More lines of one type and time than this share one sentence."""
 
 
-class Told(Fields):
+class Headline(Fields):
     """A line of history, or `count` lines of one type that follow each other within a minute, with a sentence.
 
     `eventTime` is that of the last line.
@@ -33,7 +33,7 @@ class Told(Fields):
     count: int
 
 
-def told_together(seen: Seen, lines: Sequence[BrokerEventRow], limit: int) -> list[Told]:
+def group_events(seen: Seen, lines: Sequence[BrokerEventRow], limit: int) -> list[Headline]:
     """Return the newest of lines in order of the log, newest first; those that happened together are one.
 
     Of one time the changes of topics come last, because most of them follow from an event of a broker. The rows that
@@ -98,11 +98,11 @@ def _most(lines: Sequence[BrokerEventRow], column: str) -> list[BrokerEventRow]:
     return [line for line in lines if getattr(line, column) == place] if is_most else []
 
 
-def _told(lines: Sequence[BrokerEventRow], away: Mapping[Place, int]) -> Told:
+def _told(lines: Sequence[BrokerEventRow], away: Mapping[Place, int]) -> Headline:
     away_ms = [away[_place(line)] for line in lines if _place(line) in away]
     if len(lines) > 1:
         text = story_of_group(lines, away_ms)
     else:
         back = f", back after {duration_text(away_ms[0])}." if away_ms else "."
         text = sentence(lines[0]).removesuffix(".") + back
-    return Told.of(lines[-1], text=text, count=len(lines))
+    return Headline.of(lines[-1], text=text, count=len(lines))

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from namesrv_stream.answers.causes import Member
 from namesrv_stream.answers.events import Span, newest_events
-from namesrv_stream.answers.last_events import Told, told_together
+from namesrv_stream.answers.last_events import Headline, group_events
 from namesrv_stream.answers.lists import Cluster, clusters
 from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.answers.verdict import (
     Verdict,
     down_of,
     left_of,
-    lost_of,
+    lost_topics_of,
     members,
     topic_verdicts,
     verdict,
@@ -23,10 +23,10 @@ from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.rows import BrokerEventRow
 
 HOUR_MS = 3_600_000
-MOST_DRAWN = 60
+MAX_DRAWN = 60
 """Most broker names for which an overview lists each broker. For more it has only numbers."""
 
-_MOST_RECENT = 20_000
+_MAX_RECENT = 20_000
 _EVENTS = 20
 
 
@@ -67,20 +67,20 @@ class Overview(Fields):
     groups: list[Group]
     clusters: list[Cluster]
     last_hour: dict[str, int]
-    events: list[Told]
+    events: list[Headline]
 
 
 def verdict_of(seen: Seen) -> Verdict:
     """Return the verdict about a moment."""
     down = down_of(seen)
-    lost = lost_of(seen, down)
+    lost = lost_topics_of(seen, down)
     return verdict(members(seen, down), topic_verdicts(seen, lost), left_of(seen))
 
 
 def overview(seen: Seen) -> Overview:
     """Return the overview of a moment, which the page shows first."""
     down, recent = down_of(seen), _recent(seen)
-    brokers, topics = members(seen, down), topic_verdicts(seen, lost_of(seen, down))
+    brokers, topics = members(seen, down), topic_verdicts(seen, lost_topics_of(seen, down))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
     counts = Counts(
         clusters=len({each.cluster for each in brokers}),
@@ -98,15 +98,15 @@ def overview(seen: Seen) -> Overview:
         verdict=verdict(brokers, topics, left_of(seen)),
         counts=counts,
         groups=_groups(brokers),
-        clusters=clusters(seen).clusters if len(names) <= MOST_DRAWN else [],
+        clusters=clusters(seen).clusters if len(names) <= MAX_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
-        events=told_together(seen, recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS), _EVENTS),
+        events=group_events(seen, recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS), _EVENTS),
     )
 
 
 def _recent(seen: Seen) -> Sequence[BrokerEventRow]:
     hour = Span(now_of(seen.snapshot) - HOUR_MS + 1)
-    return newest_events(seen.root, seen.snapshot, span=hour, limit=_MOST_RECENT, with_versions=False)
+    return newest_events(seen.root, seen.snapshot, span=hour, limit=_MAX_RECENT, with_versions=False)
 
 
 def _groups(brokers: Iterable[Member]) -> list[Group]:

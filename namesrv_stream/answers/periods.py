@@ -16,8 +16,8 @@ from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.rows import SnapshotRow
 
-MOST_MARKS = 2_000
-_MOST_REJECTED = 50
+MAX_MARKS = 2_000
+_MAX_REJECTED = 50
 EpochTimes = Callable[[int, int], Mapping[int, int]]
 """Function that returns epoch -> event time of the snapshots from one epoch to another."""
 
@@ -101,7 +101,7 @@ class Churn(Fields):
 def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
     seen: Seen, oldest: SnapshotRow, times: EpochTimes, since_ms: int, until_ms: int | None = None, above: int = 0
 ) -> Timeline:
-    """Return the epochs above `above` with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
+    """Return the epochs above `above` with events after `since_ms`, as marks along a track; at most MAX_MARKS of them.
 
     Between two marks no route, lease or setting changed. If there are too many epochs, neighbours in time share a mark;
     if all have the same time, neighbours in number do. A mark has the time of its snapshot, as all other answers do.
@@ -120,12 +120,12 @@ def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
 def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
     """Return a mark for each epoch or, for too many epochs, one for all in the same stretch of the track."""
     places = [each.event_time for each in found]
-    if found and places[-1] - places[0] < MOST_MARKS:
+    if found and places[-1] - places[0] < MAX_MARKS:
         places = list(range(len(found)))
-    width = (places[-1] - places[0]) // MOST_MARKS + 1 if len(found) > MOST_MARKS else 1
+    width = (places[-1] - places[0]) // MAX_MARKS + 1 if len(found) > MAX_MARKS else 1
     together: dict[int, list[EpochEvents]] = {}
     for index, (each, place) in enumerate(zip(found, places, strict=True)):
-        bucket = index if len(found) <= MOST_MARKS else (place - places[0]) // width
+        bucket = index if len(found) <= MAX_MARKS else (place - places[0]) // width
         together.setdefault(bucket, []).append(each)
     return list(map(_mark, together.values()))
 
@@ -178,7 +178,7 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
         found = list(views.rows(_SESSIONS, asked))
         if broker is not None and not found:
             check_known(seen, broker)
-        refused = rejected(seen, _MOST_REJECTED + 1)
+        refused = rejected(seen, _MAX_REJECTED + 1)
         return Churn(
             snapshot=seen.moment,
             since=iso_text(since_ms),
@@ -186,8 +186,8 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
             availability={broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, asked)},
             flapping=sorted((Flapping(*row) for row in views.rows(_FLAPPING, asked)), key=_worst_first),
             outages=sorted((_outage(*row) for row in views.rows(_OUTAGES, asked)), key=lambda each: -each.count),
-            rejected=refused[:_MOST_REJECTED],
-            rejected_more=len(refused) > _MOST_REJECTED,
+            rejected=refused[:_MAX_REJECTED],
+            rejected_more=len(refused) > _MAX_REJECTED,
         )
 
 

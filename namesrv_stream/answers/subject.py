@@ -31,7 +31,7 @@ from namesrv_stream.tables.snapshot_reader import RegistryView
 
 T = TypeVar("T")
 
-_MOST_COMPARED = 2_000
+_MAX_COMPARED = 2_000
 """Most names that are compared to find the nearest. Of more names only those with the same beginning or with
 the whole name in them are compared, because all would take seconds."""
 
@@ -70,11 +70,11 @@ class NotFoundError(NamesrvError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
         names = sorted(set(known))
-        is_long = len(names) > _MOST_COMPARED
+        is_long = len(names) > _MAX_COMPARED
         begin, whole = name[:2].lower(), name.lower()
         near = (each for each in names if each[:2].lower() == begin or whole in each.lower())
         compared = list(near) if is_long else names
-        nearest = did_you_mean(name, compared[:_MOST_COMPARED], most=_NEAREST).rstrip()
+        nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
         super().__init__(f"there is no {kind} {name} in epoch {epoch}. {nearest or _what_there_is(names)}")
 
 
@@ -150,7 +150,7 @@ def now_of(row: SnapshotRow) -> int:
     return row.event_time or row.published_at
 
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 """Most items in one answer over HTTP."""
 
 

@@ -28,7 +28,15 @@ from namesrv_stream.answers.subject import (
     paged,
     rank_of,
 )
-from namesrv_stream.answers.verdict import SUFFERS, check_place, down_of, lost_of, past_of, system_among, topic_verdicts
+from namesrv_stream.answers.verdict import (
+    SUFFERS,
+    check_place,
+    down_of,
+    lost_topics_of,
+    past_of,
+    system_among,
+    topic_verdicts,
+)
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
 from namesrv_stream.rules.rows import RowChange, TopicRow
@@ -120,7 +128,7 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     names: set[str] | None = None
     if state != "left":
         gone = down_of(seen)
-        lost = lost_of(seen, gone)
+        lost = lost_topics_of(seen, gone)
         verdicts, system = topic_verdicts(seen, lost)
     else:
         gone, state = left_brokers(past_of(seen), seen.tables), None
@@ -183,7 +191,7 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     """Return the route of a topic as clients get it, those of a zone if one is given."""
     check_place(seen, None, zone, compared=str.lower)  # as lookups compare zones
     found = lookup.route(seen.tables, topic, seen.settings, zone)
-    lost, rows = lost_of(seen, down_of(seen)), seen.tables.queues.get(topic, ())
+    lost, rows = lost_topics_of(seen, down_of(seen)), seen.tables.queues.get(topic, ())
     if not rows and topic not in lost:
         return _gone(seen, topic)
     verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))

@@ -110,7 +110,7 @@ def check_place(
             raise seen.not_found(kind, name, filter(None, names))
 
 
-def lost_of(seen: Seen, down: Sequence[DownBroker]) -> LostTopics:
+def lost_topics_of(seen: Seen, down: Sequence[DownBroker]) -> LostTopics:
     """Return the topics of the broker names that are down."""
     return lost_topics(past_of(seen), seen.tables, down)
 

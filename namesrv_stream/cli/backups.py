@@ -183,7 +183,7 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
         told = f"Rows of {' and '.join(gone)} stay lost, which no backup has. Go on? (--yes for scripts)"
         click.confirm(told, abort=True, err=True)
     done = repair(root, settings, found, now, wanted, requested_by, takes_over=take_over)
-    anew = f" Laid anew: {', '.join(done.laid_anew)}." if done.laid_anew else ""
+    anew = f" Rewritten: {', '.join(done.rewritten)}." if done.rewritten else ""
     what = f"the tables of epoch {wanted.snapshot.epoch}" if wanted.snapshot.epoch else "empty tables"
     at = done.published.offsets.get(0)
     place_in_log = "its begin" if at is None else f"offset {at:,}"

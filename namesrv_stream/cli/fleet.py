@@ -22,7 +22,7 @@ from namesrv_stream.cli.output import say
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
-from namesrv_stream.reporting.logs import errors_alone
+from namesrv_stream.reporting.logs import only_errors
 from namesrv_stream.reporting.progress_lines import progress
 from namesrv_stream.tools.fleet.chronicle import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
 from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
@@ -34,7 +34,7 @@ _REGISTER_BROKER_TIMEOUT_MS = 24_000
 """Longest time that a broker waits for a name server before it gives up a registration (B2)."""
 _LOAD_TIMEOUT_MS = 120_000
 _LONGEST_DAYS = 3660
-_LEAST_BATCH_HOURS, _MOST_BATCH_HOURS = 0.05, 744
+_MIN_BATCH_HOURS, _MAX_BATCH_HOURS = 0.05, 744
 _SHAPE = ("brokers", "clusters", "slaves_per_master", "topics", "zones")
 _WITH_HISTORY = (*_SHAPE, "seed", "history_days", "out", "batch_hours")
 
@@ -63,7 +63,7 @@ def _number(_context: click.Context, _parameter: click.Parameter, value: float |
 _FEWEST_0, _FEWEST_1, _SECONDS = click.IntRange(0), click.IntRange(1), click.FloatRange(0)
 _PERIOD_S = click.FloatRange(10, 60, clamp=True)
 _DAYS = click.FloatRange(0, _LONGEST_DAYS, min_open=True)
-_HOURS = click.FloatRange(_LEAST_BATCH_HOURS, _MOST_BATCH_HOURS)
+_HOURS = click.FloatRange(_MIN_BATCH_HOURS, _MAX_BATCH_HOURS)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
 
@@ -126,7 +126,7 @@ def _make_history(days: float, seed: int, shape: dict[str, Any], out: Path, batc
     end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)
     with (
-        errors_alone("namesrv_stream.job"),  # no warnings of CreateTime and missing ticks: the past needs both
+        only_errors("namesrv_stream.job"),  # no warnings of CreateTime and missing ticks: the past needs both
         progress("namesrv-stream", "starting Kafka") as shown,
     ):
         publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say, shown)

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from namesrv_stream.cli.output import Rows, heading, print_answer, say
-from namesrv_stream.cli.view import LEAST_WATCH_S, json_option, looks, open_reader, seconds_option
+from namesrv_stream.cli.view import MIN_WATCH_S, json_option, looks, open_reader, seconds_option
 from namesrv_stream.config import Invocation
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.tools.comparison import Compared, Namesrv, Tables
@@ -87,7 +87,7 @@ def _checks(role: str) -> dict[str, Check]:
 @click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="Ask this NameServer.")
 @click.option("--namespace", "namespaces", multiple=True, help="Compare this KV namespace too; repeatable.")
 @json_option
-@seconds_option("watch", _WATCH_S, _AGAIN, least_s=LEAST_WATCH_S)
+@seconds_option("watch", _WATCH_S, _AGAIN, least_s=MIN_WATCH_S)
 @click.pass_context
 def compare(
     context: click.Context, address: str, namespaces: tuple[str, ...], as_json: bool, watch_s: float | None

@@ -28,7 +28,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.json_text import encode_json
 
 _WATCH_S = 1.0
-LEAST_WATCH_S = 0.1
+MIN_WATCH_S = 0.1
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -99,7 +99,7 @@ def seconds_option(name: str, default_s: float, help_text: str, *, least_s: floa
 def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
     """Return a decorator that adds --json, --as-of and --watch to a command, which receives them as `view`."""
     follows = f"Follow new snapshots until Ctrl-C, checking every {_WATCH_S:g} s."
-    watch_option = seconds_option("watch", _WATCH_S, follows, least_s=LEAST_WATCH_S)
+    watch_option = seconds_option("watch", _WATCH_S, follows, least_s=MIN_WATCH_S)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)

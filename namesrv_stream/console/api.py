@@ -34,7 +34,7 @@ from namesrv_stream.answers.definitions import TopicState
 from namesrv_stream.answers.events import Span
 from namesrv_stream.answers.lists import Chosen
 from namesrv_stream.answers.subject import (
-    MOST_LISTED,
+    MAX_LISTED,
     BadQuestionError,
     Fields,
     Seen,
@@ -54,9 +54,9 @@ from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.wire.json_text import encode_json
 
 MAX_BODY_BYTES = 64 * 1024
-MOST_WAIT_S = 300.0
-_MOST_WATCHED = 100
-_MOST_AHEAD_MS = 60_000
+MAX_WAIT_S = 300.0
+_MAX_WATCHED = 100
+_MAX_AHEAD_MS = 60_000
 """Most by which a sender's clock may be ahead of the console's."""
 
 _FORMS = "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC."
@@ -99,14 +99,14 @@ def _moment(
         raise BadQuestionError("epoch and at both name a moment: give one of them.")
     now = datetime.now(UTC)
     at_ms = None if at is None else time_ms(at, now, zone)
-    if at_ms is not None and at_ms > now.timestamp() * 1000 + _MOST_AHEAD_MS:
+    if at_ms is not None and at_ms > now.timestamp() * 1000 + _MAX_AHEAD_MS:
         raise BadQuestionError(f"at={str(at)[:100]}: that time is still to come. Leave `at` out to ask about now.")
     return AsOf(epoch, at_ms)
 
 
 Console = Annotated[Running, Depends(_running)]
 Moment = Annotated[AsOf, Depends(_moment)]
-Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most items of the answer.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LISTED, description="Most items of the answer.")]
 After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
 Since = Annotated[str | None, Query(description=f"From this event time on: {_FORMS}")]
 Until = Annotated[str | None, Query(description="Up to this event time.")]
@@ -307,7 +307,7 @@ def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
         bool, Query(alias="topic", description="Take the name for a topic also where a broker has it.")
     ] = False,
     before: Annotated[int | None, Query(ge=0, description="Before this place: `next` of the page before.")] = None,
-    limit: Limit = MOST_LISTED,
+    limit: Limit = MAX_LISTED,
 ) -> accounts.Story:
     """Return the newest sentences, newest last."""
     return accounts.why(asked.seen, name, asked.span(since, until), is_topic=is_topic, limit=limit, below=before)
@@ -321,7 +321,7 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
         str | None, Query(alias="to", description="An epoch or an event time; without it the moment of epoch or at.")
     ] = None,
     table: Annotated[str | None, Query(description="Only the rows of this table.")] = None,
-    limit: Limit = MOST_LISTED,
+    limit: Limit = MAX_LISTED,
     after: Annotated[int, Query(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0,
 ) -> accounts.Diff:
     """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
@@ -409,8 +409,8 @@ async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the re
     ] = None,
 ) -> Response:
     """Send an event for each epoch that changes a route of the topics, from the epoch on whose state the sender has."""
-    if len(topic) > _MOST_WATCHED:
-        raise BadQuestionError(f"one watcher may watch {_MOST_WATCHED} topics: open several.")
+    if len(topic) > _MAX_WATCHED:
+        raise BadQuestionError(f"one watcher may watch {_MAX_WATCHED} topics: open several.")
     await console.await_snapshot()
     # The header wins: a browser that reconnects sends the first URL again.
     since = Place.parsed(request.headers.get("last-event-id", ""))
@@ -426,7 +426,7 @@ def _wait_s(text: str) -> float:
     except ValueError as error:
         raise BadQuestionError(f"wait={text[:100]}: {error}") from error
     assert isinstance(wait, timedelta)
-    return min(wait.total_seconds(), MOST_WAIT_S)
+    return min(wait.total_seconds(), MAX_WAIT_S)
 
 
 _UNKNOWN = "A broker, topic, cluster or value is not there and `unknown` is not set, or a broker to retire is up."

@@ -33,10 +33,10 @@ from namesrv_stream.tables.snapshot_reader import RegistryView
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 
-MOST_REPLAYED = 1_000
+MAX_REPLAYED = 1_000
 """Most snapshots that are compared to resume a watcher. A watcher that is further behind gets a reset."""
 
-MOST_PENDING_BYTES = 1024 * 1024
+MAX_PENDING_BYTES = 1024 * 1024
 """Most bytes of events that wait for one watcher."""
 
 PROGRESS_EVERY_S = 15.0
@@ -49,7 +49,7 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),  # nginx would hold events back
 ]
 _RETRY = b"retry: 1000\n\n"
-_MOST_NAMED_TOPICS = 200
+_MAX_NAMED_TOPICS = 200
 _OF_ROUTES = ("topic", "broker", "filter", "topic_mapping", "kv_config", "namesrv_config")
 """Tables that a route is made from. A snapshot that changes none of them changes no route."""
 
@@ -99,7 +99,7 @@ def _snapshot_event(
     """Return the event of a snapshot: its moment, the changed tables, and the changed topics, None if not known."""
     known = before.versions if before else {}
     tables = sorted(name for name, version in row.versions.items() if known.get(name) != version)
-    is_listed = before is not None and topics is not None and len(topics) <= _MOST_NAMED_TOPICS
+    is_listed = before is not None and topics is not None and len(topics) <= _MAX_NAMED_TOPICS
     listed = sorted(topics or ()) if is_listed else None
     return _event("snapshot", row, registry, changedTables=tables, changedTopics=listed)
 
@@ -128,7 +128,7 @@ class Watcher:
             return
         self._pending.append(event)
         self._bytes += len(event.data)
-        if self._bytes > MOST_PENDING_BYTES:
+        if self._bytes > MAX_PENDING_BYTES:
             self.drop("this watcher has read too slowly")
         self._has_some.set()
 
@@ -280,8 +280,8 @@ def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until:
     if since.registry not in ("", until.registry):
         reason = f"epoch {since.epoch} is of the registry {since.registry}, and this is {until.registry}"
         return subscription.reset(until, reason)
-    if until.snapshot.epoch - since.epoch > MOST_REPLAYED:
-        return subscription.reset(until, f"more than {MOST_REPLAYED} epochs came after epoch {since.epoch}")
+    if until.snapshot.epoch - since.epoch > MAX_REPLAYED:
+        return subscription.reset(until, f"more than {MAX_REPLAYED} epochs came after epoch {since.epoch}")
     try:
         rows = [row for row in kept.since(since.epoch) if row.epoch <= until.snapshot.epoch]
         if not topics:

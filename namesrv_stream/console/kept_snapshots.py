@@ -22,14 +22,14 @@ from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader, vie
 
 T = TypeVar("T")
 
-MOST_VIEWS = 256
-MOST_ROWS = 2_000_000
+MAX_VIEWS = 256
+MAX_ROWS = 2_000_000
 """Limit of the topics of all kept views. Neighbouring views share topics, distant ones do not."""
 
-MOST_LEASES = 8_000
+MAX_LEASES = 8_000
 """Limit of the leases of all kept views, which neighbours do not share, as each has other signs of life."""
 
-MOST_ANSWERS = 100
+MAX_ANSWERS = 100
 
 
 class KeptSnapshots:
@@ -48,7 +48,7 @@ class KeptSnapshots:
         self._registry = ""
         self._lock = threading.RLock()
         self._views: OrderedDict[int, RegistryView] = OrderedDict()
-        self._answers = Recent[bytes](MOST_ANSWERS)
+        self._answers = Recent[bytes](MAX_ANSWERS)
         self._compared = lru_cache(maxsize=1)(self._comparison)
 
     def follow(self, view: RegistryView) -> None:
@@ -119,8 +119,8 @@ class KeptSnapshots:
         """Keep a view, and beyond the limits forget the views that were used longest ago."""
         self._views[view.snapshot.epoch] = view
         self._views.move_to_end(view.snapshot.epoch)
-        of_topics, of_leases = MOST_ROWS // (1 + len(view.routes.queues)), MOST_LEASES // (1 + len(view.routes.live))
-        while len(self._views) > max(4, min(MOST_VIEWS, of_topics, of_leases)):
+        of_topics, of_leases = MAX_ROWS // (1 + len(view.routes.queues)), MAX_LEASES // (1 + len(view.routes.live))
+        while len(self._views) > max(4, min(MAX_VIEWS, of_topics, of_leases)):
             self._views.popitem(last=False)
 
     def _nearest(self, epoch: int) -> RegistryView | None:

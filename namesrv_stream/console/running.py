@@ -38,7 +38,7 @@ LOOK_EVERY_S = 0.25
 LOOK_AT_FOLDER_EVERY_S = 0.01
 """The pause between two looks at a local folder. Each looks for one file, which takes 10 µs."""
 
-MOST_STEPS = 100
+MAX_STEPS = 100
 """Most epochs that are read one by one. A console that is further behind goes to the newest, with a reset."""
 
 _STOP_LIMIT_S = 10.0
@@ -90,7 +90,7 @@ class Feed:
             rows, known = [self._reader.snapshots.newest()], None
         else:
             rows = self._reader.snapshots.after(known.snapshot.epoch)
-        for row in rows if len(rows) <= MOST_STEPS else rows[-1:]:
+        for row in rows if len(rows) <= MAX_STEPS else rows[-1:]:
             known = self._reader.view(row, known)
             _ = known.routes  # the indexes are made in this thread
             self._kept.follow(known)

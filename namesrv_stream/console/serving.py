@@ -32,7 +32,7 @@ from namesrv_stream.console.running import Running
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.metrics_server import PROMETHEUS_TEXT, add_process_metrics
-from namesrv_stream.reporting.texts import who_listens
+from namesrv_stream.reporting.texts import port_owner_command
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ def _listening(settings: NamesrvSettings) -> socket.socket:
     except OSError as error:
         raise NamesrvError(
             f"cannot listen at {host}:{port} ({error.strerror or error}). Set console.port or console.bindAddress, or "
-            f"stop what listens there: {who_listens(port)} names it."
+            f"stop what listens there: {port_owner_command(port)} names it."
         ) from error
 
 

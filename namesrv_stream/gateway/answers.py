@@ -28,7 +28,7 @@ MAX_KEPT_BYTES = 256 * 1024 * 1024
 MAX_KEPT_OF_OTHERS_BYTES = 16 * 1024 * 1024
 """Limit of the kept answers of each request code except route lookups."""
 
-MOST_BYTES = MAX_FRAME_BYTES - 10
+MAX_BYTES = MAX_FRAME_BYTES - 10
 """Limit of an answer without the opaque's digits: RocketMQ's clients have the same limit of a frame as its servers."""
 
 _BYTES_OF_ANY_ANSWER = 500
@@ -151,11 +151,11 @@ class Answers:
     def anew(self, command: RemotingCommand) -> KeptAnswer:
         """Return a newly encoded answer to a reading request, even if one is kept. Safe in any thread."""
         answer = KeptAnswer(command.code, self._answer_anew(READERS[command.code].read, command))
-        if answer.prepared.size_bytes <= MOST_BYTES:
+        if answer.prepared.size_bytes <= MAX_BYTES:
             return answer
         remark = (
             f"the answer has {answer.prepared.size_bytes} bytes, and RocketMQ's clients close the connection over one "
-            f"of {MOST_BYTES} (com.rocketmq.remoting.frameMaxLength). Ask for a part (the topics of one cluster, the "
+            f"of {MAX_BYTES} (com.rocketmq.remoting.frameMaxLength). Ask for a part (the topics of one cluster, the "
             "route of one topic), or ask `namesrv-stream topicList` and `clusterList`, or the console's /v1/topics and "
             "/v1/brokers page by page."
         )

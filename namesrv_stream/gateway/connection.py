@@ -24,10 +24,10 @@ _TURN_S = 0.001
 _LONG_READ_BYTES = 128 * 1024
 """A connection's turn ends after _TURN_S or after a read of this size, so that others are served before it goes on."""
 
-_MOST_ANSWER_BYTES = 256 * 1024
+_MAX_ANSWER_BYTES = 256 * 1024
 """Limit of the answers that are written together. After it the transport checks whether the peer takes them."""
 
-_MOST_KNOWN_BYTES = 64 * 1024
+_MAX_KNOWN_BYTES = 64 * 1024
 """Answers of a turn after which each frame is decoded, and the time of the turn looked at."""
 
 _SECONDS_OF_ANY_TURN = 0.0001
@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
             self.log_line(logging.WARNING, f"connection of {self.peer} closed: {error}")
             self.close()
         except Exception:
-            log.exception("connection of %s closed: an error of ours", self.peer)
+            log.exception("connection of %s closed: internal error", self.peer)
             self.close()
         if len(data) >= _LONG_READ_BYTES:
             self._on(Event.TURN_ENDS)
@@ -283,7 +283,7 @@ class Connection(asyncio.Protocol):
                 self._began_s = None
                 if not request.is_response:  # the gateway sends no requests over this connection
                     self._answers += self._requests.answer(request, self) or b""
-                if len(self._answers) > _MOST_ANSWER_BYTES:
+                if len(self._answers) > _MAX_ANSWER_BYTES:
                     self._write_answers()
                 if time.perf_counter() - started_s + self._later_s > _TURN_S:
                     self._on(Event.TURN_ENDS)
@@ -294,7 +294,7 @@ class Connection(asyncio.Protocol):
 
     def _is_answered(self, content: bytes) -> bool:
         """Answer a frame if its answer is known, so that it need not be decoded."""
-        if len(self._answers) > _MOST_KNOWN_BYTES or (frame := self._requests.known(content)) is None:
+        if len(self._answers) > _MAX_KNOWN_BYTES or (frame := self._requests.known(content)) is None:
             return False
         self._began_s = None
         self._answers += frame

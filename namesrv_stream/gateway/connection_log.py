@@ -12,12 +12,12 @@ from namesrv_stream.rules.rows import LiveRow
 
 log = logging.getLogger(__name__)
 
-MOST_LINES = 20
+MAX_LINES = 20
 WINDOW_S = 10.0
 
 
 class BrokerLog:
-    """Logs at most MOST_LINES in WINDOW_S, then how many were left out. Lives in the event loop.
+    """Logs at most MAX_LINES in WINDOW_S, then how many were left out. Lives in the event loop.
 
     So a network that breaks between the gateway and 10,000 brokers does not fill the log.
     """
@@ -53,10 +53,10 @@ class BrokerLog:
             self._lines = 0
             self._loop.call_later(WINDOW_S, self._end_window)
         self._lines += 1
-        return self._lines <= MOST_LINES
+        return self._lines <= MAX_LINES
 
     def _end_window(self) -> None:
-        left_out = (self._lines or 0) - MOST_LINES
+        left_out = (self._lines or 0) - MAX_LINES
         self._lines = None
         if left_out > 0:
             log.info("%d more brokers came or went in %.0f s; `namesrv-stream history` lists them", left_out, WINDOW_S)

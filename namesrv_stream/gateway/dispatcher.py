@@ -19,7 +19,7 @@ from namesrv_stream.gateway.production_routes import Production
 from namesrv_stream.gateway.readers import READERS, no_route
 from namesrv_stream.gateway.registering import KAFKA_IS_AWAY
 from namesrv_stream.gateway.sending import Answer
-from namesrv_stream.gateway.writes import HANDLERS, Writes, refusal
+from namesrv_stream.gateway.writes import HANDLERS, WriteHandler, refusal
 from namesrv_stream.rules.lookup import waits_for_service
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.bodies import MAX_PROPERTIES_BYTES
@@ -46,7 +46,7 @@ _OF_SETTINGS_S_A_BYTE = 0.3e-6
 class Dispatcher:
     """Answers the requests of all connections. Lives in the event loop."""
 
-    def __init__(self, answers: Answers, writes: Writes, metrics: Metrics, authorization: Authorization) -> None:
+    def __init__(self, answers: Answers, writes: WriteHandler, metrics: Metrics, authorization: Authorization) -> None:
         self._production = Production(answers.settings.product_env_name) if answers.settings.cluster_test else None
         self._answers = answers
         self._is_loading = True
@@ -209,7 +209,7 @@ class Dispatcher:
         except asyncio.CancelledError:
             pass  # the event loop ends
         except Exception as error:
-            log.exception("request code %d of %s: an error of ours", command.code, connection.peer)
+            log.exception("request code %d of %s: internal error", command.code, connection.peer)
             failed = command.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
             frame = self._counted(command, failed, started_s)
         finally:

@@ -34,7 +34,7 @@ _SHORTEST_REST_S = 0.001
 """The event loop's clock counts milliseconds, so a shorter rest is added to the next one."""
 
 _FORGOTTEN_AFTER_S = 0.02
-_MOST_DEBT_S = 0.1
+_MAX_DEBT_S = 0.1
 """Limit of a host's debt of time, so that a former rush of a host that was alone is soon forgotten."""
 
 SHORT_TURN_S = 0.05
@@ -97,7 +97,7 @@ class LoopTime:
         """Count the time that requests of this host took."""
         if now_s - self._pruned_s >= _FORGOTTEN_AFTER_S:
             self._prune(now_s)
-        self._debts[host] = min(self._debt_s(host, now_s) + seconds, _MOST_DEBT_S), now_s
+        self._debts[host] = min(self._debt_s(host, now_s) + seconds, _MAX_DEBT_S), now_s
 
     def is_heavy(self, host: Host, now_s: float) -> bool:
         """Return whether this host has recently had more than its share, and there are other hosts."""

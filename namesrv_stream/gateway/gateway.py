@@ -25,9 +25,9 @@ from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.refusals import Refusals
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.server import Connections, Server
-from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.reporting.metrics_server import MonitoringServer
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.lookup import RouteTables
@@ -89,8 +89,8 @@ class Gateway:
         self._refusals = Refusals(self._link.send)
         self._authorization = Authorization(settings, self.metrics, self._refusals.note)
         processes = BodyProcesses(at_a_time=self._link.bodies_at_a_time)
-        sending = Sending(self._link, processes, self.gateway_id, on_registration=self.metrics.registered)
-        self._writes = Writes(sending, settings.reconcile_interval_millis, self._answers)
+        sending = KafkaSender(self._link, processes, self.gateway_id, on_registration=self.metrics.registered)
+        self._writes = WriteHandler(sending, settings.reconcile_interval_millis, self._answers)
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics, self._authorization)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:

@@ -16,7 +16,7 @@ from functools import partial
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.kafka_link import OWN
-from namesrv_stream.gateway.sending import InLog, Sending
+from namesrv_stream.gateway.sending import InLog, KafkaSender
 from namesrv_stream.gateway.ticks import Ticks
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 
@@ -62,7 +62,7 @@ class _Newest:
 class Heartbeats:
     """The light heartbeats of one gateway. Lives in the event loop."""
 
-    def __init__(self, sending: Sending) -> None:
+    def __init__(self, sending: KafkaSender) -> None:
         self._sending = sending
         self._newest: dict[str, dict[str, _Newest]] = {}
 

@@ -197,7 +197,7 @@ class KafkaLink:
         if self._stop.is_set():
             return  # a record that is given up at the end shows nothing about Kafka
         if error is not None and not self._is_failing:
-            log.warning("%s Writing requests are answered SYSTEM_BUSY until that is over.", error)
+            log.warning("%s Rejecting writes with SYSTEM_BUSY until Kafka recovers.", error)
         if error is None and self._is_failing:
             log.info("Kafka at %s takes records again", self.address)
         self._is_failing = error is not None
@@ -256,7 +256,7 @@ class KafkaLink:
             except (KafkaUnreachableError, KafkaRefusedError) as error:
                 log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
             except Exception:  # no error may end this thread, and with it the link, for good
-                log.exception("Kafka at %s: an error of ours. Next attempt in %.0f s.", self.address, pause_s)
+                log.exception("Kafka at %s: internal error. Next attempt in %.0f s.", self.address, pause_s)
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, _MAX_RETRY_S)
 

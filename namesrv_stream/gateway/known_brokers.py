@@ -25,7 +25,7 @@ from namesrv_stream.wire.remoting_command import RemotingCommand
 
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000
-MOST_UNREAD = 100_000
+MAX_UNREAD = 100_000
 """Limit of addresses with unread records. Beyond it the oldest record is forgotten, and one registration of its broker
 may be sent as a light heartbeat that should be sent in full."""
 
@@ -140,7 +140,7 @@ class KnownBrokers:
     def _sent(self, address: str, unread: Unread) -> Unread:
         self._unread.pop(address, None)
         self._unread[address] = unread
-        if len(self._unread) > MOST_UNREAD:
+        if len(self._unread) > MAX_UNREAD:
             del self._unread[next(iter(self._unread))]
         return unread
 

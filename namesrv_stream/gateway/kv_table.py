@@ -22,8 +22,8 @@ MARK_NAMESPACE = "NAMESRV_STREAM"
 MARK_KEY = "kvConfigPath"
 """The mark of a takeover: an entry that is put before the file's first entry and deleted after its last."""
 
-MOST_ENTRIES = 500
-MOST_CHARS = 500
+MAX_ENTRIES = 500
+MAX_CHARS = 500
 """Most characters of a value in a line."""
 _FIRST_AFTER_S = 60.0
 _EVERY_S = 600.0
@@ -83,11 +83,11 @@ def kv_lines(table: KvTable) -> Iterator[str]:
     """Yield the number of namespaces and a line an entry, as RocketMQ writes them."""
     yield f"configTable SIZE: {len(table)}"
     entries = ((namespace, key, value) for namespace, values in table.items() for key, value in values.items())
-    for namespace, key, value in islice(entries, MOST_ENTRIES):
+    for namespace, key, value in islice(entries, MAX_ENTRIES):
         yield f"configTable NS: {namespace} Key: {key} Value: {_cut(value)}"
-    if (more := sum(map(len, table.values())) - MOST_ENTRIES) > 0:
+    if (more := sum(map(len, table.values())) - MAX_ENTRIES) > 0:
         yield f"configTable: {more} more entries; `namesrv-stream listKvConfig -s NAMESPACE` shows them"
 
 
 def _cut(value: str) -> str:
-    return value if len(value) <= MOST_CHARS else f"{value[:MOST_CHARS]}... ({len(value)} characters)"
+    return value if len(value) <= MAX_CHARS else f"{value[:MAX_CHARS]}... ({len(value)} characters)"

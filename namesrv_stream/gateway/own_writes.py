@@ -26,7 +26,7 @@ WAIT_LIMIT_S = 2.5
 UNREAD_LIMIT_S = 10.0
 """Time after the acknowledgement of a write after which no lookup waits for it."""
 
-MOST_KEYS = 50_000
+MAX_KEYS = 50_000
 """Most keys that lookups wait for. Beyond it lookups are answered from the newest snapshot at once."""
 
 _OF_NAMESPACE = frozenset({RequestCode.GET_KV_CONFIG, RequestCode.GET_KVLIST_BY_NAMESPACE})
@@ -99,7 +99,7 @@ class OwnWrites:
         return [("connection", connection)] if command.code in _OF_ALL else []
 
     def _note(self, keys: Collection[Key], place: LogPosition) -> None:
-        if not keys or len(self._unread) + len(keys) > MOST_KEYS or self._has_read(place):
+        if not keys or len(self._unread) + len(keys) > MAX_KEYS or self._has_read(place):
             return
         loop = asyncio.get_running_loop()
         write = _Write(place, frozenset(keys), loop.create_future())

@@ -12,7 +12,7 @@ from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.rules.record_types import RequestRefused
 
 LINE_EVERY_S = 3_600.0
-MOST_KINDS = 100
+MAX_KINDS = 100
 """Kinds of refused requests that have a line each, because peers can invent users and names. The others share one."""
 
 _OTHERS = RequestRefused(request="requests", requested_by="others", missing="a right")
@@ -30,7 +30,7 @@ class Refusals:
         """Count a request from `host` that was refused."""
         sender = f"{error.user or 'unknown'}@{host}"
         kind = RequestRefused(request=error.request, requested_by=sender, missing=error.missing)
-        if kind not in self._due_s and len(self._due_s) >= MOST_KINDS:
+        if kind not in self._due_s and len(self._due_s) >= MAX_KINDS:
             kind = _OTHERS
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._due_s.setdefault(kind, 0.0)

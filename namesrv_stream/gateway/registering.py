@@ -29,7 +29,7 @@ from namesrv_stream.gateway.known_brokers import (
     token_of,
 )
 from namesrv_stream.gateway.own_writes import OwnWrites
-from namesrv_stream.gateway.sending import Answer, InLog, Sending, Sent
+from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, Sent
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import (
     MASTER_ID,
@@ -48,7 +48,7 @@ from namesrv_stream.wire.write_requests import read_registration
 
 log = logging.getLogger(__name__)
 
-SPEAKS_WITHIN_MS = 45_000
+ALIVE_WITHIN_MS = 45_000
 """A broker counts as living if its last sign of life is at most so old, by the log's clock at the newest snapshot.
 Living brokers send one every 30 to 35 s."""
 
@@ -57,10 +57,10 @@ _REFUSAL_EVERY_MS = 15_000
 """Pause between two records of refusals. The job publishes with each, so that this gateway learns in time whether the
 broker that holds the address still speaks: a calm registry publishes signs of life every five minutes."""
 
-_MOST_TOPICS_WAITED_FOR = 12_000
+_MAX_TOPICS_WAITED_FOR = 12_000
 """Most topics of a registration for which lookups may wait (E12): finding the new ones takes the event loop's time."""
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 """Topics that one line of the log names."""
 
 _AT_A_TIME = 20
@@ -78,10 +78,10 @@ class DecodedRegistration(NamedTuple):
     left_out: tuple[str, ...]
 
 
-class Registering:
+class RegistrationHandler:
     """Sends the records about the brokers of one gateway. Lives in the event loop."""
 
-    def __init__(self, sending: Sending, reconcile_interval_ms: int, answers: Answers, own: OwnWrites) -> None:
+    def __init__(self, sending: KafkaSender, reconcile_interval_ms: int, answers: Answers, own: OwnWrites) -> None:
         self._sending = sending
         self._own = own
         self._known = KnownBrokers(reconcile_interval_ms)
@@ -235,7 +235,7 @@ class Registering:
 
     def _speaker_of(self, lease: LiveRow, own_channel: str) -> str | None:
         """Return the name of another connection over which the broker of a lease speaks; None if there is none."""
-        heard_from_ms = self._answers.reading_ms - SPEAKS_WITHIN_MS
+        heard_from_ms = self._answers.reading_ms - ALIVE_WITHIN_MS
         for channel_id, heard_ms in lease.channels.items():
             if channel_id == own_channel or heard_ms < heard_from_ms:
                 continue
@@ -389,8 +389,8 @@ def _decode(command: RemotingCommand, token: str, channel_id: str, only_quick: b
     return DecodedRegistration(
         head=replace(request, topic_config_table={}, topic_queue_mapping_info_map={}, requested_by=None),
         record=encode_record(request),
-        topics=topics if len(topics) <= _MOST_TOPICS_WAITED_FOR else (),
-        left_out=left_out[:_MOST_NAMED],
+        topics=topics if len(topics) <= _MAX_TOPICS_WAITED_FOR else (),
+        left_out=left_out[:_MAX_NAMED],
     )
 
 

@@ -43,7 +43,7 @@ class Sent(NamedTuple):
         return place is None or (place.done() and not place.cancelled() and place.exception() is None)
 
 
-class Sending:
+class KafkaSender:
     """Hands the requests of one gateway to Kafka. `gateway_id` is part of the channel ids in the records.
 
     `loop`: the clock and the timers, by default the running loop's. `on_registration` is called for each registration

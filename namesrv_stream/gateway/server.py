@@ -18,7 +18,7 @@ from namesrv_stream.gateway.fair_shares import FairShares
 from namesrv_stream.gateway.inbound import Terms
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.reporting.logs import PeerLog
-from namesrv_stream.reporting.texts import who_listens
+from namesrv_stream.reporting.texts import port_owner_command
 
 try:
     import resource
@@ -115,7 +115,7 @@ class Server:
         except OSError as error:
             raise NamesrvError(
                 f"cannot listen at {host}:{port} ({os.strerror(error.errno or 0)}). Set listenPort or bindAddress, or "
-                f"stop what listens there: {who_listens(port)} names it."
+                f"stop what listens there: {port_owner_command(port)} names it."
             ) from error
         sizes = {
             socket.SO_SNDBUF: settings.server_socket_snd_buf_size,

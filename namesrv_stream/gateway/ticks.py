@@ -17,7 +17,7 @@ and the tick. Spark begins micro-batches at whole multiples of `triggerMillis`, 
 moment would come in two of them. Thousands of heartbeats are spread, because lookups would wait for them."""
 
 _NEVER_MS = 1 << 52
-_MOST_EARLY_MS = 20
+_MAX_EARLY_MS = 20
 """Tolerance of timers. A timer may end so much too early; the next time is still the one after the intended time."""
 
 
@@ -42,7 +42,7 @@ class Ticks:
         self._wall_s = wall_s
         self._send: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._early_ms = min(_MOST_EARLY_MS, often_ms / 4, calm_ms / 4)
+        self._early_ms = min(_MAX_EARLY_MS, often_ms / 4, calm_ms / 4)
         self._ticked_s = -1.0  # of the loop's clock, which never steps back
         self._late_from_ms = 0.0
         self._has_failed = False

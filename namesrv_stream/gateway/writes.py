@@ -22,8 +22,8 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.own_writes import OwnWrites
-from namesrv_stream.gateway.registering import Registering
-from namesrv_stream.gateway.sending import Answer, InLog, Sending, Sent
+from namesrv_stream.gateway.registering import RegistrationHandler
+from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, Sent
 from namesrv_stream.rules.commands import holder_of
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -49,21 +49,21 @@ MAX_AT_ONCE_BYTES = 256 * 1024
 found takes 3.3 ms.
 """
 
-Handler = Callable[["Writes", RemotingCommand, Any, Connection], Sent]
+Handler = Callable[["WriteHandler", RemotingCommand, Any, Connection], Sent]
 
 
-class Writes:
+class WriteHandler:
     """Sends the writing requests of all connections. Lives in the event loop.
 
     `answers` is replaced with each snapshot.
     """
 
-    def __init__(self, sending: Sending, reconcile_interval_ms: int, answers: Answers) -> None:
+    def __init__(self, sending: KafkaSender, reconcile_interval_ms: int, answers: Answers) -> None:
         self._sending = sending
         self._link = sending.link
         self._answers = answers
         self.own = OwnWrites(answers)
-        self.registering = Registering(sending, reconcile_interval_ms, answers, self.own)
+        self.registering = RegistrationHandler(sending, reconcile_interval_ms, answers, self.own)
 
     def send_at_once(self, command: RemotingCommand, connection: Connection) -> Sent | None:
         """Send a request in the turn in which it came.
@@ -76,14 +76,14 @@ class Writes:
         limit_bytes = MAX_AT_ONCE_BYTES if command.code == RequestCode.REGISTER_BROKER else LARGE_BODY_BYTES
         try:
             return self._sent(command, connection, limit_bytes)
-        except Exception:  # also an error of ours: `answered` meets it again, and its caller logs and answers it
+        except Exception:  # also internal error: `answered` meets it again, and its caller logs and answers it
             return None
 
     async def answered(self, command: RemotingCommand, connection: Connection) -> Answer:
         """Send a request, and return its answer. A bad request and a record that fails are answered too."""
         try:
             async with connection.order:
-                sent = self._sent(command, connection, LARGE_BODY_BYTES) or await self._sent_aside(command, connection)
+                sent = self._sent(command, connection, LARGE_BODY_BYTES) or await self._send_aside(command, connection)
             if sent.place is not None:
                 await sent.place
             return sent.answer()
@@ -112,7 +112,7 @@ class Writes:
         decode = self._decoding(command, connection, only_quick=is_large)
         return self._handled(command, decode(), connection)
 
-    async def _sent_aside(self, command: RemotingCommand, connection: Connection) -> Sent:
+    async def _send_aside(self, command: RemotingCommand, connection: Connection) -> Sent:
         decode = self._decoding(command, connection)
         return self._handled(
             command, await self._sending.decoded_aside(decode, len(command.body), connection), connection
@@ -225,18 +225,18 @@ _DECODERS: Final[Mapping[int, Callable[[RemotingCommand], Any]]] = {
 """Functions that decode a request; for all other codes this is `operator_command`."""
 
 HANDLERS: Final[Mapping[int, Handler]] = {
-    RequestCode.REGISTER_BROKER: Writes._register,
-    RequestCode.UNREGISTER_BROKER: Writes._unregister,
-    RequestCode.QUERY_DATA_VERSION: Writes._query_data_version,
-    RequestCode.BROKER_HEARTBEAT: Writes._heartbeat,
-    RequestCode.UPDATE_NAMESRV_CONFIG: Writes._update_config,
-    RequestCode.RETIRE_BROKER: Writes._retire,
-    RequestCode.PUT_KV_CONFIG: Writes._operate,
-    RequestCode.DELETE_KV_CONFIG: Writes._operate,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: Writes._operate,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: Writes._operate,
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: Writes._operate,
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Writes._operate,
+    RequestCode.REGISTER_BROKER: WriteHandler._register,
+    RequestCode.UNREGISTER_BROKER: WriteHandler._unregister,
+    RequestCode.QUERY_DATA_VERSION: WriteHandler._query_data_version,
+    RequestCode.BROKER_HEARTBEAT: WriteHandler._heartbeat,
+    RequestCode.UPDATE_NAMESRV_CONFIG: WriteHandler._update_config,
+    RequestCode.RETIRE_BROKER: WriteHandler._retire,
+    RequestCode.PUT_KV_CONFIG: WriteHandler._operate,
+    RequestCode.DELETE_KV_CONFIG: WriteHandler._operate,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: WriteHandler._operate,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: WriteHandler._operate,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: WriteHandler._operate,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: WriteHandler._operate,
 }
 _CODES_WITH_FIELDS = frozenset(
     {

@@ -142,14 +142,14 @@ class Checkpoint:
             name for name in names if name == "commits" or (name.startswith("state-") and name.endswith(self._of_log))
         ]
         if others:
-            log.warning("the checkpoint of a former release in %s (%s) is not used: the state is made from the tables, "
-                        "which have all that counts. It can be removed.", self._base, ", ".join(others))  # fmt: skip
+            log.warning("the checkpoint of a former release in %s (%s) is not used: state is rebuilt from the tables. "
+                        "It is safe to delete.", self._base, ", ".join(others))  # fmt: skip
 
     def put_aside(self, why: str) -> None:
         """Rename the checkpoint, so that a new one begins. A checkpoint that was put aside before is replaced."""
         aside = f"{self.location}.aside"
-        log.warning("the checkpoint %s is put aside as %s: %s. The state is made from the tables, which have all that "
-                    "counts; the folder can be removed.", self.location, aside, why)  # fmt: skip
+        log.warning("the checkpoint %s is put aside as %s: %s. State is rebuilt from the tables. The folder is safe to "
+                    "delete.", self.location, aside, why)  # fmt: skip
         self._files.delete(self._path(aside), True)
         if not self._files.rename(self._path(self.location), self._path(aside)):
             self._files.delete(self._path(self.location), True)

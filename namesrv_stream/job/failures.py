@@ -54,7 +54,7 @@ _RAN_FOR_A_WHILE_S = 120.0
 """An attempt that ran for longer resets the counts. The attempts to reach a Kafka that is away take less."""
 
 _LONGEST_PAUSE_S = 30.0
-_UNKNOWN_BORNE = 2
+_MAX_UNKNOWN_IN_A_ROW = 2
 
 SOUND_SPARK = (4, 2, 1)
 """The first release of Spark 4.2 without SPARK-58932. This package's connectors are those of 4.2."""
@@ -124,7 +124,7 @@ class FailedAttempts:
 
         A single one may pass, as that of a lost Python worker does.
         """
-        return self.unknown_in_a_row > _UNKNOWN_BORNE
+        return self.unknown_in_a_row > _MAX_UNKNOWN_IN_A_ROW
 
     @property
     def pause_s(self) -> float:

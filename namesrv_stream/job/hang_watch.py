@@ -23,7 +23,7 @@ from namesrv_stream.job.failures import JobHungError, SessionLostError, require_
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
-JVM_LOOKS = 60
+MAX_MISSED_PINGS = 60
 """Looks without an answer after which the JVM counts as hung. A full garbage collection of the job's 1 GB takes
 seconds."""
 
@@ -42,12 +42,12 @@ LOG_LOOKS = 60
 anew."""
 
 
-class Standstill:
+class Hang:
     """Looks since the last answer of the JVM and since the last step of the query."""
 
     def __init__(self, trigger_millis: int) -> None:
         self._query_looks = QUERY_LOOKS + round(trigger_millis / 1000 / LOOK_EVERY_S)
-        self.silent_looks = 0
+        self.missed_pings = 0
         self.still_looks = 0
         self._answers = 0
         self._seen: tuple[int, Hashable] = (0, None)
@@ -61,13 +61,13 @@ class Standstill:
         """
         answers, former = self._seen
         self._seen = self._answers, step
-        self.silent_looks = self.silent_looks + 1 if answers == self._answers else 0
+        self.missed_pings = self.missed_pings + 1 if answers == self._answers else 0
         if step is None or step != former:
             self.still_looks, self._ask_at = 0, LOG_LOOKS
         else:
             self.still_looks += 1
-        if self.silent_looks >= JVM_LOOKS:
-            return JobHungError(f"the JVM of this job has not answered for {JVM_LOOKS * LOOK_EVERY_S:.0f} s",
+        if self.missed_pings >= MAX_MISSED_PINGS:
+            return JobHungError(f"the JVM of this job has not answered for {MAX_MISSED_PINGS * LOOK_EVERY_S:.0f} s",
                                 "was it stopped or swapped out, or is spark.driver.memory too small?")  # fmt: skip
         if self.still_looks >= self._query_looks:
             return JobHungError(f"the query has not moved for {self._query_looks * LOOK_EVERY_S:.0f} s and the log has",
@@ -93,16 +93,16 @@ class Standstill:
     @property
     def problem(self) -> str | None:
         """The reason for which the job is not ready, None if there is none."""
-        if self.silent_looks < UNREADY_LOOKS:
+        if self.missed_pings < UNREADY_LOOKS:
             return None
-        return f"the JVM has not answered for {self.silent_looks * LOOK_EVERY_S:.0f} s"
+        return f"the JVM has not answered for {self.missed_pings * LOOK_EVERY_S:.0f} s"
 
 
 class HangWatch:
     """Looks once a second within a `with`; leaving it raises JobHungError if the job hung.
 
     If the job hangs, it calls `give_up` and kills the JVM, which ends every call that waits for the JVM. `step` returns
-    the value for `Standstill.look`; `log_end` returns the end of the log, None if Kafka does not answer.
+    the value for `Hang.look`; `log_end` returns the end of the log, None if Kafka does not answer.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class HangWatch:
         log_end: Callable[[], int | None],
     ) -> None:
         self._hung: JobHungError | None = None
-        self._standstill = Standstill(trigger_millis)
+        self._standstill = Hang(trigger_millis)
         self._spark = spark
         self._jvm = psutil.Process(pid_of_jvm(spark))
         self._give_up = give_up
@@ -142,7 +142,7 @@ class HangWatch:
 
     def jvm_silent_s(self) -> float:
         """Return the seconds since the last answer of the JVM."""
-        return self._standstill.silent_looks * LOOK_EVERY_S
+        return self._standstill.missed_pings * LOOK_EVERY_S
 
     def query_still_s(self) -> float:
         """Return the seconds since the last step of the query; LOG_LOOKS of them at most if the log does not grow."""
@@ -175,7 +175,7 @@ class HangWatch:
             except NamesrvError as error:
                 log.debug("the end of the log is not known: %s", error)
             except Exception:
-                log.exception("the end of the log is not known: an error of ours")
+                log.exception("the end of the log is not known: internal error")
             self._standstill.note_log_end(log_end)
 
 

@@ -71,7 +71,7 @@ _UNCHANGED = {
 }
 
 
-_SAYS_WHAT = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
+_MESSAGE_LINE = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
 """Matches a line of an error that is neither a stack frame nor a line of a plan."""
 
 _MAX_LINES = 30
@@ -106,7 +106,7 @@ def collected(frame: DataFrame, is_stopping: Callable[[], bool]) -> pa.Table:
 
 def unread_batch(reported: str) -> NamesrvError:
     """Return the error for a batch that Spark could not compute: Spark's message without stack traces and plan."""
-    lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _SAYS_WHAT.match(line)]
+    lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _MESSAGE_LINE.match(line)]
     return NamesrvError("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
 
 
@@ -172,7 +172,7 @@ class MicroBatches:
                 if rows is not None and not self._has_stopped:
                     self.handle(rows, query_id, batch_id)
                     return
-        # Too late. If this call returned, Spark would take the batch as done. If it raised an error of ours, Spark
+        # Too late. If this call returned, Spark would take the batch as done. If it raised internal error, Spark
         # would take the query as failed. So it waits in the JVM until StreamingQuery.stop interrupts it.
         assert context._jvm is not None
         try:
@@ -210,7 +210,7 @@ class MicroBatches:
         if self._collecting.acquire(timeout=COLLECT_LIMIT_S):
             self._collecting.release()
         if not self._lock.acquire(timeout=_STOP_LIMIT_S):
-            log.warning("the micro-batch that runs has not ended for %.0f s: it is broken off", _STOP_LIMIT_S)
+            log.warning("micro-batch still running after %.0f s: aborting it", _STOP_LIMIT_S)
             return
         try:
             self._has_stopped = True
@@ -294,8 +294,8 @@ class MicroBatches:
         self._registry.apply(Scan(), at)
         if self._registry.has_log_gap:
             self.metrics.log_gaps_s.inc(clock.gap_ms / 1000)
-            log.warning("no tick came to the log for %.1f s (up to offset %d): was Kafka away, or every gateway? Of "
-                        "that time %.1f s count towards leases.", clock.gap_ms / 1000, at.offset,
+            log.warning("no tick in the log for %.1f s (up to offset %d): Kafka or all gateways were down. Of that "
+                        "time %.1f s count towards leases.", clock.gap_ms / 1000, at.offset,
                         self._settings.tick_gap_millis / 1000, extra={"offset": at.offset})  # fmt: skip
         if clock.stepped_back_ms > LOG_GAP_MS >= before_ms:
             log.error("Kafka's clock has stepped back by %d s (offset %d): the history shows the time before until it "
@@ -310,8 +310,8 @@ class MicroBatches:
                 continue
             self.disagreements += 1
             self.metrics.disagreements.inc()
-            log.error("the keyed state evicted %s (last sign of life %d), but its lease goes on (last sign of life "
-                      "%d, newest tick %s): were ticks missing, or is this a defect? The lease counts.",
+            log.error("keyed state evicted %s (last sign of life %d), but its lease is valid (last sign of life %d, "
+                      "newest tick %s): keeping the lease. Cause: missing ticks, or a bug.",
                       eviction.broker_addr, eviction.last_heard_ms, lease.last_update_timestamp,
                       self._registry.clock.newest_tick_ms, extra={"address": eviction.broker_addr})  # fmt: skip
 

@@ -44,7 +44,7 @@ from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.job.job_metrics import JobMetrics
 from namesrv_stream.job.micro_batch import MicroBatches
 from namesrv_stream.job.query import Beginning, check_query, start_query
-from namesrv_stream.job.table_care import TableCare
+from namesrv_stream.job.table_care import TableMaintenance
 from namesrv_stream.job.warm_up import WarmUp
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, JobReport
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
@@ -324,7 +324,7 @@ class RouteRegistryJob:
                 batches = loading.result()
             open_things.callback(self.started.clear)
             self.query, self._batches = query, batches
-            open_things.enter_context(TableCare(self._root, self._settings, self._note_point))
+            open_things.enter_context(TableMaintenance(self._root, self._settings, self._note_point))
             self.metrics.query_starts.inc()
             if self.metrics.outage is None:
                 self.metrics.take_role("active")
@@ -414,8 +414,8 @@ class RouteRegistryJob:
         while not self._lock.held.wait(_LOOK_EVERY_S) and not self._stop.is_set():
             terms.check()
             if time.monotonic() > given_up_s:
-                log.warning("Kafka has not given this job the lock of the registry for %.0f s: does another job hang? "
-                            "This one goes on; the other can no longer publish.", _FORMER_STOPS_WITHIN_S)  # fmt: skip
+                log.warning("lock not granted for %.0f s: taking over. If its holder hangs, it can publish nothing any "
+                            "more, because its term has ended", _FORMER_STOPS_WITHIN_S)  # fmt: skip
                 return
 
     def _next_offset(self, publisher: Publisher, checkpoint: Checkpoint) -> int:

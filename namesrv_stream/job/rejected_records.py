@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from namesrv_stream.answers.broker_lines import MOST_LINES
+from namesrv_stream.answers.broker_lines import MAX_LINES
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, StoredRecord
 from namesrv_stream.rules.rows import RejectedRow
 
@@ -39,8 +39,8 @@ def log_rejected(rows: Sequence[RejectedRow]) -> None:
     The gateway that refused a request has logged that.
     """
     rows = [row for row in rows if not row.reason.startswith("refused: ")]
-    for row in rows[:MOST_LINES]:
+    for row in rows[:MAX_LINES]:
         log.warning("record rejected at partition %d offset %d: %s", row.partition, row.offset, row.reason,
                     extra={"offset": row.offset})  # fmt: skip
-    if len(rows) > MOST_LINES:
-        log.warning("%d more records rejected, up to offset %d", len(rows) - MOST_LINES, rows[-1].offset)
+    if len(rows) > MAX_LINES:
+        log.warning("%d more records rejected, up to offset %d", len(rows) - MAX_LINES, rows[-1].offset)

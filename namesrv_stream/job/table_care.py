@@ -31,7 +31,7 @@ class OutOfTimeError(NamesrvError):
     """A maintenance was ended between two tables, because its time is up or the job stops."""
 
 
-class TableCare:
+class TableMaintenance:
     """Runs `look_after` every `maintenanceMillis` within a `with`, in a thread.
 
     `on_point` is called with "maintaining" and the table's name before each table, and with "maintained" at the end.
@@ -92,4 +92,4 @@ class TableCare:
             except (NamesrvError, DeltaError, OSError) as error:
                 log.warning("the tables were not maintained, the next time tries again: %s", error)
             except Exception:  # the job goes on without maintenance
-                log.exception("the tables were not maintained: an error of ours")
+                log.exception("the tables were not maintained: internal error")

@@ -37,9 +37,9 @@ _LINGER_MS = 1
 _RECONNECT_WITHIN_MS = 1_000
 _POLL_S = 0.005
 _OPEN_AGAIN_S = 1.0
-_MOST_WAITING_BYTES = 32 * 1024 * 1024
+_MAX_WAITING_BYTES = 32 * 1024 * 1024
 _ROOM_LIMIT_S = 5.0
-"""Longest wait of a caller while _MOST_WAITING_BYTES of records wait for Kafka. After it the record is refused."""
+"""Longest wait of a caller while _MAX_WAITING_BYTES of records wait for Kafka. After it the record is refused."""
 
 
 class RecordProducer:
@@ -173,7 +173,7 @@ class HeartbeatProducer:
                 future.set_exception(error)
 
         with self._changed:
-            has_room = self._changed.wait_for(lambda: self._waiting_bytes < _MOST_WAITING_BYTES, _ROOM_LIMIT_S)
+            has_room = self._changed.wait_for(lambda: self._waiting_bytes < _MAX_WAITING_BYTES, _ROOM_LIMIT_S)
             self._waiting_bytes += len(value)
             if self._closed.is_set() or not has_room:
                 problem = "this producer is closed" if self._closed.is_set() else "32 MiB of records wait"

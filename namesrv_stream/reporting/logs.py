@@ -70,7 +70,7 @@ def _is_no_call_to_a_dead_jvm(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def errors_alone(name: str) -> Iterator[None]:
+def only_errors(name: str) -> Iterator[None]:
     """Suppress warnings of the logger `name` within the `with`."""
     logger = logging.getLogger(name)
     level = logger.level

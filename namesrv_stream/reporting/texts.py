@@ -53,7 +53,7 @@ def duration_text(millis: int) -> str:
     return " ".join(parts[:2])
 
 
-def who_listens(port: int) -> str:
+def port_owner_command(port: int) -> str:
     """Return the command that names the process with a port."""
     return f"`ss -ltnp 'sport = :{port}'`"
 

@@ -25,7 +25,7 @@ from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.reporting.texts import iso_text, moment_text
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_of_side, rows_to_arrow
-from namesrv_stream.tables.damage import naming_damage
+from namesrv_stream.tables.damage import reporting_damage
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, REJECTED, ROUTE_TABLES, ROW_CHANGE, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
@@ -136,14 +136,14 @@ class Past:
             is_included=is_included,
             chosen=f"table_name IN ({names}) AND epoch <= {self.base.epoch} AND {condition}",
         )
-        with naming_damage(self.root, ROW_CHANGE, self.base.versions[ROW_CHANGE.name]):
+        with reporting_damage(self.root, ROW_CHANGE, self.base.versions[ROW_CHANGE.name]):
             found = query(self._table, sql)
         return {spec.name: _by_key(spec, found) for spec in specs}
 
     @cached_property
     def _table(self) -> DeltaTable:
         version = self.base.versions[ROW_CHANGE.name]
-        with naming_damage(self.root, ROW_CHANGE, version):
+        with reporting_damage(self.root, ROW_CHANGE, version):
             return self.root.open(ROW_CHANGE, version)
 
     @property
@@ -192,7 +192,7 @@ SELECT {keys}, {rows} FROM (
 def unrecorded(root: Root, snapshot: SnapshotRow, spec: TableSpec) -> list[RowChange]:
     """Return what would make the rows of a table out of those that `row_change` has last: nothing if all is well."""
     recorded = Past(root, AsOf(), snapshot, snapshot).recorded(spec)
-    with naming_damage(root, spec, snapshot.versions[spec.name]):
+    with reporting_damage(root, spec, snapshot.versions[spec.name]):
         rows = rows_from_arrow(spec, select(root.open(spec, snapshot.versions[spec.name]), spec))
     stored = {tuple(getattr(row, name) for name in spec.key): row for row in rows}
     sides = ((key, recorded.get(key), stored.get(key)) for key in sorted({*stored, *recorded}))
@@ -274,5 +274,5 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
 def _of_lines(root: Root, newest: SnapshotRow, what: str, condition: str) -> Any:
     """Return an aggregate of the lines that meet a condition, None if there is none."""
     version = newest.versions[BROKER_EVENT.name]
-    with naming_damage(root, BROKER_EVENT, version):
+    with reporting_damage(root, BROKER_EVENT, version):
         return query(root.open(BROKER_EVENT, version), f"SELECT {what} FROM rows WHERE {condition}")[0][0].as_py()

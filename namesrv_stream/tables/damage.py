@@ -20,14 +20,14 @@ from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.errors import NotARegistryError, StorageError, TableDamagedError
 from namesrv_stream.tables.arrow import parquet_rows
-from namesrv_stream.tables.root import FILES_ARE_ALL, Root, batches, select, with_later_columns
+from namesrv_stream.tables.root import PLAIN_READER_VERSION, Root, batches, select, with_later_columns
 from namesrv_stream.tables.schemas import TableSpec
 
 UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
 """Errors that reading a damaged table may raise."""
 
 
-_MOST_COMMITS = 200
+_MAX_COMMITS = 200
 """Most commits that are read one by one. For more, delta-rs is quicker, because it begins at a checkpoint."""
 
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
@@ -83,7 +83,7 @@ class TableFiles:
         if version < 0:
             self._root.open(self._spec)  # raises an error
         try:
-            if not 0 <= version - self._version <= _MOST_COMMITS:
+            if not 0 <= version - self._version <= _MAX_COMMITS:
                 raise FileNotFoundError
             self._follow_to(version)
         except (FileNotFoundError, TableNotFoundError, msgspec.DecodeError):
@@ -150,7 +150,7 @@ class TableFiles:
 def all_rows(root: Root, spec: TableSpec, table: DeltaTable) -> pa.Table:
     """Return the rows of an open table, read file by file, because planning a query takes longer than a small file."""
     paths = sorted(_unquoted(table.get_add_actions()["path"].to_pylist()))
-    if not paths or table.protocol().min_reader_version > FILES_ARE_ALL:
+    if not paths or table.protocol().min_reader_version > PLAIN_READER_VERSION:
         return select(table, spec)
     return pa.concat_tables(map(TableFiles(root, spec).rows, paths))
 
@@ -244,7 +244,7 @@ def _problem_of_delta(root: Root, spec: TableSpec, version: int) -> tuple[str, s
 
 
 @contextmanager
-def naming_damage(root: Root, spec: TableSpec, version: int | None = None) -> Iterator[None]:
+def reporting_damage(root: Root, spec: TableSpec, version: int | None = None) -> Iterator[None]:
     """Raise TableDamagedError if a version of a table, or the newest one, cannot be read because a file is damaged."""
     try:
         yield

@@ -37,7 +37,7 @@ from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError
 
 DEFAULT_REJECTED_RETENTION_MS = 90 * DAY_MS
 
-FILES_BORNE = 4
+MAX_FILES = 4
 """Small files that a table, or a month of history, may have before they are merged."""
 
 _ORDER = {BROKER_EVENT.name: ("type", "broker_name"), ROW_CHANGE.name: ("table_name", "topic", "broker_name")}
@@ -47,13 +47,13 @@ _JOB_WROTE_IT = "the job was writing it"
 _FOREIGN_COMMITS = (BaseMovedError, CommitFailedError)
 
 
-class Care(NamedTuple):
-    """Result of maintaining one table. `put_off`: why it was left for the next run, empty if it was not."""
+class MaintenanceResult(NamedTuple):
+    """Result of maintaining one table. `skipped_because`: why it was left for the next run, empty if it was not."""
 
     table: str
     files_before: int
     files_after: int
-    put_off: str
+    skipped_because: str
 
 
 def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look on
@@ -65,7 +65,7 @@ def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look
     rejected_retention_ms: int = DEFAULT_REJECTED_RETENTION_MS,
     on_table: Callable[[str], None] = lambda _name: None,
     but: Collection[str] = (),
-) -> list[Care]:
+) -> list[MaintenanceResult]:
     """Compact every table, and remove versions and files that no snapshot of the last `exact_ms` needs.
 
     Only `rejected` loses rows, `rejected_retention_ms` after their event time. History is never shortened.
@@ -76,17 +76,17 @@ def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look
     """
     now_ms = time.time_ns() // 1_000_000
     named = named_versions(root, now_ms - exact_ms) if vacuum else None
-    caretaker = _Caretaker(root, named, now_ms - rejected_retention_ms, sort)
+    caretaker = _Maintenance(root, named, now_ms - rejected_retention_ms, sort)
     care = []
     for spec in TABLES.values():
         if spec.name not in but:
             on_table(spec.name)
-            care.append(caretaker.care_for(spec))
+            care.append(caretaker.maintain_table(spec))
     return care
 
 
 @dataclass(frozen=True)
-class _Caretaker:
+class _Maintenance:
     """Maintains one table after the other.
 
     `named`: the lowest and the highest version of each table that has to stay; None: all. Rejected records from before
@@ -98,16 +98,16 @@ class _Caretaker:
     rejected_before_ms: int
     sort: bool
 
-    def care_for(self, spec: TableSpec) -> Care:
+    def maintain_table(self, spec: TableSpec) -> MaintenanceResult:
         before = self._file_count(spec)
-        put_off = ""
+        skipped_because = ""
         try:
             if self.named is not None:  # first, because those versions are named for some minutes more alone
                 self._remove_files(spec, self.named.get(spec.name))
             self._put_in_order(spec)
         except _FOREIGN_COMMITS:
-            put_off = _JOB_WROTE_IT
-        return Care(spec.name, before, self._file_count(spec), put_off)
+            skipped_because = _JOB_WROTE_IT
+        return MaintenanceResult(spec.name, before, self._file_count(spec), skipped_because)
 
     def _remove_files(self, spec: TableSpec, named: NamedVersions | None) -> None:
         """Remove the files that were replaced before `snapshot.exact` and that no version in `named` has."""
@@ -124,7 +124,7 @@ class _Caretaker:
             self._drop_old_rejected()
         writer = writer_of(self.root)
         head = writer.head(spec)
-        if writer.file_count(spec, head) > FILES_BORNE:
+        if writer.file_count(spec, head) > MAX_FILES:
             writer.compact(spec, head)
 
     def _merge_months(self, spec: TableSpec) -> None:
@@ -157,7 +157,7 @@ class _Caretaker:
         files = pa.table(self.root.open(spec).get_add_actions(flatten=True))
         months, sizes = (files[name].to_pylist() for name in (f"partition.{EVENT_MONTH}", "size_bytes"))
         small = Counter(month for month, size in zip(months, sizes, strict=True) if size < SMALL_EVENT_FILE_BYTES)
-        return sorted(month for month, count in small.items() if count > FILES_BORNE)
+        return sorted(month for month, count in small.items() if count > MAX_FILES)
 
     def _drop_old_rejected(self) -> None:
         table = self.root.open(REJECTED)

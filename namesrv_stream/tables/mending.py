@@ -191,7 +191,7 @@ def drop_checkpoint(root: Root, damage: Damage) -> None:
         files.storage.delete_file(path)
 
 
-def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, above: int, tag: CommitTag) -> int:
+def rewrite_table(root: Root, spec: TableSpec, rows: pa.Table, above: int, tag: CommitTag) -> int:
     """Write the rows as a version of the table that needs nothing of the versions before it, and return that version.
 
     It is higher than `above` and than all versions in the log. Its checkpoint holds the whole table, so Delta reads

@@ -15,7 +15,7 @@ from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import LIVE, PINNED_TABLES, SNAPSHOT, TableSpec
-from namesrv_stream.tables.snapshots import Snapshots, naming_what_is_gone
+from namesrv_stream.tables.snapshots import Snapshots, reporting_gone_snapshots
 
 _SPECS = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT)}
 
@@ -75,11 +75,11 @@ class PinnedTables(Mapping[str, pa.Table]):
         spec = _SPECS[name]
         if self.past.is_made and spec in PINNED_TABLES:
             raise SnapshotGoneError(f"epoch {self.snapshot.epoch}", self.past.base.epoch)
-        with naming_what_is_gone(self._root, spec, self.snapshot):
+        with reporting_gone_snapshots(self._root, spec, self.snapshot):
             return self._open(spec)
 
     def _stored(self, spec: TableSpec, condition: str) -> pa.Table:
-        with naming_what_is_gone(self._root, spec, self.snapshot):
+        with reporting_gone_snapshots(self._root, spec, self.snapshot):
             return select(self._open(spec), spec, condition)
 
     def _open(self, spec: TableSpec) -> DeltaTable:

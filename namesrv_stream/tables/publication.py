@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 MAX_SMALL_FILES = 32
 """Number of files above which a table is compacted."""
 
-_FOREIGN_COMMITS_BORNE = 20
+_MAX_CONFLICT_RETRIES = 20
 """Commits of others in a row, on one table and in one publication, after which a write fails.
 
 Compaction causes one or two. More mean that a second job writes the table.
@@ -152,7 +152,7 @@ class Publisher:
         table from the thread that writes it.
         """
         writer.ensure_tables(exact_ms)
-        for _ in range(_FOREIGN_COMMITS_BORNE):
+        for _ in range(_MAX_CONFLICT_RETRIES):
             former, version = writer.newest_snapshot()
             claim = _claim_row(former, run_id, claimed_at_ms, log_of(former))
             publisher = cls(writer, claim, version, on_point)
@@ -240,7 +240,7 @@ class Publisher:
 
     def _write(self, spec: TableSpec, change: RowChanges | pa.Table, tag: CommitTag) -> int:
         base = self.versions[spec.name]
-        for _ in range(_FOREIGN_COMMITS_BORNE):
+        for _ in range(_MAX_CONFLICT_RETRIES):
             self._on_point(f"writing {spec.name}")
             try:
                 version = self._write_on(spec, base, change, tag)
@@ -283,7 +283,7 @@ class Publisher:
 
         Raises TermLostError if another run has appended this epoch or a later one.
         """
-        for _ in range(_FOREIGN_COMMITS_BORNE):
+        for _ in range(_MAX_CONFLICT_RETRIES):
             try:
                 self._snapshot_version = self._writer.append(
                     SNAPSHOT, self._snapshot_version, rows_to_arrow(SNAPSHOT, [row]), CommitTag(row.epoch, row.term)

@@ -37,7 +37,7 @@ _SHORT_LOG_MS = 3_600_000
 On a local disk each look for a newer version lists the table's whole log: 0.1 s of CPU for a log of two months.
 """
 
-FILES_ARE_ALL = 1
+PLAIN_READER_VERSION = 1
 """Delta's reader version at which a table's rows are exactly its files' rows: no deletion vectors, no mapped
 columns."""
 

@@ -21,7 +21,7 @@ from namesrv_stream.tables.as_of import AsOf, Past, as_of, rows_until
 from namesrv_stream.tables.damage import all_rows
 from namesrv_stream.tables.root import OpenTables, Root, query, quoted, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, ROW_CHANGE, TOPIC, TableSpec
-from namesrv_stream.tables.snapshots import Snapshots, naming_what_is_gone
+from namesrv_stream.tables.snapshots import Snapshots, reporting_gone_snapshots
 from namesrv_stream.tables.topic_queues import changed_queues, last_changes, load_queues
 
 _NO_VERSION = -1
@@ -186,12 +186,12 @@ class RouteReader:
 
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is not kept any more."""
-        with naming_what_is_gone(self._root, spec, snapshot):
+        with reporting_gone_snapshots(self._root, spec, snapshot):
             return select(self._tables.at(spec, snapshot.versions[spec.name]), spec, rows_until(spec, snapshot))
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
         version = snapshot.versions[spec.name]
-        with naming_what_is_gone(self._root, spec, snapshot):
+        with reporting_gone_snapshots(self._root, spec, snapshot):
             return LoadedTable(spec, version, all_rows(self._root, spec, self._tables.at(spec, version)))
 
     def _topics(
@@ -205,7 +205,7 @@ class RouteReader:
             if (changes := self._changes(known.snapshot, snapshot)) is not None:
                 queues, changed_topics = changed_queues(known.index, changes)
                 return LoadedTopics(version, queues, snapshot), changed_topics
-        with naming_what_is_gone(self._root, TOPIC, snapshot):
+        with reporting_gone_snapshots(self._root, TOPIC, snapshot):
             table = self._tables.at(TOPIC, version)
             wanted = "true" if self._topic is None else f"topic = {quoted(self._topic)}"
             return LoadedTopics(version, load_queues(table, wanted), snapshot), None
@@ -217,7 +217,7 @@ class RouteReader:
         """
         if self._topic is not None or known.term != snapshot.term or known.epoch >= snapshot.epoch:
             return None
-        with naming_what_is_gone(self._root, ROW_CHANGE, snapshot):
+        with reporting_gone_snapshots(self._root, ROW_CHANGE, snapshot):
             table = self._tables.at(ROW_CHANGE, snapshot.versions[ROW_CHANGE.name])
             return last_changes(table, known.epoch, snapshot.epoch)
 

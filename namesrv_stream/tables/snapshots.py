@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.damage import TableFiles, naming_damage
+from namesrv_stream.tables.damage import TableFiles, reporting_damage
 from namesrv_stream.tables.root import DAY_MS, Root, query, select
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 
@@ -35,7 +35,7 @@ class Snapshots:
         self._open()
 
     def _open(self) -> None:
-        with naming_damage(self._root, SNAPSHOT):
+        with reporting_damage(self._root, SNAPSHOT):
             self._table = self._root.open(SNAPSHOT)
         self.table_id = str(self._table.metadata().id)
         """Delta's id of the table: a registry that was made anew in the same folder has another one."""
@@ -85,7 +85,7 @@ class Snapshots:
 
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
-        with naming_damage(self._root, SNAPSHOT, self._table.version()):
+        with reporting_damage(self._root, SNAPSHOT, self._table.version()):
             row = newest_row(self._root, self._table)
         if row is None:
             raise NoSuchSnapshotError("any epoch", None)
@@ -135,19 +135,19 @@ class Snapshots:
         return found[0]
 
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
-        with naming_damage(self._root, SNAPSHOT, self._table.version()):
+        with reporting_damage(self._root, SNAPSHOT, self._table.version()):
             return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
 
 
 @contextmanager
-def naming_what_is_gone(root: Root, spec: TableSpec, snapshot: SnapshotRow) -> Iterator[None]:
+def reporting_gone_snapshots(root: Root, spec: TableSpec, snapshot: SnapshotRow) -> Iterator[None]:
     """Raise SnapshotGoneError if a table cannot be read because a newer snapshot has replaced its version.
 
     A damaged table of the newest snapshot raises TableDamagedError.
     """
     version = snapshot.versions.get(spec.name)
     try:
-        with naming_damage(root, spec, version):
+        with reporting_damage(root, spec, version):
             yield
     except (FileNotFoundError, DeltaError, TableDamagedError, NotARegistryError) as error:
         newest = Snapshots(root).newest()

@@ -17,7 +17,7 @@ from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.pinned import PinnedTables, open_tables
-from namesrv_stream.tables.root import FILES_ARE_ALL, Root, missing_columns
+from namesrv_stream.tables.root import PLAIN_READER_VERSION, Root, missing_columns
 from namesrv_stream.tables.schemas import PINNED_TABLES, SNAPSHOT, TableSpec, type_name
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int |
     """
     table = root.open(spec, version)
     files = pa.table(table.get_add_actions()).to_pylist()
-    if table.protocol().min_reader_version > FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
+    if table.protocol().min_reader_version > PLAIN_READER_VERSION or not all(
+        _names_its_partition(file) for file in files
+    ):
         return spark.sql(_sql(root, table, version, spec))
     paths = [file["path"] for file in files]
     return _rows_of(spark, root.spark_path(spec), paths, table.schema().to_json()).selectExpr(*_columns(table, spec))

@@ -42,7 +42,7 @@ FROM (SELECT *, row_number() OVER (PARTITION BY topic, broker_name ORDER BY epoc
 WHERE place = 1 LIMIT {{most}}
 """
 _PIECE_ROWS = 2_048
-MOST_CHANGES = 500_000
+MAX_CHANGES = 500_000
 """Most changed rows that are applied. For more, loading the whole table takes no longer and needs less
 memory."""
 
@@ -93,14 +93,14 @@ def _by_topic(piece: pa.RecordBatch) -> TopicChanges:
 def last_changes(table: DeltaTable, after: int, until: int) -> pa.Table | None:
     """Return the last change of each topic's row after one epoch, up to another one. `table` is `row_change`.
 
-    Return None, so that the whole table is loaded, if more than `MOST_CHANGES` rows changed, or if it cannot be read.
+    Return None, so that the whole table is loaded, if more than `MAX_CHANGES` rows changed, or if it cannot be read.
     """
     try:
-        found = query(table, _LAST_CHANGES.format(after=after, until=until, most=MOST_CHANGES + 1))
+        found = query(table, _LAST_CHANGES.format(after=after, until=until, most=MAX_CHANGES + 1))
     except UNREADABLE as error:
         log.debug("no changes from epoch %d to %d: %s", after, until, error)
         return None
-    return None if len(found) > MOST_CHANGES else found.cast(_CHANGES)
+    return None if len(found) > MAX_CHANGES else found.cast(_CHANGES)
 
 
 def _coded(table: pa.Table) -> tuple[pa.DictionaryArray, ...]:

@@ -20,7 +20,7 @@ from namesrv_stream.errors import NamesrvError, NotARegistryError, TableDamagedE
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import RowChange, SnapshotRow
 from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow, with_partition_column
-from namesrv_stream.tables.damage import naming_damage
+from namesrv_stream.tables.damage import reporting_damage
 from namesrv_stream.tables.root import (
     CHECKPOINT_INTERVAL,
     DEFAULT_EXACT_MS,
@@ -223,7 +223,7 @@ class RustWriter:
         """
         properties = table_properties(spec, exact_ms)
         try:
-            with naming_damage(self._root, spec):
+            with reporting_damage(self._root, spec):
                 self._bring_up_to_date(spec, properties)
         except NotARegistryError as error:
             if spec.name in named:
@@ -234,7 +234,7 @@ class RustWriter:
 
     def head(self, spec: TableSpec) -> int:
         """Return the newest version. Raises an error if the table has a newer registry format."""
-        with naming_damage(self._root, spec):
+        with reporting_damage(self._root, spec):
             return self._tables.at_head(spec).version()
 
     def commits(self, spec: TableSpec, after: int) -> list[Commit]:
@@ -245,19 +245,19 @@ class RustWriter:
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
         """Return all rows of a table at `version`, with the row's columns."""
-        with naming_damage(self._root, spec, version):
+        with reporting_damage(self._root, spec, version):
             return select(self._tables.at(spec, version), spec)
 
     def read_queues(self, version: int) -> TopicQueues:
         """Return all rows of the table `topic` at `version`, packed."""
-        with naming_damage(self._root, TOPIC, version):
+        with reporting_damage(self._root, TOPIC, version):
             return load_queues(self._tables.at(TOPIC, version))
 
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
         """Return the snapshot row with the highest epoch, and the version of the snapshot table that was read."""
         version = self.head(SNAPSHOT)
         if version != self._newest[1]:
-            with naming_damage(self._root, SNAPSHOT, version):
+            with reporting_damage(self._root, SNAPSHOT, version):
                 self._newest = (newest_row(self._root, self._tables.at(SNAPSHOT, version)), version)
         return self._newest
 
@@ -328,7 +328,7 @@ class RustWriter:
         Drops the open table object if the write fails, since its state is then unknown.
         """
         try:
-            with naming_damage(self._root, spec, base):
+            with reporting_damage(self._root, spec, base):
                 yield self._tables.at(spec, base)
         except CommitFailedError as error:
             self._tables.close(spec)

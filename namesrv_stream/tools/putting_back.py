@@ -29,12 +29,12 @@ from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.as_of import newest_after, unrecorded
 from namesrv_stream.tables.damage import Damage, TableFiles, newest_version, table_damages
 from namesrv_stream.tables.mending import (
-    lay_anew,
     lost_publication,
     naming,
     newest_tag,
     read_snapshots,
     readable_rows,
+    rewrite_table,
     saved_rows,
     saved_snapshots,
 )
@@ -224,7 +224,7 @@ class Repair(NamedTuple):
     """Result of a repair: the published snapshot, and the tables written anew."""
 
     published: SnapshotRow
-    laid_anew: Sequence[str]
+    rewritten: Sequence[str]
 
 
 def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
@@ -251,7 +251,7 @@ def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     publisher = _claimed(root, settings, _log_of_before)
     lost = [change for spec in ROUTE_TABLES for change in unrecorded(root, publisher.last, spec)]
     row = _published(publisher, "REPAIR", now.content.rows, wanted, publisher.last, requested_by, lost)
-    return Repair(row, mending.laid_anew)
+    return Repair(row, mending.rewritten)
 
 
 class Salvaged(NamedTuple):
@@ -378,22 +378,22 @@ class _Mending:
         self._tag = CommitTag(self._newest.epoch + 1, self._newest.term + 1)
         self._found = found
         self._snapshots = saved_snapshots(root)
-        self.laid_anew: list[str] = []
+        self.rewritten: list[str] = []
 
     def put_back(self, spec: TableSpec) -> int:
         """Return a version of a route table that has the salvaged rows."""
         if not self._is_hurt(spec) and not (spec is LIVE and self._now.lost):
             return self._newest.versions[spec.name]
-        return self._lay_anew(spec, rows_to_arrow(spec, self._now.content.rows[spec.name]))
+        return self._rewrite_table(spec, rows_to_arrow(spec, self._now.content.rows[spec.name]))
 
     def save(self, spec: TableSpec) -> int:
         """Return a version of an append-only table that has all rows that can still be read."""
         if not self._is_hurt(spec):
             return self._newest.versions.get(spec.name, newest_version(self._root, spec))
         if spec is SNAPSHOT:
-            return self._lay_anew(spec, rows_to_arrow(spec, self._snapshots))
+            return self._rewrite_table(spec, rows_to_arrow(spec, self._snapshots))
         versions = list(naming(spec, self._snapshots)) if spec in PINNED_TABLES else []
-        return self._lay_anew(spec, saved_rows(self._root, spec, versions))
+        return self._rewrite_table(spec, saved_rows(self._root, spec, versions))
 
     def _is_hurt(self, spec: TableSpec) -> bool:
         """Return whether a file is damaged that the newest snapshot or the next write needs."""
@@ -401,10 +401,10 @@ class _Mending:
             damage.table == spec.name for damage in self._found
         )
 
-    def _lay_anew(self, spec: TableSpec, rows: pa.Table) -> int:
-        self.laid_anew.append(spec.name)
+    def _rewrite_table(self, spec: TableSpec, rows: pa.Table) -> int:
+        self.rewritten.append(spec.name)
         above = self._newest.versions.get(spec.name, 0)
-        return lay_anew(self._root, spec, rows, above, self._tag)
+        return rewrite_table(self._root, spec, rows, above, self._tag)
 
 
 def _is_of_same_log(newest: SnapshotRow, then: SnapshotRow) -> bool:

@@ -29,7 +29,7 @@ Registrations that are quick to decode may have more.
 _PIECE_BYTES = 16 * 1024
 """Pieces smaller than this are joined, because an object for each would take many times their memory."""
 
-_MOST_ANSWERED_BYTES = 1_024
+_MAX_ANSWERED_BYTES = 1_024
 """Frames above this are decoded in any case."""
 
 _LENGTH = struct.Struct(">i")
@@ -124,7 +124,7 @@ class FrameDecoder:
             return whole
         while (end := self._end_of_frame()) is not None:
             with memoryview(self._buffer) as view, view[_LENGTH_BYTES:end] as content:
-                small = self.content = bytes(content) if end <= _MOST_ANSWERED_BYTES else b""
+                small = self.content = bytes(content) if end <= _MAX_ANSWERED_BYTES else b""
                 command = None if small and self._is_answered(small) else decode_command(small or content)
             del self._buffer[:end]  # copies nothing: a bytearray drops its front in place
             if command is not None:
@@ -137,7 +137,7 @@ class FrameDecoder:
         if buffered < _LENGTH_BYTES:
             return None
         end = _LENGTH_BYTES + self._checked_length()
-        if end <= buffered and end <= _MOST_ANSWERED_BYTES:
+        if end <= buffered and end <= _MAX_ANSWERED_BYTES:
             return end  # decoding checks the length of its header
         self._check_header_length(end)
         if end <= buffered:

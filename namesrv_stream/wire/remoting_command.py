@@ -23,7 +23,7 @@ MAX_HEADER_FIELDS = 1_024
 """Limit of a header's extFields. RocketMQ's requests have 30 at most."""
 
 _BEFORE_OPAQUE = b'"opaque":'
-_ZERO, _MOST_DIGITS = ord("0"), 9
+_ZERO, _MAX_DIGITS = ord("0"), 9
 
 _RESPONSE, _ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)  # a flag's own & takes 2 µs
 
@@ -130,7 +130,7 @@ def split_opaque(content: bytes) -> tuple[bytes, int] | None:
     digits = content[start:end]
     if (
         not digits.isdigit()
-        or len(digits) > _MOST_DIGITS
+        or len(digits) > _MAX_DIGITS
         or digits[0] == _ZERO
         or _WORD.unpack_from(content)[0] != len(content) - 4
     ):

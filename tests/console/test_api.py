@@ -119,7 +119,7 @@ def _changes(client, marks):
 
 @pytest.mark.parametrize("step_ms", [0, pytest.param(1000, marks=pytest.mark.full)])
 def test_every_epoch_is_reached_through_marks_that_stand_for_several(registry, client, monkeypatch, step_ms):
-    monkeypatch.setattr(periods, "MOST_MARKS", 3)
+    monkeypatch.setattr(periods, "MAX_MARKS", 3)
     for number in range(12):
         registry.now_ms += step_ms
         registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))

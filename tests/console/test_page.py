@@ -141,7 +141,7 @@ def test_the_slider_moves_the_page_to_the_moment_and_the_address_keeps_it(page, 
 
 
 def test_every_moment_is_reached_where_marks_stand_for_several(page, client, registry, monkeypatch):
-    monkeypatch.setattr(periods, "MOST_MARKS", 3)
+    monkeypatch.setattr(periods, "MAX_MARKS", 3)
     for number in range(10):
         registry.now_ms += 100
         registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))

@@ -73,7 +73,7 @@ def test_a_place_that_is_not_known_is_answered_by_a_reset_and_the_state(still, e
 
 
 def test_one_that_is_too_far_behind_gets_a_reset(still, monkeypatch):
-    monkeypatch.setattr(hub, "MOST_REPLAYED", 1)
+    monkeypatch.setattr(hub, "MAX_REPLAYED", 1)
     assert [each.name for each in first(watch(still.url, ["TopicA"], 1), 2)] == ["reset", "route"]
 
 
@@ -106,7 +106,7 @@ def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
     async def fill():
         slow = Watcher()
         for epoch in range(3):
-            slow.push(Event("route", b"x" * (hub.MOST_PENDING_BYTES // 2), Place("", epoch)))
+            slow.push(Event("route", b"x" * (hub.MAX_PENDING_BYTES // 2), Place("", epoch)))
         return slow.take(), slow.is_dropped
 
     kept, is_dropped = asyncio.run(fill())

@@ -8,9 +8,9 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.server import Connections
-from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
@@ -124,7 +124,7 @@ class Site:
         self.log = Log()
         self.settings = NamesrvSettings()
         self.clock = Clock()
-        self.writes = Writes(Sending(self.log, Here(), "g", self.clock), 300_000, self.answers())
+        self.writes = WriteHandler(KafkaSender(self.log, Here(), "g", self.clock), 300_000, self.answers())
         self.connections = Connections(self.settings)
 
     def answers(self, read_to=None, reading_ms=0, **live):

@@ -43,7 +43,7 @@ def test_an_answer_that_clients_would_not_take_is_refused_with_its_size_and_anot
     answers, monkeypatch, code, fields, room
 ):
     whole = answers.anew(asked(code, **fields)).prepared.size_bytes
-    monkeypatch.setattr(answers_module, "MOST_BYTES", whole + room)
+    monkeypatch.setattr(answers_module, "MAX_BYTES", whole + room)
     found = answers.anew(asked(code, **fields))
     assert found.result == (0 if room == 0 else 1)
     if room:

@@ -20,7 +20,7 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
-from namesrv_stream.gateway.refusals import MOST_KINDS, Refusals
+from namesrv_stream.gateway.refusals import MAX_KINDS, Refusals
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
@@ -180,8 +180,8 @@ def test_refused_requests_are_a_record_at_once_and_one_an_hour_and_wait_for_kafk
     assert reasons(3_601, "10.0.0.9", "10.0.0.9", "10.0.0.9") == []
     assert reasons(3_602) == [line.format("10.0.0.9") + ", 3 times"]
     assert reasons(7_203) == [], "nobody was refused in that hour"
-    many = reasons(9_000, *(f"10.0.1.{n}" for n in range(MOST_KINDS + 5)))
-    assert len(many) == MOST_KINDS + 1, "peers can invent any number of users"
+    many = reasons(9_000, *(f"10.0.1.{n}" for n in range(MAX_KINDS + 5)))
+    assert len(many) == MAX_KINDS + 1, "peers can invent any number of users"
     assert many[-1] == "refused: requests of others needs a right, 5 times"
 
 

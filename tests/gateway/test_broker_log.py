@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.connection_log import MOST_LINES, WINDOW_S, BrokerLog
+from namesrv_stream.gateway.connection_log import MAX_LINES, WINDOW_S, BrokerLog
 from namesrv_stream.gateway.server import Connections
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import LiveRow
@@ -77,9 +77,9 @@ def test_a_lost_connection_names_its_broker_its_age_and_why_it_was_lost(log, err
 
 def test_a_mass_event_is_a_few_lines_and_a_count_and_the_next_window_begins_anew(log):
     def scenario(connection):
-        for _ in range(10 * MOST_LINES):
+        for _ in range(10 * MAX_LINES):
             log.brokers.lost(ADDRESS, LEASE, connection)
-        assert len(log.messages) == MOST_LINES
+        assert len(log.messages) == MAX_LINES
         assert [after_s for after_s, _ in log.timers.waiting] == [WINDOW_S]
         log.timers.end()
         assert log.messages[-1] == "180 more brokers came or went in 10 s; `namesrv-stream history` lists them"

@@ -9,9 +9,9 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.server import Connections
-from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
@@ -70,7 +70,7 @@ async def test_spoilt_frames_cost_their_own_connection_alone(caplog):
     caplog.set_level(logging.ERROR)
     settings, metrics = NamesrvSettings(), Metrics()
     answers = Answers(RouteTables(), settings)
-    writes = Writes(Sending(AcknowledgingLog(), Here(), "g"), 300_000, answers)
+    writes = WriteHandler(KafkaSender(AcknowledgingLog(), Here(), "g"), 300_000, answers)
     requests = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
     requests.serve(answers)
     connections, good_transport = Connections(settings), Transport()

@@ -15,7 +15,7 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.ticks import GATHERED_FOR_MS, GATHERED_FROM_MS, TICK_AT_MS, Ticks
 from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
@@ -35,7 +35,7 @@ class Sender:
     def __init__(self, often_ms=600_000, calm_ms=600_000):
         self.clock = Clock()
         self.log = Log(Ticks(self.clock, often_ms, calm_ms, self.clock.time))
-        self.heartbeats = Heartbeats(Sending(self.log, Here(), "g", self.clock))
+        self.heartbeats = Heartbeats(KafkaSender(self.log, Here(), "g", self.clock))
         self.log_ms = []
         send = self.log.send
 

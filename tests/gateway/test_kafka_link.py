@@ -11,9 +11,9 @@ from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.server import Connections
-from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.kafka.producer import RecordProducer
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
@@ -46,7 +46,9 @@ class Way:
         self.processes = BodyProcesses()
         self.producer = CountingProducer(kafka_client_arguments(settings), "topic", 60_000)
         self.link.on_opened(self.producer)
-        self.writes = Writes(Sending(self.link, self.processes, "gateway"), 0, Answers(RouteTables(), settings))
+        self.writes = WriteHandler(
+            KafkaSender(self.link, self.processes, "gateway"), 0, Answers(RouteTables(), settings)
+        )
         self.connection = connected(None, Connections(settings))
 
     async def answer_or_none(self, command):

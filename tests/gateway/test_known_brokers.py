@@ -217,7 +217,7 @@ def test_a_connection_and_a_host_speak_for_so_many_brokers_and_no_more(monkeypat
 
 
 def test_no_more_than_so_many_unread_records_are_remembered(monkeypatch):
-    monkeypatch.setattr(module, "MOST_UNREAD", 2)
+    monkeypatch.setattr(module, "MAX_UNREAD", 2)
     known = KnownBrokers(RECONCILE_MS)
     for address in ("1", "2", "1", "3"):
         known.note_sent_closed(address)

@@ -57,7 +57,7 @@ def test_a_stream_that_makes_no_sense_is_closed_once_and_by_name(gateway, peer, 
     told = [record for record in caplog.records if record.name.startswith("namesrv_stream.gateway.connection")]
     assert len(told) == 1
     assert me in told[0].getMessage() or "192.0.2.7:5000" in told[0].getMessage()
-    assert "an error of ours" not in told[0].getMessage()
+    assert "internal error" not in told[0].getMessage()
 
 
 def test_proxy_header_names_the_peer_and_the_requests_follow(registry, settings, caplog):

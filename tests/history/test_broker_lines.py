@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.answers.broker_lines import MOST_LINES, broker_lines
+from namesrv_stream.answers.broker_lines import MAX_LINES, broker_lines
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, Scan, TopicConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
@@ -101,7 +101,7 @@ def test_a_change_names_what_changed_and_a_new_data_version_alone_has_no_line(lo
     ]
 
 
-@pytest.mark.parametrize(("brokers", "lines"), [(MOST_LINES, MOST_LINES), (MOST_LINES + 1, MOST_LINES + 1), (900, 21)])
+@pytest.mark.parametrize(("brokers", "lines"), [(MAX_LINES, MAX_LINES), (MAX_LINES + 1, MAX_LINES + 1), (900, 21)])
 def test_a_mass_event_names_the_first_brokers_and_counts_the_others(log, brokers, lines):
     for number in range(brokers):
         log.register(f"10.0.0.1:{number}", name=f"broker-{number}")

@@ -128,7 +128,7 @@ def test_a_day_of_which_the_period_has_only_a_part_is_dotted_in_that_part(since,
 
 
 def test_a_heat_map_has_room_for_the_brokers_that_matter_most_and_names_their_total(monkeypatch):
-    monkeypatch.setattr(plots, "MOST_BROKERS", 1)
+    monkeypatch.setattr(plots, "MAX_BROKERS", 1)
     rows = pd.concat([shares(WEEK, 1.0), shares(WEEK, 0.5, broker="c1 broker-b 0")])
     [axes] = plots.availability_heat_map.figure(rows, *WEEK).axes
     assert "(the 1 lowest of 2)" in axes.get_title()

@@ -177,7 +177,7 @@ def test_a_page_begins_with_the_three_things_worth_knowing(page_of_an_outage):
 
 
 def test_a_table_that_is_cut_says_how_many_rows_there_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("namesrv_stream.analysis.report._MOST_LINES", 2)
+    monkeypatch.setattr("namesrv_stream.analysis.report._MAX_LINES", 2)
     place = Root(str(tmp_path / "registry"))
     registry = SeededRegistry(place, NOW)
     registry.register(ms(1), A, "broker-a")

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from namesrv_stream.job.hang_watch import JVM_LOOKS, LOG_LOOKS, QUERY_LOOKS, UNREADY_LOOKS, Standstill
+from namesrv_stream.job.hang_watch import LOG_LOOKS, MAX_MISSED_PINGS, QUERY_LOOKS, UNREADY_LOOKS, Hang
 
 TRIGGER_MS = 5_000
 LIMIT = QUERY_LOOKS + TRIGGER_MS // 1000
@@ -14,7 +14,7 @@ class Job:
     """A job whose JVM answers once between two looks, unless it is told not to."""
 
     def __init__(self):
-        self.standstill = Standstill(TRIGGER_MS)
+        self.standstill = Hang(TRIGGER_MS)
         self.log_end = count().__next__
 
     def looks(self, number, steps, *, answers=True):
@@ -49,15 +49,15 @@ def test_a_jvm_that_does_not_answer_for_60_looks_hangs_and_is_reported_as_unread
     assert job.standstill.problem is None
     assert job.looks(UNREADY_LOOKS + 1, moving(), answers=False) is None
     assert job.standstill.problem == "the JVM has not answered for 5 s"
-    looks, why = job.looks(JVM_LOOKS, moving(), answers=False)
-    assert looks == JVM_LOOKS - UNREADY_LOOKS
+    looks, why = job.looks(MAX_MISSED_PINGS, moving(), answers=False)
+    assert looks == MAX_MISSED_PINGS - UNREADY_LOOKS
     assert "the JVM of this job has not answered for 60 s" in why
     assert "start the job again. Nothing is lost" in why
 
 
 def test_a_jvm_that_answers_within_60_looks_does_not_hang_however_often(job):
     for _ in range(5):
-        assert job.looks(JVM_LOOKS - 1, moving(), answers=False) is None
+        assert job.looks(MAX_MISSED_PINGS - 1, moving(), answers=False) is None
         assert job.looks(2, moving()) is None
     assert job.standstill.problem is None
 
@@ -84,5 +84,5 @@ def test_a_query_hangs_only_if_the_log_grows(job, end):
 
 def test_a_kafka_that_is_asked_and_does_not_answer_is_no_jvm_that_does_not(job):
     job.log_end = None
-    assert job.looks(LOG_LOOKS + 3 * JVM_LOOKS, still()) is None
+    assert job.looks(LOG_LOOKS + 3 * MAX_MISSED_PINGS, still()) is None
     assert job.standstill.problem is None

@@ -409,7 +409,7 @@ def test_an_eviction_of_the_state_while_the_lease_lives_is_counted_and_logged(re
     registry.handle(tick(0, 0), registered(A, 0, 1))
     registry.handle(tick(1_000, 2), expired(A, 0))
     assert registry.batches.disagreements == 1
-    assert f"the keyed state evicted {A} " in caplog.text
+    assert f"keyed state evicted {A} " in caplog.text
     assert registry.addresses() == [A]
 
 
@@ -426,7 +426,7 @@ def test_e11_a_gap_between_two_ticks_is_a_line_of_history_a_log_line_and_a_metri
     registry.handle(tick(0, 0), tick(gap_ms, 1))
     lines = [(each.event_time, each.offset, each.gap_millis) for each in registry.rows("broker_event")]
     assert lines == ([(T0 + gap_ms, 1, 10_001)] if is_named else [])
-    assert ("no tick came to the log for 10.0 s (up to offset 1)" in caplog.text) == is_named
+    assert ("no tick in the log for 10.0 s (up to offset 1)" in caplog.text) == is_named
     counted = registry.batches.metrics.registry.get_sample_value("namesrv_log_gap_seconds_total")
     assert counted == (gap_ms / 1_000 if is_named else 0)
 

@@ -12,8 +12,8 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.job import table_care
-from namesrv_stream.job.table_care import OutOfTimeError, TableCare
-from namesrv_stream.tables.maintenance import FILES_BORNE
+from namesrv_stream.job.table_care import OutOfTimeError, TableMaintenance
+from namesrv_stream.tables.maintenance import MAX_FILES
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -22,7 +22,7 @@ from tests.tables.test_maintenance import pass_time
 from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim
 
 LIMIT_S = 60.0
-COUNT = FILES_BORNE + 2
+COUNT = MAX_FILES + 2
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_publication_waits_for_no_maintenance_and_both_hold(root, publisher):
             assert published.acquire(timeout=LIMIT_S)
 
     count = COUNT + len(TABLES)
-    with TableCare(root, settings(root), wait):
+    with TableMaintenance(root, settings(root), wait):
         for number in range(COUNT, count):
             assert at_table.acquire(timeout=LIMIT_S)
             publisher.publish(batch(number), NOW)
@@ -79,28 +79,28 @@ def test_a_publication_waits_for_no_maintenance_and_both_hold(root, publisher):
 def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, publisher, caplog):
     caplog.set_level(logging.INFO)
     before, points = views_of_all(root), []
-    TableCare(root, settings(root), points.append).look_after()
+    TableMaintenance(root, settings(root), points.append).look_after()
     assert [file_count(root, spec) for spec in (BROKER_EVENT, SNAPSHOT)] == [1, 1]
     assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
     assert views_of_all(root) == before
-    TableCare(root, settings(root), points.append).look_after()
+    TableMaintenance(root, settings(root), points.append).look_after()
     [line] = [each.getMessage() for each in caplog.records if each.name == table_care.__name__]
     assert f"broker_event from {COUNT} to 1" in line
 
 
 def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(root, publisher):
-    TableCare(root, settings(root), lambda _point: None).look_after()
+    TableMaintenance(root, settings(root), lambda _point: None).look_after()
     folder = Path(root.uri(SNAPSHOT))
     assert len(list(folder.glob("*.parquet"))) > 1
     pass_time(root, days=1)
-    TableCare(root, settings(root), lambda _point: None).look_after()
+    TableMaintenance(root, settings(root), lambda _point: None).look_after()
     assert len(list(folder.glob("*.parquet"))) == 1
     assert_shows_exactly(root, *range(COUNT))
 
 
 def test_no_maintenance_runs_when_the_setting_is_0(root, publisher):
     points = []
-    with TableCare(root, settings(root, every_ms=0), points.append):
+    with TableMaintenance(root, settings(root, every_ms=0), points.append):
         pass
     assert points == []
 
@@ -113,7 +113,7 @@ def test_a_maintenance_whose_time_is_up_leaves_the_rest_to_the_next(root, publis
         if len(points) <= 2:
             monkeypatch.setattr(table_care, "LIMIT_S", -1.0)
 
-    care = TableCare(root, settings(root), out_of_time_after)
+    care = TableMaintenance(root, settings(root), out_of_time_after)
     for _ in range(2):
         monkeypatch.undo()
         with pytest.raises(OutOfTimeError):
@@ -132,7 +132,7 @@ def test_a_table_that_cannot_be_maintained_keeps_the_others_from_nothing(root, p
         if point == f"maintaining {first}":
             raise DeltaError("no")
 
-    care = TableCare(root, settings(root), fail)
+    care = TableMaintenance(root, settings(root), fail)
     with pytest.raises(DeltaError):
         care.look_after()
     care.look_after()
@@ -143,7 +143,7 @@ _PROGRAM = """
 import os, signal, sys
 from deltalake import DeltaTable
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.job.table_care import TableCare
+from namesrv_stream.job.table_care import TableMaintenance
 from namesrv_stream.tables.root import Root
 
 def die(*_arguments, **_options):
@@ -151,7 +151,7 @@ def die(*_arguments, **_options):
 
 setattr(DeltaTable, sys.argv[2], die)
 root = Root(sys.argv[1])
-TableCare(root, NamesrvSettings.model_validate({"delta.root": root.url}), print).look_after()
+TableMaintenance(root, NamesrvSettings.model_validate({"delta.root": root.url}), print).look_after()
 """
 
 
@@ -161,7 +161,7 @@ def test_after_a_kill_in_the_middle_the_registry_and_its_maintenance_go_on(root,
     assert killed.returncode == -SIGKILL
     heir = claim(root, "second")
     heir.publish(batch(COUNT), NOW)
-    TableCare(root, settings(root), lambda _point: None).look_after()
+    TableMaintenance(root, settings(root), lambda _point: None).look_after()
     assert_shows_exactly(root, *range(COUNT + 1))
     heir.publish(batch(COUNT + 1), NOW)
     assert heir.restored == []

@@ -14,7 +14,7 @@ from namesrv_stream.config import as_options
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
+from namesrv_stream.tables.maintenance import MAX_FILES, maintain
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
@@ -113,8 +113,8 @@ def test_views_maintenance_and_reader_agree_on_a_bucket(spark, root):
     in_duckdb = ask(root.url, "SELECT topic FROM topic_placement", epoch=4, storage_options=root.storage_options)
     assert {row["topic"] for row in in_duckdb.to_pylist()} == {"shared", "batch-0", "batch-1", "batch-2"}
     care = {each.table: each for each in maintain(root)}
-    assert [each.put_off for each in care.values() if each.put_off] == []
-    assert all(each.files_after <= FILES_BORNE for each in care.values())
+    assert [each.skipped_because for each in care.values() if each.skipped_because] == []
+    assert all(each.files_after <= MAX_FILES for each in care.values())
     assert care[BROKER_EVENT.name].files_before == 6
     engines = {entry["engineInfo"].partition(":")[0] for entry in root.open(BROKER_EVENT).history()}
     assert engines == {"delta-rs"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.rules.record_types import BrokerHeartbeat
-from namesrv_stream.tables.maintenance import FILES_BORNE
+from namesrv_stream.tables.maintenance import MAX_FILES
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import DAY_MS, Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
@@ -61,15 +61,15 @@ def test_the_job_compacts_and_vacuums_its_tables_while_it_publishes(kafka, topic
         heartbeats.say(registration(1))
         assert job.await_published(LIMIT_S)
         left_behind = left_by_a_writer_that_died(root)
-        for number in range(2, FILES_BORNE + 3):
+        for number in range(2, MAX_FILES + 3):
             heartbeats.say(registration(number))
             assert job.await_published(LIMIT_S)
         await_optimized(root)
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:  # whose first maintenance runs VACUUM
         await_removed(left_behind)
-        heartbeats.say(registration(FILES_BORNE + 3))
+        heartbeats.say(registration(MAX_FILES + 3))
         assert job.await_published(LIMIT_S)
-        assert heartbeats.live() == sorted(address(number) for number in range(1, FILES_BORNE + 4))
+        assert heartbeats.live() == sorted(address(number) for number in range(1, MAX_FILES + 4))
     heartbeats.close()
 
 

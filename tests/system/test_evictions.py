@@ -40,7 +40,7 @@ def test_addresses_are_evicted_each_in_its_time_and_after_their_leases(quick_wat
         assert quick_watermark.live() == []
     lines = sorted(quick_watermark.rows("broker_event"), key=lambda line: (line.epoch, line.seq))
     assert [line.broker_addr for line in lines if line.type == "EXPIRED"] == [address(FIRST), address(SECOND)]
-    assert "the keyed state evicted" not in caplog.text
+    assert "keyed state evicted" not in caplog.text
 
 
 def test_the_state_of_a_new_checkpoint_begins_with_the_published_leases_and_is_evicted_too(

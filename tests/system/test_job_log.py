@@ -24,7 +24,7 @@ NOT_LOGGED = re.compile(
 OF_SPARK = re.compile(r"MicroBatchExecution: Query .+ terminated with error: .+")
 """A line of Spark about a query, which the job then reports in a line of its own."""
 ATTEMPTS = 3
-MOST_LINES_OF_AN_OUTAGE = 12
+MAX_LINES_OF_AN_OUTAGE = 12
 
 
 @pytest.fixture
@@ -71,4 +71,4 @@ def test_an_outage_of_kafka_is_a_few_documented_lines_and_the_last_one_says_that
     loud = [match["message"] for match in found if match["level"] not in ("INFO", "DEBUG")]
     assert [message for message in loud if not is_documented(message)] == []
     assert lines[-1].endswith("the job has stopped in order")
-    assert len(lines) - before <= MOST_LINES_OF_AN_OUTAGE + ATTEMPTS, "\n".join(lines)
+    assert len(lines) - before <= MAX_LINES_OF_AN_OUTAGE + ATTEMPTS, "\n".join(lines)

@@ -108,5 +108,5 @@ def test_views_maintenance_and_a_new_run_go_on_too(spark, root, published):
     assert open_snapshot(session, root) == published.last
     assert (session.table("topic").count(), session.table("broker_event").count()) == (5, 4)
     claim(root, "another run").publish(batch(4), NOW)
-    assert [each.put_off for each in maintain(root) if each.put_off] == []
+    assert [each.skipped_because for each in maintain(root) if each.skipped_because] == []
     assert_shows_exactly(root, *range(5))

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.history import scans
 from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.rows import RejectedRow
-from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
+from namesrv_stream.tables.maintenance import MAX_FILES, maintain
 from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import (
@@ -43,8 +43,8 @@ def test_it_bounds_the_files_puts_the_history_in_order_once_and_every_snapshot_r
     care = {each.table: each for each in maintain(root)}
     assert views_of_all(root) == before
     assert care["broker_event"].files_before == 6
-    assert all(each.files_after <= FILES_BORNE for each in care.values())
-    assert [each.table for each in care.values() if each.put_off] == []
+    assert all(each.files_after <= MAX_FILES for each in care.values())
+    assert [each.table for each in care.values() if each.skipped_because] == []
     [file] = root.open(BROKER_EVENT).file_uris()
     rows = pq.read_table(file).to_pylist()
     groups = [kind for kind, _ in groupby(rows, lambda row: (row["type"], row["broker_name"]))]

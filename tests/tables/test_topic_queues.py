@@ -105,7 +105,7 @@ def test_a_table_of_another_term_is_loaded_whole_because_a_repair_may_have_lost_
 
 
 def test_a_change_of_a_large_part_is_loaded_whole(followed, monkeypatch):
-    monkeypatch.setattr(topic_queues, "MOST_CHANGES", 1)
+    monkeypatch.setattr(topic_queues, "MAX_CHANGES", 1)
     followed.merge([topic("t", perm=4)])
     followed.assert_follows({"t"})
     followed.merge([topic("t", perm=2), topic("u", perm=2)])

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { percent, when } from "./words.js";
 
 const WIDTH = 1000;
-const MOST_ROWS = 40;
+const MAX_ROWS = 40;
 
 export function sessionsChart(found, label) {
   const until = new Date(found.snapshot.eventTime ?? found.snapshot.publishedAt).getTime();
@@ -16,7 +16,7 @@ export function sessionsChart(found, label) {
   const ends = (sessions) => sessions.filter((each) => each.endedBy).length;
   const most = [...rows]
     .sort((one, other) => ends(other[1]) - ends(one[1]) || one[0].localeCompare(other[0], undefined, { numeric: true }))
-    .slice(0, MOST_ROWS);
+    .slice(0, MAX_ROWS);
   const x = (at) => (WIDTH * (Math.max(since, Math.min(until, new Date(at))) - since)) / Math.max(1, until - since);
   const line = ([broker, sessions]) =>
     h(
@@ -83,6 +83,6 @@ export function sessionsChart(found, label) {
       ),
       h("span"),
     ),
-    rows.size > MOST_ROWS && h("p", { class: "quiet" }, `The ${MOST_ROWS} brokers with most ends, of ${rows.size}.`),
+    rows.size > MAX_ROWS && h("p", { class: "quiet" }, `The ${MAX_ROWS} brokers with most ends, of ${rows.size}.`),
   );
 }

@@ -29,8 +29,8 @@ from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.doctor import Finding
 
 _A_LIBRARY = msgspec._core.__file__  # noqa: SLF001 -- any library that is certainly there
-_LEAST_ROOM_BYTES = 1024**3
-_MOST_NAMED = 10
+_MIN_ROOM_BYTES = 1024**3
+_MAX_NAMED = 10
 _PUBLISHED_WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.2
 _TRIAL_BYTES = 64 * 1024
@@ -191,7 +191,7 @@ def _commits_in(folder: Path) -> Finding:
 def _room_in(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     found = f"{folder} has {free / 1024**3:.1f} GiB left"
-    if free < _LEAST_ROOM_BYTES:
+    if free < _MIN_ROOM_BYTES:
         return Finding("room", "warning", found, "Make room, or shorten snapshot.exact.")
     return Finding("room", "ok", found)
 
@@ -211,7 +211,7 @@ def _names(tables: RouteTables) -> Iterator[Finding]:
     for kind, names in (("cluster", tables.clusters), ("broker", tables.brokers), ("topic", tables.queues)):
         groups = look_alikes(names)
         found += len(groups)
-        for group in groups[:_MOST_NAMED]:
+        for group in groups[:_MAX_NAMED]:
             shown = ", ".join(f"{name!a}" for name in group)
             what = f"{kind} names that look alike: {shown}" if len(group) > 1 else f"{kind} name with a blank: {shown}"
             yield Finding("names", "warning", what, "Correct the broker's file, or the topic, that has the wrong one.")
@@ -222,7 +222,7 @@ def _names(tables: RouteTables) -> Iterator[Finding]:
 def _order_configs(tables: RouteTables) -> Iterable[Finding]:
     table = tables.kv.get(ORDER_TOPIC_NAMESPACE, {})
     problems = {topic: problem for topic, value in table.items() if (problem := order_problem(value))}
-    for topic, problem in list(problems.items())[:_MOST_NAMED]:
+    for topic, problem in list(problems.items())[:_MAX_NAMED]:
         next_step = f"`namesrv-stream updateKvConfig -s {ORDER_TOPIC_NAMESPACE} -k {topic}` puts another value."
         yield Finding("order configuration", "failed", f"of topic {topic}: {problem}", next_step)
     if not problems:

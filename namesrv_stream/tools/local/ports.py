@@ -7,7 +7,7 @@ import socket
 from itertools import cycle, islice
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.reporting.texts import who_listens
+from namesrv_stream.reporting.texts import port_owner_command
 
 HOST = "127.0.0.1"
 _FOR_SERVERS = range(20_000, 30_000)
@@ -32,7 +32,7 @@ def check_free(port: int, server: str) -> None:
     if not _is_free(port):
         raise NamesrvError(
             f"port {port} of {HOST} is in use, so {server} cannot have it: "
-            f"stop what listens there ({who_listens(port)} names it) or choose another port"
+            f"stop what listens there ({port_owner_command(port)} names it) or choose another port"
         )
 
 
