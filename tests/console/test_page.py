@@ -20,7 +20,7 @@ from tests.clock import now_ms
 from tests.console import pictures
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, chromium
-from tests.console.conftest import A, B, C, make_registry
+from tests.console.conftest import A, B, C, make_registry, make_settings
 from tests.console.crowd import address_of, lose_zone, publish_crowd
 
 pytestmark = pytest.mark.full
@@ -83,6 +83,18 @@ def test_a_hidden_tab_says_within_seconds_that_something_is_down(page, registry)
     registry.expire(A)
     page.until(lambda: page.driver.title.startswith("TopicA has no route"))
     assert page.find("#icon[href='icon-critical.svg']")
+
+
+def test_a_hidden_tab_says_that_its_console_is_gone(tmp_path, nobody, driver):
+    make_registry(str(tmp_path / "registry"))
+    with BackgroundConsole(make_settings(str(tmp_path / "registry"), nobody)) as console:
+        page = Page(driver, console.url)
+        page.open()
+        page.shows("broker-a")
+        driver.execute_script(HIDE)
+    page.until(lambda: driver.title.startswith("no console"))
+    driver.get("about:blank")
+    driver.get_log("browser")  # where it stands that nothing answers
 
 
 def test_a_past_moment_says_when_and_does_not_colour_the_icon(page, registry):

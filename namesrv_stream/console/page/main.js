@@ -313,13 +313,19 @@ function drawPresent() {
   track.place(state.epoch);
 }
 
+let unanswered = 0; // a hidden page has no stream that would tell
+
 async function readStatus() {
   const before = newest;
   try {
     job = await read("v1/status");
     newest = Math.max(newest ?? 0, job.epoch);
+    unanswered = 0;
+    isConnected = true;
   } catch (problem) {
+    unanswered += 1;
     if (newest === null) showProblem(problem);
+    else if (unanswered > 1) isConnected = false;
   }
   drawPresent();
   if (before === null && newest !== null && shownHash !== null) onFirst();
