@@ -70,6 +70,16 @@ class OwnWrites:
         """Note an operator's command that Kafka has, and the number of its connection."""
         self._note({*_concerns(command), ("connection", connection)}, place)
 
+    def sent(self, place: LogPosition) -> asyncio.Future[None]:
+        """Return a future for `until_read` of a record for which no lookup waits."""
+        key = ("record", place.offset)
+        self._note([key], place)
+        if (write := self._unread.get(key)) is not None:
+            return write.read
+        read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        read.set_result(None)
+        return read
+
     def follow(self, answers: Answers) -> None:
         """Forget the writes that a newer snapshot has read, and end the wait for them."""
         self._answers = answers

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -30,32 +29,22 @@ from namesrv_stream.gateway.known_brokers import (
 )
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, Sent
+from namesrv_stream.gateway.taken_addresses import TakenAddresses
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import (
     MASTER_ID,
     MAX_HEARTBEAT_TIMEOUT_MS,
     ChannelClosed,
     RegisterBroker,
-    RequestRefused,
     UnregisterBroker,
 )
 from namesrv_stream.rules.registration import RegisterReply, reply
-from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.headers import BrokerHeader
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import read_registration
 
 log = logging.getLogger(__name__)
-
-ALIVE_WITHIN_MS = 45_000
-"""A broker counts as living if its last sign of life is at most so old, by the log's clock at the newest snapshot.
-Living brokers send one every 30 to 35 s."""
-
-_WARNED_EVERY_MS = 60_000
-_REFUSAL_EVERY_MS = 15_000
-"""Pause between two records of refusals. The job publishes with each, so that this gateway learns in time whether the
-broker that holds the address still speaks: a calm registry publishes signs of life every five minutes."""
 
 _MAX_TOPICS_WAITED_FOR = 12_000
 """Most topics of a registration for which lookups may wait (E12): finding the new ones takes the event loop's time."""
@@ -89,7 +78,7 @@ class RegistrationHandler:
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
         self._broker_log = BrokerLog(sending.loop)
-        self._silent_until_ms = self._next_refusal_ms = 0
+        self.taken = TakenAddresses(sending, own, self._speaking)
         self._ends: set[asyncio.Task[None]] = set()
         self._newest: tuple[RemotingCommand | None, str] = None, ""  # a registration and its token
         self.is_kafka_away = False
@@ -119,7 +108,7 @@ class RegistrationHandler:
         """Return a function that decodes a registration, in this or another process. Raises BadRequestError."""
         channel_id = self._sending.channel_id(connection)
         self._check_room(_broker_address(command), channel_id, connection.host)
-        self._check_address(command, connection)
+        self.taken.check(self._answers, command, connection)
         return partial(_decode, command, self._token(command), channel_id, only_quick)
 
     def send_in_full(self, command: RemotingCommand, decoded: DecodedRegistration, connection: Connection) -> Sent:
@@ -203,47 +192,6 @@ class RegistrationHandler:
                 f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
                 f"{MAX_BROKERS_OF_A_HOST} from this host"
             )
-
-    def _check_address(self, command: RemotingCommand, connection: Connection) -> None:
-        """Raise BadRequestError if another living broker has the registration's address (D14)."""
-        fields = command.ext_fields or {}
-        lease = self._answers.live.get(_broker_address(command))
-        announced = (fields.get("clusterName"), fields.get("brokerName"))
-        if lease is None or (lease.cluster_name, lease.broker_name) == announced:
-            return
-        other = self._speaker_of(lease, self._sending.channel_id(connection))
-        if other is None:
-            return
-        refusal = (
-            f"{lease.broker_addr} is the address of {lease.broker_name} in {lease.cluster_name}, alive ({other}), "
-            f"and the broker at {connection.peer} announces it too: set brokerIP1 of both to addresses of their own"
-        )
-        self._send_refusal(lease, fields.get("brokerName"), connection.host)
-        if self._sending.now_ms >= self._silent_until_ms:
-            self._silent_until_ms = self._sending.now_ms + _WARNED_EVERY_MS
-            log.warning("a registration is refused: %s", refusal, extra={"address": lease.broker_addr})
-        raise BadRequestError(refusal)
-
-    def _send_refusal(self, lease: LiveRow, name: str | None, host: str) -> None:
-        if self._sending.now_ms < self._next_refusal_ms:
-            return
-        self._next_refusal_ms = self._sending.now_ms + _REFUSAL_EVERY_MS
-        missing = f"an address of its own: {lease.broker_addr} is that of {lease.broker_name} in {lease.cluster_name}"
-        refused = RequestRefused(request="REGISTER_BROKER", requested_by=f"{name}@{host}", missing=missing)
-        with suppress(NamesrvError):  # Kafka is away or busy: the next refusal is sent
-            self._sending.link.send(refused)
-
-    def _speaker_of(self, lease: LiveRow, own_channel: str) -> str | None:
-        """Return the name of another connection over which the broker of a lease speaks; None if there is none."""
-        heard_from_ms = self._answers.reading_ms - ALIVE_WITHIN_MS
-        for channel_id, heard_ms in lease.channels.items():
-            if channel_id == own_channel or heard_ms < heard_from_ms:
-                continue
-            if not self._sending.is_own(channel_id):
-                return f"channel {channel_id}"
-            if (connection := self._speaking.get(channel_id)) is not None:
-                return f"the connection of {connection.peer}"
-        return None
 
     # --- other signs of life, and ends
 

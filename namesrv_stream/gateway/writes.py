@@ -24,6 +24,7 @@ from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import RegistrationHandler
 from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, Sent
+from namesrv_stream.gateway.taken_addresses import AddressTakenError
 from namesrv_stream.rules.commands import holder_of
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -83,12 +84,14 @@ class WriteHandler:
         """Send a request, and return its answer. A bad request and a record that fails are answered too."""
         try:
             async with connection.order:
-                sent = self._sent(command, connection, LARGE_BODY_BYTES) or await self._send_aside(command, connection)
+                sent = await self._sent_in_order(command, connection)
             if sent.place is not None:
                 await sent.place
             return sent.answer()
         except BadRequestError as error:
             connection.complain(str(error))
+            if isinstance(error, AddressTakenError):
+                self.registering.taken.warn(error)
             return refusal(command, error)
         except (GatewayBusyError, KafkaUnreachableError, KafkaRefusedError) as error:
             if isinstance(error, GatewayBusyError):
@@ -111,6 +114,15 @@ class WriteHandler:
             self._link.check_room(len(command.body), connection.host)
         decode = self._decoding(command, connection, only_quick=is_large)
         return self._handled(command, decode(), connection)
+
+    async def _sent_in_order(self, command: RemotingCommand, connection: Connection) -> Sent:
+        """Send a request while the order of its connection is held. A taken address is looked at twice (D14)."""
+        try:
+            return self._sent(command, connection, LARGE_BODY_BYTES) or await self._send_aside(command, connection)
+        except AddressTakenError as error:
+            if not await self.registering.taken.is_read_anew(error):
+                raise
+        return self._sent(command, connection, LARGE_BODY_BYTES) or await self._send_aside(command, connection)
 
     async def _send_aside(self, command: RemotingCommand, connection: Connection) -> Sent:
         decode = self._decoding(command, connection)

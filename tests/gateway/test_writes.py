@@ -171,6 +171,8 @@ async def test_d14_an_address_that_another_living_broker_has_is_refused(site, ca
         asked = site.ask(command(**other), first)
         await settle()
         site.log.acknowledge()
+        await settle()
+        site.writes.follow(site.answers(reading_ms=1_000_000, **{ADDRESS: lease}))
         answer = await asked
         assert answer.code == is_refused
         assert ("brokerIP1" in (answer.remark or ""), "other/7" in (answer.remark or "")) == (
@@ -184,6 +186,20 @@ async def test_d14_an_address_that_another_living_broker_has_is_refused(site, ca
     await settle()
     site.log.acknowledge()
     assert (await same).code == 0, "the holder registers over another connection"
+
+
+async def test_d14_a_registration_waits_for_a_snapshot_of_now_before_it_is_refused(site):
+    """A calm registry publishes signs of life every five minutes: the newest snapshot has them from long ago."""
+    lease = live()._replace(channels={"other/7": 955_000})
+    site.writes.follow(site.answers(reading_ms=960_000, **{ADDRESS: lease}))
+    asked = site.ask(command(broker_name="b"), site.connect())
+    await settle()
+    site.log.acknowledge()
+    await settle()
+    site.writes.follow(site.answers(reading_ms=1_001_000, **{ADDRESS: lease}))
+    await settle()
+    site.log.acknowledge()
+    assert ((await asked).code, site.log.kinds) == (0, [RequestRefused, FULL])
 
 
 @pytest.mark.parametrize("code", [RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION])
