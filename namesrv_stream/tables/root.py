@@ -20,7 +20,7 @@ from namesrv_stream.errors import (
     TablesTooNewError,
     TablesTooOldError,
 )
-from namesrv_stream.tables.schemas import BROKER_EVENT, FORMAT, ROW_CHANGE, SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import BROKER_EVENT, FORMAT, LIVE, ROW_CHANGE, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
 HOUR_MS = DAY_MS // 24
@@ -84,8 +84,8 @@ class Root:
         return None if "://" in self.url else Path(self.uri(spec), "_delta_log")
 
     def has_data(self, spec: TableSpec) -> bool:
-        """Return whether there are data files in the table's folder; for `snapshot` also in those of the history."""
-        return any(map(self._has_data, (SNAPSHOT, BROKER_EVENT, ROW_CHANGE) if spec is SNAPSHOT else (spec,)))
+        """Return whether there are data files in the table's folder; for `snapshot` also of history and leases."""
+        return any(map(self._has_data, (SNAPSHOT, BROKER_EVENT, ROW_CHANGE, LIVE) if spec is SNAPSHOT else (spec,)))
 
     def _has_data(self, spec: TableSpec) -> bool:
         try:

@@ -150,7 +150,9 @@ def test_a_native_library_is_loaded_from_the_jobs_temporary_folder_and_nothing_i
     assert [each[:2] for each in found] == [("temporary folder", "ok")]
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
-    for place in ("/proc/none", tmp_path / "file", tmp_path / "file" / "below"):  # the first as a mount with noexec
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    names = ("file", "file/below", "link")
+    for place in ("/proc/none", *(tmp_path / each for each in names)):  # the first as a mount with noexec
         [found] = states(check_temp_folder, job_temp_folder=str(place))
         assert (found.state, "job.tempFolder" in found.next_step) == ("failed", True)
 

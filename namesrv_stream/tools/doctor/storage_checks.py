@@ -157,9 +157,10 @@ def _object_problem(place: Root) -> str:
 
 def _folder_problem(folder: Path) -> str:
     """Return why nothing can be written in a folder, or in its nearest parent that exists; empty text if it can be."""
-    parent = next(each for each in (folder, *folder.parents) if each.exists())
+    parent = next(each for each in (folder, *folder.parents) if each.exists() or each.is_symlink())
     if not parent.is_dir():
-        return "it is a file" if parent == folder else f"{parent} is a file"
+        is_what = "a file" if parent.exists() else "a link to nothing"
+        return f"{'it' if parent == folder else parent} is {is_what}"
     try:
         with tempfile.NamedTemporaryFile(prefix=_TRIAL, dir=parent) as trial:
             trial.write(bytes(_TRIAL_BYTES))

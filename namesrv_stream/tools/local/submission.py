@@ -116,20 +116,25 @@ def driver_start(
     for key in {_CLASS_PATH, _JAVA_OPTIONS, *(["spark.jars"] if file.parent != CONF else [])} & of_file.keys():
         options.setdefault(key, of_file[key])
     _add_jars(options, is_local=is_local)
-    log = f'"-Dlog4j2.configurationFile={_settings_file("log4j2.properties")}"'
+    log = _quoted(f"-Dlog4j2.configurationFile={_settings_file('log4j2.properties')}")
     java_options = [options.get(_JAVA_OPTIONS, ""), log]
     if temp is not None:
         try:
             own = own_temp_folder(temp)
         except OSError as error:
             raise StorageError(str(temp), str(error), "the temporary files", "job.tempFolder") from error
-        java_options.append(f'"-Djava.io.tmpdir={own}"')  # spark.local.dir follows it
+        java_options.append(_quoted(f"-Djava.io.tmpdir={own}"))  # spark.local.dir follows it
     if records_archive is not None:
-        java_options += [f'"-XX:ArchiveClassesAtExit={records_archive}"']
+        java_options.append(_quoted(f"-XX:ArchiveClassesAtExit={records_archive}"))
     elif ARCHIVE.exists():
-        java_options = [_WARNINGS_TO_STDERR, *java_options, f'"-XX:SharedArchiveFile={ARCHIVE}"']
+        java_options = [_WARNINGS_TO_STDERR, *java_options, _quoted(f"-XX:SharedArchiveFile={ARCHIVE}")]
     options[_JAVA_OPTIONS] = " ".join(java_options).strip()
     return DriverStart(file, options, is_local)
+
+
+def _quoted(option: str) -> str:
+    """Return an option of Java as Spark reads it, whatever is in its path."""
+    return '"' + option.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
 def own_temp_folder(place: Path) -> Path:
