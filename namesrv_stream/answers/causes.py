@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from namesrv_stream.answers.definitions import TOGETHER_MS, DownBroker, together
 from namesrv_stream.answers.subject import Fields
-from namesrv_stream.reporting.texts import counted, iso_text, natural_key
+from namesrv_stream.reporting.texts import SHOWN_ZONE, counted, iso_text, natural_key
 from namesrv_stream.rules.record_types import MASTER_ID
 
 State = Literal["alive", "late", "suspect", "down", "left"]
@@ -241,6 +241,6 @@ def _percent(count: int, total: int) -> str:
 
 
 def clock_text(at_ms: int, now_ms: int) -> str:
-    """Return a time in UTC: by the minute, with the day if it is not the day of `now_ms`."""
-    at, now = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (at_ms, now_ms))
-    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"
+    """Return a time in the shown zone: by the minute, with the day if it is not the day of `now_ms`."""
+    at, now = (datetime.fromtimestamp(ms / 1000, SHOWN_ZONE.get()) for ms in (at_ms, now_ms))
+    return f"{at:%H:%M %Z}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M %Z}"

@@ -214,7 +214,8 @@ def _salvaged(root: Root, found: Sequence[Damage], backup: Content | None) -> Sa
 def _losses(now: Salvaged) -> Iterator[str]:
     for table, epoch in now.made.items():
         if table == SNAPSHOT.name:
-            yield f"snapshot: the row of epoch {epoch} is lost, and was made from the tables' newest commits."
+            yield f"snapshot: the row of epoch {epoch} is made from the tables' newest commits. If all others are lost,"
+            yield "  each epoch with events has a row again, of the time of its last event."
             continue
         yield f"{table}: {counted(len(now.content.rows[table]), 'row')}, of epoch {epoch} and the history after it."
     for table, count in now.lost.items():

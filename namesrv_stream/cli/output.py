@@ -15,7 +15,7 @@ from rich.text import Text
 
 from namesrv_stream.errors import masked
 from namesrv_stream.reporting.logs import printable
-from namesrv_stream.reporting.texts import SHOWN_ZONE
+from namesrv_stream.reporting.texts import SHOWN_ZONE, is_of_two_offsets
 from namesrv_stream.wire.json_text import encode_json
 
 _PLAIN_WIDTH = 10_000
@@ -73,7 +73,10 @@ def _cell(value: object) -> Text:
 
 
 def time_text(at: int | str | None, *, with_zone: bool = False) -> str:
-    """Return a time, epoch milliseconds or ISO 8601, by the second in the shown zone; its day too if not today."""
+    """Return a time, epoch milliseconds or ISO 8601, by the second in the shown zone; its day too if not today.
+
+    Times of a day on which the clocks change have their zone, because one hour of it may come twice.
+    """
     if at is None:
         return "-"
     zone = SHOWN_ZONE.get()
@@ -81,7 +84,9 @@ def time_text(at: int | str | None, *, with_zone: bool = False) -> str:
         datetime.fromtimestamp(at / 1000, zone) if isinstance(at, int) else datetime.fromisoformat(at).astimezone(zone)
     )
     is_today = moment.date() == datetime.now(zone).date()
-    return moment.strftime(("" if is_today else "%Y-%m-%d ") + "%H:%M:%S" + (" %Z" if with_zone else ""))
+    return moment.strftime(
+        ("" if is_today else "%Y-%m-%d ") + "%H:%M:%S" + (" %Z" if with_zone or is_of_two_offsets(moment) else "")
+    )
 
 
 def heading(left: str, right: str) -> Text:

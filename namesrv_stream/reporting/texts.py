@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import overload
 
 _DIGITS = re.compile(r"(\d+)")
@@ -35,6 +35,12 @@ SHOWN_ZONE: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
 def moment_text(epoch_ms: int) -> str:
     """Return the time in the shown zone to the second, with the day and the name of the zone."""
     return datetime.fromtimestamp(epoch_ms / 1000, SHOWN_ZONE.get()).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def is_of_two_offsets(moment: datetime) -> bool:
+    """Return whether the clocks change on the local day of a time, so that an hour of it comes twice or not at all."""
+    begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return begin.utcoffset() != (begin + timedelta(days=1)).utcoffset()
 
 
 def natural_key(text: str) -> list[tuple[bool, int, str]]:

@@ -84,10 +84,24 @@ def _other_rows(root: Root, spec: TableSpec, newest: SnapshotRow) -> Iterator[Da
 def saved_snapshots(root: Root) -> list[SnapshotRow]:
     """Return the rows of the table `snapshot` that can still be read, newest first.
 
-    If the newest publication's row is lost, the first one is what `lost_publication` makes of it.
+    If the newest publication's row is lost, the first one is what `lost_publication` makes of it. If all are lost, the
+    others are made of the history.
     """
-    lost = lost_publication(root)
-    return ([lost] if lost else []) + read_snapshots(root)
+    lost, rows = lost_publication(root), read_snapshots(root)
+    return [*([lost] if lost else []), *(rows or _rows_of_history(root, lost))]
+
+
+def _rows_of_history(root: Root, newest: SnapshotRow | None) -> list[SnapshotRow]:
+    """Return a row for each epoch before the newest that has lines, newest first, at the time of its last event."""
+    if newest is None:
+        return []
+    made: dict[int, SnapshotRow] = {}
+    event_time = 0
+    for line in sorted(rows_from_arrow(BROKER_EVENT, saved_rows(root, BROKER_EVENT))):
+        event_time = max(event_time, line.event_time)  # it never falls from epoch to epoch
+        made[line.epoch] = newest._replace(epoch=line.epoch, event_time=event_time, published_at=event_time)
+    made.pop(newest.epoch, None)
+    return list(made.values())[::-1]
 
 
 def read_snapshots(root: Root) -> list[SnapshotRow]:

@@ -32,7 +32,6 @@ from namesrv_stream.tables.mending import (
     lost_publication,
     naming,
     newest_tag,
-    read_snapshots,
     readable_rows,
     rewrite_table,
     saved_rows,
@@ -281,8 +280,6 @@ def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
     rescue = _Rescue(root, found, rows)
     if lost_publication(root):
         rescue.made[SNAPSHOT.name] = rows[0].epoch
-    if not read_snapshots(root):
-        rescue.lost[SNAPSHOT.name] = None
     tables = {spec.name: rescue.rows(spec) for spec in ROUTE_TABLES}
     for spec in (BROKER_EVENT, ROW_CHANGE, REJECTED):
         rescue.count(spec, len(rescue.saved(spec)))

@@ -137,6 +137,11 @@ def events(run):
     return [(each["epoch"], each["seq"], each["type"]) for each in json.loads(run("history --json").stdout)]
 
 
+def times_of(root):
+    """The event time of each epoch."""
+    return {row.epoch: row.event_time for row in RouteReader(root).snapshots.readable()}
+
+
 def work_as_a_job(root, table):
     """Claim the registry and write the table."""
     publisher = Publisher.claim(RustWriter(Root(root)), "next", 0)
@@ -191,12 +196,12 @@ def test_a_row_that_another_program_wrote_is_not_what_the_changes_say_and_comes_
         ("broker_event/_delta_log", True),
         ("topic", False),
         ("filter", False),  # which never had a row
-        ("snapshot", True),
+        ("snapshot", False),
         ("row_change", True),
     ],
 )
 def test_a_table_without_its_log_is_damaged_and_no_job_begins_a_new_one_there(run, registry, made, gone, is_lost):
-    table, lines = gone.partition("/")[0], events(run)
+    table, lines, moments = gone.partition("/")[0], events(run), times_of(registry.root)
     shutil.rmtree(Path(registry.root, gone))
     assert f"table {table}" in [each["check"] for each in findings(registry.root) if each["state"] == "failed"]
     with pytest.raises(TableDamagedError, match=rf"table {table} .* cannot be read.*: its file _delta_log is missing"):
@@ -207,6 +212,9 @@ def test_a_table_without_its_log_is_damaged_and_no_job_begins_a_new_one_there(ru
     assert {each["state"] for each in findings(registry.root)} == {"ok"}
     assert tables(registry.root) == made.wanted
     assert events(run)[: len(lines)] == lines
+    kept = [epoch for epoch in range(2, 8) if epoch in times_of(registry.root)]
+    assert {epoch: times_of(registry.root)[epoch] for epoch in kept} == {epoch: moments[epoch] for epoch in kept}
+    assert len(kept) == 6
 
 
 def test_an_epoch_whose_lines_are_of_two_months_is_saved_whole_without_the_log(registry):
@@ -274,7 +282,7 @@ def test_a_publication_whose_row_is_lost_is_made_from_the_heads_but_for_what_was
         run_that_dies.publish(Batch(None, None, None, place.offsets, changes), 0)
     cut(data_of(registry.root, "snapshot"))
     result = run("repair --take-over --as ann")
-    assert f"snapshot: the row of epoch {place.epoch} is lost" in result.stdout
+    assert f"snapshot: the row of epoch {place.epoch} is made" in result.stdout
     newest = RouteReader(registry.root).snapshots.newest()
     assert tables(registry.root) == made.wanted
     assert (newest.epoch, newest.term, newest.offsets) == (place.epoch + 3, place.term + 2, place.offsets)

@@ -3,7 +3,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.subject import parsed_time
+from namesrv_stream.cli.output import time_text
+from namesrv_stream.reporting.texts import SHOWN_ZONE
 
 NOW = datetime(2026, 11, 21, 3, 12, 5, tzinfo=UTC)
 
@@ -78,3 +81,19 @@ def test_a_time_that_the_clocks_have_skipped_is_named():
     now, berlin = datetime.fromisoformat("2026-03-29T10:00+02:00"), ZoneInfo("Europe/Berlin")
     with pytest.raises(ValueError, match="there was no 2026-03-29 02:30 in Europe/Berlin"):
         parsed_time("2026-03-29 02:30", now, berlin)
+
+
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [
+        ("2026-10-25T00:30+00:00", "2026-10-25 02:30:00 CEST"),
+        ("2026-10-25T01:30+00:00", "2026-10-25 02:30:00 CET"),
+        ("2026-10-26T01:30+00:00", "2026-10-26 02:30:00"),
+    ],
+)
+def test_times_of_a_day_on_which_the_clocks_change_have_their_zone(moment, shown):
+    token = SHOWN_ZONE.set(ZoneInfo("Europe/Berlin"))
+    assert time_text(moment) == shown
+    at_ms = round(datetime.fromisoformat(moment).timestamp() * 1_000)
+    assert clock_text(at_ms, at_ms).split()[1] == datetime.fromtimestamp(at_ms / 1_000, SHOWN_ZONE.get()).tzname()
+    SHOWN_ZONE.reset(token)

@@ -54,7 +54,20 @@ export const percent = (share) => `${(100 * share).toFixed(share > 0.999 && shar
 const dateOf = (at) => formats.date.format(new Date(at));
 const daysAgo = (at) => Math.round((new Date(dateOf(Date.now())) - new Date(dateOf(at))) / 86_400_000);
 
-export const when = (at) => (daysAgo(at) === 0 ? clock(at) : `${formats.shortDay.format(new Date(at))}, ${clock(at)}`);
+export const when = (at) =>
+  (daysAgo(at) === 0 ? clock(at) : `${formats.shortDay.format(new Date(at))}, ${clock(at)}`) + zoneOnChange(at);
+
+// The zone of a time on a day on which the clocks change, because one hour of it may come twice; else nothing.
+const changing = new Map();
+function zoneOnChange(at) {
+  const day = `${dateOf(at)} ${chosen}`;
+  if (!changing.has(day)) {
+    const hours = Array.from({ length: 49 }, (_, number) => new Date(at).getTime() + (number - 24) * 3_600_000);
+    const zones = hours.filter((hour) => dateOf(hour) === dateOf(at)).map(zoneText);
+    changing.set(day, new Set(zones).size > 1);
+  }
+  return changing.get(day) ? ` ${zoneText(at)}` : "";
+}
 
 export function momentText(at) {
   const days = daysAgo(at);

@@ -1,0 +1,5 @@
+"""`python -m namesrv_stream` is the command namesrv-stream."""
+
+from namesrv_stream.cli import main
+
+main()
