@@ -1,4 +1,4 @@
-"""`diff`, `why`, and lists of brokers at moments of which no snapshot is left."""
+"""`diff` and `why`."""
 
 import json
 from datetime import UTC, datetime
@@ -10,8 +10,6 @@ from namesrv_stream.cli.entry import main
 from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
-from tests.cli.registry import PublishedRegistry
-from tests.clock import now_ms
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 DAY_MS = 24 * 3_600_000
@@ -65,11 +63,10 @@ def test_diff_as_json_has_both_rows_and_names_its_epochs(told):
     assert (back["before"], back["after"]["topic"]) == (None, "Orders")
 
 
-@pytest.mark.parametrize(("line", "is_old"), [("diff 1 99", False), ("diff 0 3", False), ("diff 99 2", True)])
-def test_diff_of_an_epoch_that_never_was_names_the_newest_past_retention_too(told, old, line, is_old):
-    result = on(old if is_old else told)(line)
-    newest = 5 if is_old else 6
-    assert (result.exit_code, result.stdout, f"the newest epoch is {newest}" in result.stderr) == (1, "", True)
+@pytest.mark.parametrize("line", ["diff 1 99", "diff 0 3", "diff 99 2"])
+def test_diff_of_an_epoch_that_never_was_names_the_newest(told, line):
+    result = on(told)(line)
+    assert (result.exit_code, result.stdout, "the newest epoch is 6" in result.stderr) == (1, "", True)
 
 
 def test_diff_shows_all_columns_but_the_key_and_times_and_permissions_as_people_write_them(run, registry):
@@ -167,70 +164,3 @@ def test_tables_of_a_newer_release_are_left_to_it(run, registry):
         result = run(line)
         assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
         assert f"has registry format {FORMAT + 1}" in result.stderr
-
-
-@pytest.fixture(scope="module")
-def old(tmp_path_factory):
-    """Epochs 2 to 4 are 40 days old, past the retention of 30; epoch 5 is new."""
-    at_ms = now_ms()
-    old = PublishedRegistry(str(tmp_path_factory.mktemp("old") / "registry"), at_ms - 40 * DAY_MS)
-    old.register(MASTER, "c1", "broker-a")
-    old.now_ms += 60_000
-    old.register(SLAVE, "c1", "broker-a", 1)
-    old.now_ms += 60_000
-    old.expire(MASTER, late_ms=90_000)
-    old.now_ms = at_ms
-    old.register(OTHER, "c2", "broker-b")
-    return old
-
-
-def test_a_moment_past_retention_is_made_from_the_history(old):
-    run = on(old)
-    by_epoch, by_time = run("brokerList --as-of 3 --json"), run("clusterList --as-of 40d --json")
-    assert [row["brokerAddr"] for row in json.loads(by_epoch.stdout)] == [MASTER, SLAVE]
-    assert (by_epoch.stderr, by_time.stderr) == ("", "")
-    assert json.loads(by_time.stdout)["clusterAddrTable"] == {"c1": ["broker-a"]}
-    assert "10.0.0.2:10911" in run("topicRoute -t TopicA --as-of 3").stdout
-
-
-def test_plain_lists_of_a_made_moment_leave_out_signs_of_life(old):
-    run = on(old)
-    _heading, _verdict, columns, *rows = lines(run("clusterList --as-of 4"))
-    assert columns.split() == ["cluster", "broker", "topics", "id", "address", "heard"]
-    assert [row.split()[:5] for row in rows if "down, heard last" not in row] == [["c1", "broker-a", "1", "1", SLAVE]]
-    assert any("down, heard last" in row for row in rows)
-
-
-def test_diff_past_retention_has_the_same_rows(old):
-    run = on(old)
-    result = run("diff 2 5 --json")
-    found = json.loads(result.stdout)
-    assert [(each["table"], each["key"]) for each in found["differences"] if each["table"] == "broker"] == [
-        ("broker", ["broker-a", 0]),
-        ("broker", ["broker-a", 1]),
-        ("broker", ["broker-b", 0]),
-    ]
-
-
-def test_diff_past_retention_of_an_epoch_and_a_time_knows_of_an_expiry_that_came_late(old):
-    """At 30 s the master expired, at 60 s, in epoch 3, the slave came, and epoch 4 has the master's expiry."""
-    run = on(old)
-    begun_ms = old.now_ms - 40 * DAY_MS
-    at_40_s = datetime.fromtimestamp((begun_ms + 40_000) / 1000, UTC).isoformat()
-    forth, back = (
-        json.loads(run(f"diff {span} --json").stdout)["differences"] for span in (f"3 {at_40_s}", f"{at_40_s} 3")
-    )
-    gone = [(each["key"], each["after"]) for each in forth if each["table"] == "live"]
-    assert gone == [([MASTER], None), ([SLAVE], None)]
-    assert [(each["key"], each["before"]) for each in back if each["table"] == "live"] == gone
-
-
-def test_history_past_retention_is_there_up_to_a_moment(old):
-    run = on(old)
-    everything = json.loads(run("history --json").stdout)
-    by_epoch = run("history --json --as-of 3")
-    assert json.loads(by_epoch.stdout) == [event for event in everything if event["epoch"] <= 3] != []
-    before = [event for event in everything if event["epoch"] <= 4]
-    for option in ("--as-of", "--until"):
-        assert json.loads(run(f"history --json {option} 30d").stdout) == before
-    assert json.loads(run("history --json --until 50d").stdout) == []

@@ -101,13 +101,6 @@ def test_an_executor_of_a_spark_application_is_started_with_what_spark_put_into_
     assert f"{backend.replace('.', '/')}.class" in zipfile.ZipFile(of_kubernetes).namelist()
 
 
-def test_the_image_names_no_registry_and_runs_as_a_user_without_rights():
-    lines = DOCKERFILE.read_text().splitlines()
-    assert {line.split()[1] for line in lines if line.startswith("FROM")} == {"${BASE}"}
-    assert [line for line in lines if line.startswith("ARG")] == ["ARG BASE=python:3.11-slim-bookworm"]
-    assert [line for line in lines if line.startswith("USER")] == ["USER 10001"]
-
-
 def test_the_lock_of_the_image_has_the_versions_of_the_other_lock_and_no_tools_of_development():
     def pins(name):
         return dict(re.findall(r"^([a-z0-9-]+)(?:\[[^]]*\])?==([^ ;\\]+)", (PROJECT / name).read_text(), re.MULTILINE))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
-from matplotlib.dates import date2num, num2date
+from matplotlib.dates import num2date
 
 from namesrv_stream.analysis import plots
 
@@ -72,21 +72,6 @@ def marks(figure):
     ]
 
 
-def test_plots_of_one_period_share_one_time_axis_whatever_their_rows_cover():
-    period = (hours(5), hours(5 + 60))
-    rows = pd.DataFrame([session(6, 20, back_hour=21, until=period[1])])
-    rows = rows.assign(
-        **{name: pd.to_datetime(rows[name], utc=True) for name in ("since", "until", "to_time", "back_at")}
-    )
-    happened = pd.DataFrame({"hour": pd.to_datetime([hours(9), hours(12)]), "type": "CHANGED", "events": 1})
-    figures = [
-        plots.availability_heat_map.figure(shares(period, 1.0, 0.5, 1.0), *period),
-        plots.up_down_timeline.figure(rows, *period),
-        plots.changes_by_hour.figure(happened, *period),
-    ]
-    assert [figure.axes[0].get_xlim() for figure in figures] == [tuple(date2num(moment) for moment in period)] * 3
-
-
 @pytest.mark.parametrize(("away_minutes", "pixels"), [(1, 3.0), (12 * 60, None)])
 def test_an_outage_is_drawn_as_long_as_it_was_and_three_pixels_wide_at_least(away_minutes, pixels):
     figure = timeline(session(0, 24, back_hour=24 + away_minutes / 60), session(24 + away_minutes / 60))
@@ -97,13 +82,6 @@ def test_an_outage_is_drawn_as_long_as_it_was_and_three_pixels_wide_at_least(awa
     assert width == pytest.approx(pixels or exact, abs=0.5)
     [(kind, _, width)] = marks(timeline(session(0, 24, "UNREGISTERED", back_hour=72), session(72)))
     assert (kind, width) == ("UNREGISTERED", pytest.approx(3.0, abs=0.5)), "the gap after a planned end stays white"
-
-
-def test_ends_of_one_broker_that_lie_together_have_their_number_and_others_have_none():
-    flaps = [session(10 + 0.2 * turn, 10.1 + 0.2 * turn, back_hour=10.2 + 0.2 * turn) for turn in range(4)]
-    alone = session(11, 100, back_hour=101)
-    neighbour = session(0, 10.3, back_hour=10.4, broker="c1 broker-b 0")
-    assert numbers(timeline(*flaps, alone, neighbour)) == ["4"]
 
 
 def test_a_heat_map_of_a_week_has_the_share_of_each_cell_rounded_down():
@@ -149,32 +127,3 @@ def test_one_bar_is_a_sentence():
     assert plots.sentence_of(events((hours(9), "EXPIRED", 2), (hours(9), "PUT_KV_CONFIG", 1))) == (
         "All in one hour, from 2026-11-01 09:00: 2 EXPIRED, 1 operator command."
     )
-
-
-def test_two_bars_are_a_plot():
-    names = ["c1 broker-a 0", "c1 broker-b 0"]
-    fallen = pd.DataFrame({"broker": names, "ends": [3, 1], "flaps": [2, 1], "brokers": [11, 11]})
-    figure = plots.flapping_rank.figure(fallen, *WEEK)
-    assert plots.sentence_of(figure) is None
-    assert "(the 2 that flapped most of 11)" in figure.axes[0].get_title()
-    flaps, others = ([(bar.get_x(), bar.get_width()) for bar in bars] for bars in figure.axes[0].containers)
-    assert (flaps, others) == ([(0, 1), (0, 2)], [(1, 0), (2, 1)])
-    assert plots.sentence_of(plots.time_to_expiry.figure(pd.DataFrame({"seconds": [120.5, 121.0]}), *WEEK)) is None
-    assert plots.sentence_of(events((hours(9), "EXPIRED", 2), (hours(10), "EXPIRED", 1))) is None
-
-
-def test_changes_stand_on_each_other_and_all_commands_are_one_kind():
-    figure = events(
-        (hours(9), "PUT_KV_CONFIG", 1),
-        (hours(9), "WIPE_WRITE_PERM_OF_BROKER", 2),
-        (hours(9), "EXPIRED", 4),
-        (hours(10), "EXPIRED", 1),
-    )
-    drawn = {
-        bars.get_label(): [(num2date(bar.get_x()), bar.get_y(), bar.get_height()) for bar in bars]
-        for bars in figure.axes[0].containers
-    }
-    assert drawn == {
-        "EXPIRED": [(hours(9), 0, 4), (hours(10), 0, 1)],
-        "operator command": [(hours(9), 4, 3)],
-    }
