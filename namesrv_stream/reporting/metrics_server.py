@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.logs import PeerLog
+from namesrv_stream.reporting.texts import port_owner_command
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +78,10 @@ class MonitoringServer(ThreadingWSGIServer):
         try:
             super().__init__(address, _QuietHandler)
         except OSError as error:
-            problem = f"metrics cannot be served at port {address[1]}: {error}. Set {setting} to another, or 0."
-            raise NamesrvError(problem) from error
+            raise NamesrvError(
+                f"cannot serve metrics at port {address[1]} ({os.strerror(error.errno or 0)}). Set {setting} to another "
+                f"or 0, or stop what listens there: {port_owner_command(address[1])} names it."
+            ) from error
         self.set_app(_application(registry, checks))
         threading.Thread(target=self.serve_forever, name="monitoring", daemon=True).start()
 
