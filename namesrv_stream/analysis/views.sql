@@ -441,7 +441,9 @@ FROM of_topic;
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
 WITH routed AS (
   SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
-         unix_millis(known_at) AS known_ms, coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned
+         coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned,
+         unix_millis(known_at) AS known_ms,  -- last_ms: after a planned end of the topic on the name it is not expected there
+         unix_millis(IF(coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED'), known_at, to_time)) AS last_ms
   FROM topic_session CROSS JOIN known_until
 ), permission AS (
   SELECT topic, broker_name, unix_millis(event_time) AS from_ms, after.perm AS perm,
@@ -455,7 +457,7 @@ WITH routed AS (
   WHERE broker_id = 0
 ), written AS (
   SELECT topic, broker_name, greatest(routed.from_ms, permission.from_ms, master.from_ms) AS from_ms,
-         least(routed.to_ms, permission.to_ms, master.to_ms) AS to_ms, known_ms,
+         least(routed.to_ms, permission.to_ms, master.to_ms) AS to_ms, known_ms, last_ms,
          routed.to_ms <= least(permission.to_ms, master.to_ms) AND routed.is_unplanned
            OR master.to_ms <= least(permission.to_ms, routed.to_ms) AND master.is_unplanned AS is_unplanned
   FROM routed JOIN permission USING (topic, broker_name) JOIN master USING (broker_name)
@@ -464,12 +466,13 @@ WITH routed AS (
     AND master.from_ms < least(routed.to_ms, permission.to_ms)
     AND greatest(routed.from_ms, permission.from_ms) < master.to_ms
 ), session AS (
-  SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, broker_name, from_ms, to_ms, known_ms, is_unplanned
+  SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, broker_name, from_ms, to_ms, known_ms, last_ms,
+         is_unplanned
   FROM routed
   UNION ALL
-  SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
+  SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, last_ms, is_unplanned FROM written
   UNION ALL
-  SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
+  SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, last_ms, is_unplanned FROM written
 ), down AS (  -- until_ms: the time up to which some broker of the name is down that is down at to_ms
   SELECT fallen.broker_name, to_ms, max(unix_millis(gone_at) + down_millis) AS until_ms
   FROM (SELECT DISTINCT broker_name, to_ms FROM session WHERE is_unplanned) fallen JOIN outage
@@ -477,7 +480,7 @@ WITH routed AS (
   GROUP BY fallen.broker_name, to_ms
 ), expected AS (  -- until_ms: the time up to which the topic is expected on the name
   SELECT measure, topic, of_name, broker_name, from_ms, to_ms, known_ms,
-         least(IF(is_unplanned, coalesce(until_ms, to_ms), to_ms),
+         least(IF(is_unplanned, coalesce(until_ms, to_ms), to_ms), last_ms,
                coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name, broker_name ORDER BY from_ms, to_ms), known_ms))
            AS until_ms
   FROM session LEFT JOIN down USING (broker_name, to_ms)

@@ -79,8 +79,8 @@ class MonitoringServer(ThreadingWSGIServer):
             super().__init__(address, _QuietHandler)
         except OSError as error:
             raise NamesrvError(
-                f"cannot serve metrics at port {address[1]} ({os.strerror(error.errno or 0)}). Set {setting} to another "
-                f"or 0, or stop what listens there: {port_owner_command(address[1])} names it."
+                f"cannot serve metrics at port {address[1]} ({os.strerror(error.errno or 0)}). Set {setting} to "
+                f"another or 0, or stop what listens there: {port_owner_command(address[1])} names it."
             ) from error
         self.set_app(_application(registry, checks))
         threading.Thread(target=self.serve_forever, name="monitoring", daemon=True).start()

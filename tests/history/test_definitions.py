@@ -22,7 +22,7 @@ from namesrv_stream.answers.verdict import left_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.history import UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, RetireBroker, WipeWritePerm
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DeleteTopic, RetireBroker, WipeWritePerm
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -443,6 +443,21 @@ def test_a_topic_is_expected_as_long_as_one_of_its_names_is_down(root, registry,
         ("route", 2 * DAY_MS),
         ("write", 2 * DAY_MS),
     ]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "the slave unregisters"])
+def test_a_topic_without_master_is_not_expected_after_a_planned_end(root, registry, is_deleted):
+    for broker_id, address in enumerate((A, B)):
+        registry.register(at(0), address, "broker-a", broker_id, topics=("T",))
+    registry.close_channel(at(1), A)
+    if is_deleted:
+        registry.command(at(2), DeleteTopic(topic="T"))
+    else:
+        registry.unregister(at(2), B)
+    registry.publish(at_ms=at(4))
+    assert states_of(root) == []
+    for_all = "WHERE broker_name IS NULL ORDER BY measure"
+    assert asked(root, f"SELECT measure, down_millis FROM topic_outage {for_all}") == [("write", DAY_MS)]
 
 
 def states_of(root):
