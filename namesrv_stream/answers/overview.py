@@ -73,8 +73,8 @@ class Overview(Fields):
 def verdict_of(seen: Seen) -> Verdict:
     """Return the verdict about a moment."""
     down = down_of(seen)
-    lost = lost_topics_of(seen, down)
-    return verdict(members(seen, down), topic_verdicts(seen, lost), left_of(seen))
+    topics = topic_verdicts(seen, lost_topics_of(seen, down))
+    return verdict(members(seen, down), topics, left_of(seen, topics))
 
 
 def overview(seen: Seen) -> Overview:
@@ -95,7 +95,7 @@ def overview(seen: Seen) -> Overview:
     return Overview.of(
         seen.snapshot,
         snapshot=seen.moment,
-        verdict=verdict(brokers, topics, left_of(seen)),
+        verdict=verdict(brokers, topics, left_of(seen, topics)),
         counts=counts,
         groups=_groups(brokers),
         clusters=clusters(seen).clusters if len(names) <= MAX_DRAWN else [],

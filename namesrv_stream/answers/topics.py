@@ -10,7 +10,6 @@ from namesrv_stream.answers.definitions import (
     TopicState,
     TopicVerdict,
     gone_brokers,
-    left_brokers,
     topic_verdict,
     topics_gone,
 )
@@ -122,17 +121,16 @@ def topics(  # noqa: PLR0913  # what a reader may choose
 ) -> Topics:
     """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone.
 
-    "left": those that went with brokers which unregistered within 7 days, and have no route; the clusters and zones are
-    those of these brokers.
+    "left": those that went within 7 days, whatever ended them, and are neither back nor expected; the clusters and
+    zones are those of the broker names that had them.
     """
     names: set[str] | None = None
-    if state != "left":
-        gone = down_of(seen)
-        lost = lost_topics_of(seen, gone)
-        verdicts, system = topic_verdicts(seen, lost)
-    else:
-        gone, state = left_brokers(past_of(seen), seen.tables), None
-        lost = topics_gone(past_of(seen), seen.tables, gone)
+    gone = down_of(seen)
+    lost = lost_topics_of(seen, gone)
+    verdicts, system = topic_verdicts(seen, lost)
+    if state == "left":
+        gone, state = gone_brokers(past_of(seen), seen.tables), None
+        lost = {topic: of for topic, of in topics_gone(past_of(seen)).items() if topic not in verdicts}
         verdicts, system = dict.fromkeys(lost, topic_verdict((), seen.tables)), system_among(seen, lost)
     check_place(seen, cluster, zone)
     if cluster is not None or zone is not None:

@@ -21,7 +21,7 @@ from namesrv_stream.answers.definitions import (
     left_brokers,
     lost_topics,
     topic_verdict,
-    topics_gone,
+    topics_left,
 )
 from namesrv_stream.answers.subject import Fields, Seen, now_of
 from namesrv_stream.reporting.recent import Recent
@@ -193,11 +193,14 @@ class Left(NamedTuple):
 NOBODY = Left()
 
 
-def left_of(seen: Seen) -> Left:
-    """Return who unregistered within an hour before the moment and is not back, and what went with them."""
+def left_of(seen: Seen, topics: TopicVerdicts) -> Left:
+    """Return who unregistered within an hour before the moment and is not back, and what went with them.
+
+    `topics`: those that have a route or are expected to.
+    """
     past = past_of(seen)
     left = [each for each in left_brokers(past, seen.tables) if each.gone_ms > past.now_ms - LATELY_MS]
-    gone = topics_gone(past, seen.tables, left).keys()
+    gone = topics_left(past, seen.tables, left).keys() - topics.of.keys()
     return Left(left, gone - system_among(seen, gone))
 
 
