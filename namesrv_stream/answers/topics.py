@@ -224,19 +224,33 @@ def _is_end(each: RowChange) -> bool:
 
 
 def _since(seen: Seen, topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
-    """Return since when a topic is in its state, as a part of a sentence; nothing if that is not known."""
+    """Return since when a topic is in its state, as a part of a sentence; nothing if that is not known.
+
+    It is over with the last of the broker names that carried it, also of one on which it is not expected any more.
+    """
     ends = gone_brokers(past_of(seen), seen.tables)
+    has_route, is_over = verdict.state != "without_route", verdict.state in SUFFERS and verdict.state != "degraded"
     times: list[int] = []
     for name, why in ((each.broker_name, each.why) for each in missing):
         if why == "no write permission":
             times += _wiped(seen, topic, name)[-1:]
         else:
             of_name = [each for each in ends if each.broker_name == name]
-            times += [each.gone_ms for each in of_name if why == "down" or each.broker_id == MASTER_ID][:1]
+            times += [each.gone_ms for each in of_name if not has_route or each.broker_id == MASTER_ID][:1]
     if not times:
         return ""
-    is_over = verdict.state in SUFFERS and verdict.state != "degraded"
+    if is_over:
+        masters = {each.broker_name: each.gone_ms for each in ends if each.broker_id == MASTER_ID}
+        left = _ends(seen, topic, was_writable=has_route)
+        times += [min(at, masters.get(name, at)) if has_route else at for at, name in left]
     return f" since {clock_text(max(times) if is_over else min(times), now_of(seen.snapshot))}"
+
+
+def _ends(seen: Seen, topic: str, *, was_writable: bool) -> list[tuple[int, str]]:
+    """Return when a topic left its broker names, and each. `was_writable`: only those on which it could be written."""
+    lines = topic_events(seen.root, seen.snapshot, topic)
+    ends = ((line.event_time, each) for line in lines for each in line.changes if _is_end(each))
+    return [(at, str(each.key[1])) for at, each in ends if _may_write(each.before) or not was_writable]
 
 
 def _wiped(seen: Seen, topic: str, name: str) -> list[int]:

@@ -363,6 +363,27 @@ def test_a_topic_whose_masters_have_gone_is_not_writable_though_an_acting_master
     assert overview(seen).verdict.text.startswith("T takes no messages; ")
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize(("has_slave", "told"), [(False, "T has no route"), (True, "T is not writable")])
+def test_a_topic_is_out_since_the_last_of_its_names_went_whatever_ended_it(root, registry, has_slave, told, is_deleted):
+    registry.register(at(0), A, "broker-a", topics=("T",))
+    if has_slave:
+        registry.register(at(0), B, "broker-a", 1)
+    registry.register(at(0), C, "broker-c", cluster="c2", topics=("T",))
+    registry.register(at(0), D, "broker-c", 1, cluster="c2")
+    registry.close_channel(at(1), A)
+    if is_deleted:
+        registry.command(at(2), DeleteTopic(topic="T", cluster_name="c2"))
+    else:
+        registry.unregister(*((at(2), C) if has_slave else (at(1), D)))
+        registry.unregister(*((at(3), D) if has_slave else (at(2), C)))
+    registry.publish(at_ms=at(4))
+    text = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T").text
+    assert text.startswith(f"{told} since {clock(2, 4)}: broker-a ")
+    outage = f"FROM topic_outage WHERE measure = '{'write' if has_slave else 'route'}' AND broker_name IS NULL"
+    assert asked(root, f"SELECT epoch_ms(gone_at) {outage}") == [(at(2),)]
+
+
 def test_a_topic_without_the_permission_on_one_of_its_names_is_writable_on_the_others(root, registry):
     for number, address in enumerate((A, B)):
         registry.register(at(0), address, f"broker-{number}", topics=("T",))
