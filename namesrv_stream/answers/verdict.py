@@ -46,14 +46,14 @@ SUFFERS: dict[TopicState, tuple[str, str]] = {**_LOST_SERVICE, "degraded": ("is 
 class BrokerCounts(Fields):
     """Numbers of brokers: those that are expected are up or down; of those that are up some are late or suspect.
 
-    `left`: those that unregistered within an hour and are not back. `namesWithoutMaster`: broker names that are
-    expected and have no master.
+    `late`: null for a past moment, whose signs of life are not known. `left`: those that unregistered within an hour
+    and are not back. `namesWithoutMaster`: broker names that are expected and have no master.
     """
 
     expected: int
     up: int
     down: int
-    late: int
+    late: int | None
     suspect: int
     left: int
     names_without_master: int
@@ -204,7 +204,7 @@ def left_of(seen: Seen, topics: TopicVerdicts) -> Left:
     return Left(left, gone - system_among(seen, gone))
 
 
-def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBODY) -> Verdict:
+def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBODY, *, is_past: bool = False) -> Verdict:
     """Return the verdict about brokers and topics."""
     states = Counter(each.state for each in brokers)
     of_state: dict[str, list[str]] = {}
@@ -214,9 +214,8 @@ def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBOD
     up = len(brokers) - states["down"]
     names = {each.name for each in brokers}
     mastered = {each.name for each in brokers if each.broker_id == MASTER_ID and each.state != "down"}
-    counts = BrokerCounts(
-        len(brokers), up, states["down"], states["late"], states["suspect"], len(left.brokers), len(names - mastered)
-    )
+    late, unmastered = None if is_past else states["late"], len(names - mastered)
+    counts = BrokerCounts(len(brokers), up, states["down"], late, states["suspect"], len(left.brokers), unmastered)
     kinds = ("writable", "read_only", "degraded", "not_writable", "without_route")
     of_kind = TopicCounts(sum(map(len, of_state.values())), *(len(of_state.get(kind, ())) for kind in kinds))
     found = causes(brokers)
