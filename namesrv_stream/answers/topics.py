@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.definitions import (
+    LostTopics,
     TopicState,
     TopicVerdict,
     gone_brokers,
@@ -191,7 +192,7 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     found = lookup.route(seen.tables, topic, seen.settings, zone)
     lost, rows = lost_topics_of(seen, down_of(seen)), seen.tables.queues.get(topic, ())
     if not rows and topic not in lost:
-        return _gone(seen, topic)
+        return _gone(seen, topic, lost)
     verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))
     names = {row.broker_name for row in rows}
     missing = [Missing(name, "no master" if name in seen.tables.brokers else "down") for name in verdict.missing]
@@ -209,11 +210,11 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     )
 
 
-def _gone(seen: Seen, topic: str) -> Route:
+def _gone(seen: Seen, topic: str, lost: LostTopics) -> Route:
     """Return the answer about a topic that went and is not expected. Raises NotFoundError if there never was one."""
     lines = [line for line in topic_events(seen.root, seen.snapshot, topic) if any(_is_end(e) for e in line.changes)]
     if not lines:
-        raise seen.not_found("topic", topic, seen.tables.queues)
+        raise seen.not_found("topic", topic, [*seen.tables.queues, *lost])
     since, why = clock_text(lines[-1].event_time, now_of(seen.snapshot)), story_of_topic(topic, lines)[-1].text
     text = f"{topic} has no route since {since}: {why}"
     return Route(seen.moment, topic, "without_route", text, [], None, [])

@@ -569,6 +569,8 @@ def test_topics_that_went_are_those_of_a_moved_and_of_a_retired_broker_too_and_n
 
     assert overview(seen()).verdict.text.startswith("Shared and X have no route; ")
     assert "1 unregistered at 00:06 UTC and is not back, 1 topic went with it" in overview(seen()).verdict.text
+    with pytest.raises(NotFoundError, match="Did you mean Shared"):
+        route(seen(), "Sharedd")
     assert (left(), left(zone="z4"), left(zone="z5")) == (["V", "W", "Y"], ["W"], [])
     retired = RetireBroker(cluster_name="c1", broker_name="broker-a", broker_id=0, reason="sold", requested_by="ann")
     registry.command(at(2), retired)
