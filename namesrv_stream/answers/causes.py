@@ -36,6 +36,7 @@ class BrokerId(Fields):
 class Cause(Fields):
     """`count` of the `total` brokers in one place that are in one state: a whole place, or since about the same time.
 
+    A broker of two whole places counts for one of them. `text` tells each of them with all its brokers.
     `scope`: all brokers, all of a zone or of a cluster, all masters of a cluster, one broker, or `some`. `zones` and
     `clusters` are those of the brokers. A broker that is down fell out at its last sign of life if it was silent:
     `firstAt` and `lastAt` are the first and the last such time. `goneAt`: the first end of a lease, from which on
@@ -89,26 +90,24 @@ def causes(brokers: Sequence[Member]) -> list[Cause]:
 def _whole_places(
     group: Sequence[Member], brokers: Sequence[Member]
 ) -> Iterator[tuple[Scope, Sequence[Member], Sequence[Member]]]:
-    """Yield the zones and clusters of which all brokers are in the group, whenever they came to it, and all around.
+    """Yield the zones and clusters of which all brokers are in the group, whenever they came to it.
 
-    Then come clusters without masters. Each broker is in one of these places.
+    Then come clusters without masters. With each place come those of it that are in no place before, and all of it.
     """
-    rest = list(group)
-    if len(rest) > 1 and len(rest) == len(brokers):
-        yield "all", rest, brokers
+    fallen, rest = set(group), set(group)
+    masters = [each for each in brokers if each.broker_id == MASTER_ID]
+    if len(group) > 1 and len(group) == len(brokers):
+        yield "all", group, brokers
         return
-    axes: tuple[tuple[Scope, int], ...] = (("zone", 1), ("cluster", 0))
-    for scope, column in axes:
+    axes: list[tuple[Scope, int, Sequence[Member]]] = [("zone", 1, brokers), ("cluster", 0, brokers)]
+    if group and group[0].state == "down":
+        axes.append(("masters", 0, masters))
+    for scope, column, among in axes:
         for place in _places(rest, column):
-            of_place, around = ([each for each in some if each[column] == place] for some in (rest, brokers))
-            if 1 < len(of_place) == len(around):
-                yield scope, of_place, around
-                rest = [each for each in rest if each[column] != place]
-    masters, every = ([each for each in some if each.broker_id == MASTER_ID] for some in (rest, brokers))
-    for place in _places(masters, 0) if masters and masters[0].state == "down" else ():
-        of_place, around = ([each for each in some if each.cluster == place] for some in (masters, every))
-        if 1 < len(of_place) == len(around):
-            yield "masters", of_place, around
+            around = [each for each in among if each[column] == place]
+            if len(around) > 1 and fallen.issuperset(around) and not rest.isdisjoint(around):
+                yield scope, [each for each in around if each in rest], around
+                rest.difference_update(around)
 
 
 def _parts(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[Cause]:
@@ -146,22 +145,23 @@ def _around(group: Sequence[Member], brokers: Sequence[Member]) -> Sequence[Memb
 
 
 def _cause(scope: Scope, group: Sequence[Member], around: Sequence[Member], brokers: Sequence[Member]) -> Cause:
-    times = [each.at_ms for each in group]
-    gone = [each.down for each in group if each.down is not None]
+    whole = group if scope in ("some", "broker") else around
+    times = [each.at_ms for each in whole]
+    gone = [each.down for each in whole if each.down is not None]
     ordered = sorted(group, key=lambda each: (natural_key(each.name), each.broker_id))
     return Cause(
         state=group[0].state,
         scope=scope,
         name=_name(scope, ordered),
-        text=cause_text(scope, group, around, brokers),
+        text=cause_text(scope, whole, around, brokers),
         count=len(group),
         total=len(around),
-        zones=sorted({each.zone for each in group}, key=lambda zone: natural_key(zone or "")),
-        clusters=sorted({each.cluster for each in group}, key=natural_key),
+        zones=sorted({each.zone for each in whole}, key=lambda zone: natural_key(zone or "")),
+        clusters=sorted({each.cluster for each in whole}, key=natural_key),
         first_at=iso_text(min(times)),
         last_at=iso_text(max(times)),
         gone_at=iso_text(min(each.gone_ms for each in gone)) if gone else None,
-        ended_by=dict(Counter(each.ended_by for each in gone)),
+        ended_by=dict(Counter(each.down.ended_by for each in group if each.down is not None)),
         brokers=[BrokerId(each.cluster, each.name, each.broker_id, each.address) for each in ordered[:_NAMED]],
     )
 
@@ -197,7 +197,9 @@ def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], 
             return f"{first.cluster} is {first.state}: {share} {of_all} {since}"
         case "masters":
             masters = f"all {counted(len(group), 'master')} of {first.cluster} are {first.state} {of_all} {since}"
-            return f"{masters}: no writes in {first.cluster}, slaves serve reads"
+            up = {each.name for each in brokers if each.state != "down"}  # slaves, as no master is up
+            reads = ", slaves serve reads" if up.issuperset(each.name for each in group) else ""
+            return f"{masters}: no writes in {first.cluster}{reads}"
     return f"{share} {_place(group)} are {first.state} {of_all} {since}"
 
 

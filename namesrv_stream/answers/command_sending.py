@@ -8,7 +8,7 @@ from typing import get_args
 import msgspec
 
 from namesrv_stream.answers.accounts import sentence
-from namesrv_stream.answers.definitions import Past, down_brokers
+from namesrv_stream.answers.definitions import Past, down_brokers, lost_topics
 from namesrv_stream.answers.events import newest_of, with_changes
 from namesrv_stream.answers.story import story_of_group
 from namesrv_stream.answers.subject import BadQuestionError, now_of
@@ -148,20 +148,26 @@ def check_names(command: OperatorCommand, root: Root, view: RegistryView, how: s
     A record that is on its way may add the name. RocketMQ's request 205 answers 0 rows in place of an error (A1), and
     so does a gateway.
     """
-    down = _down(root, view) if isinstance(command, RetireBroker) else ()
-    if unknown := [each for each in names_in(command, view.routes, down) if each[1] not in each[2]]:
+    gone = _gone(command, root, view)
+    if unknown := [each for each in names_in(command, view.routes, gone) if each[1] not in each[2]]:
         raise UnknownNameError(unknown, how)
 
 
-def _down(root: Root, view: RegistryView) -> set[str]:
+def _gone(command: OperatorCommand, root: Root, view: RegistryView) -> set[str]:
+    """Return the names that a command may have beside those of the routes: brokers that are down, or their topics."""
+    if not isinstance(command, RetireBroker | DeleteTopic):
+        return set()
     past = Past(root, view.snapshot, is_made=False, now_ms=now_of(view.snapshot))
-    return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(past, view.routes)}
+    down = down_brokers(past, view.routes)
+    if isinstance(command, DeleteTopic):
+        return {*lost_topics(past, view.routes, down)}
+    return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down}
 
 
 def names_in(
-    command: OperatorCommand, tables: RouteTables, down: Collection[str] = ()
+    command: OperatorCommand, tables: RouteTables, gone: Collection[str] = ()
 ) -> Iterable[tuple[str, str, Collection[str]]]:
-    """Yield the kind of each name in the command, the name, and the known names of that kind. `down`: brokers."""
+    """Yield the kind of each name in the command, the name, and the known names of that kind, `gone` ones too."""
     match command:
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             yield "broker", name, tables.brokers
@@ -170,8 +176,8 @@ def names_in(
         case DeleteKvConfig(namespace=namespace, key=key):
             yield "value", f"{namespace}/{key}", [f"{namespace}/{each}" for each in tables.kv.get(namespace, ())]
         case DeleteTopic(topic=topic, cluster_name=cluster):
-            yield "topic", topic, tables.queues
+            yield "topic", topic, {*tables.queues, *gone}
             if cluster:
                 yield "cluster", cluster, tables.clusters
         case RetireBroker():
-            yield "down broker", _broker_of(command), down
+            yield "down broker", _broker_of(command), gone

@@ -36,7 +36,7 @@ WENT = (*_LOSSES, *LEFT)
 
 TopicState = Literal["without_route", "not_writable", "degraded", "read_only", "writable"]
 LostTopics = Mapping[str, frozenset[str]]
-"""Topic -> the broker names that are down, or left, and had it."""
+"""Topic -> the broker names that are down, or have it no more, and had it."""
 
 
 BrokerKey = tuple[str, str, int]
@@ -153,17 +153,33 @@ def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> 
     return _topics_of(past, tables, down, _LOSSES)
 
 
-def topics_gone(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> LostTopics:
-    """Return the topics without a route that went with brokers which unregistered, and the names that had them last."""
-    gone = _topics_of(past, tables, left, LEFT)
-    return {topic: names for topic, names in gone.items() if topic not in tables.queues}
+def topics_left(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> LostTopics:
+    """Return the topics of the broker names that unregistered: those that a name had when its last broker went."""
+    return _topics_of(past, tables, left, LEFT)
 
 
-def _topics_of(
-    past: Past, tables: RouteTables, brokers: Iterable[DownBroker], causes: tuple[str, ...]
-) -> dict[str, frozenset[str]]:
+def topics_gone(past: Past) -> LostTopics:
+    """Return the topics that went from broker names in the last 7 days, whatever ended them, back or not."""
+    ends = past.read("topics gone", EXPECTED_MS, lambda span: _topic_ends(past, span))
+    return _by_topic(row for gone_ms, row in ends if gone_ms > past.now_ms - EXPECTED_MS)
+
+
+def _topic_ends(past: Past, span: Span) -> list[tuple[int, TopicRow]]:
+    """Return when topics went, and each. Of the ends of a broker name by one of `WENT` the last by each counts."""
+    keys = f"broker_name, cause, CASE WHEN cause NOT IN {WENT} THEN concat(epoch, '/', seq) END"
+    lines = newest_of_each(past.root, past.snapshot, keys, f"topics_removed > 0 AND {span.covers}")
+    lines = with_changes(past.root, past.snapshot, lines, f"table_name = '{TOPIC.name}'")
+    ends = [(line.event_time, row) for line in lines for _, _, row, after in line.changes if after is None]
+    return [(gone_ms, row) for gone_ms, row in ends if isinstance(row, TopicRow)]
+
+
+def _topics_of(past: Past, tables: RouteTables, brokers: Iterable[DownBroker], causes: tuple[str, ...]) -> LostTopics:
+    return _by_topic(row for _, row in last_topics(past, tables, (each.broker_name for each in brokers), causes))
+
+
+def _by_topic(rows: Iterable[TopicRow]) -> LostTopics:
     found: dict[str, set[str]] = {}
-    for _, row in last_topics(past, tables, (each.broker_name for each in brokers), causes):
+    for row in rows:
         found.setdefault(row.topic, set()).add(row.broker_name)
     return {topic: frozenset(names) for topic, names in found.items()}
 

@@ -31,12 +31,12 @@ _EVENTS = 20
 
 
 class Counts(Fields):
-    """Numbers of a moment, of brokers by state. `brokerNames`: those that are up or down."""
+    """Numbers of a moment, of brokers by state. `brokerNames`: those that are up or down. `late`: null for the past."""
 
     clusters: int
     broker_names: int
     alive: int
-    late: int
+    late: int | None
     suspect: int
     down: int
     topics: int
@@ -44,13 +44,13 @@ class Counts(Fields):
 
 
 class Group(Fields):
-    """The expected brokers in one zone of one cluster, as numbers."""
+    """The expected brokers in one zone of one cluster, as numbers. `late`: null for the past."""
 
     cluster_name: str
     zone_name: str | None
     broker_names: int
     alive: int
-    late: int
+    late: int | None
     suspect: int
     down: int
 
@@ -73,8 +73,8 @@ class Overview(Fields):
 def verdict_of(seen: Seen) -> Verdict:
     """Return the verdict about a moment."""
     down = down_of(seen)
-    lost = lost_topics_of(seen, down)
-    return verdict(members(seen, down), topic_verdicts(seen, lost), left_of(seen))
+    topics = topic_verdicts(seen, lost_topics_of(seen, down))
+    return verdict(members(seen, down), topics, left_of(seen, topics), is_past=seen.is_made)
 
 
 def overview(seen: Seen) -> Overview:
@@ -82,11 +82,12 @@ def overview(seen: Seen) -> Overview:
     down, recent = down_of(seen), _recent(seen)
     brokers, topics = members(seen, down), topic_verdicts(seen, lost_topics_of(seen, down))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
+    told = verdict(brokers, topics, left_of(seen, topics), is_past=seen.is_made)
     counts = Counts(
         clusters=len({each.cluster for each in brokers}),
         broker_names=len(names),
         alive=states["alive"],
-        late=states["late"],
+        late=told.brokers.late,
         suspect=states["suspect"],
         down=states["down"],
         topics=len(topics.of) - len(topics.system),
@@ -95,9 +96,9 @@ def overview(seen: Seen) -> Overview:
     return Overview.of(
         seen.snapshot,
         snapshot=seen.moment,
-        verdict=verdict(brokers, topics, left_of(seen)),
+        verdict=told,
         counts=counts,
-        groups=_groups(brokers),
+        groups=_groups(brokers, is_past=seen.is_made),
         clusters=clusters(seen).clusters if len(names) <= MAX_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
         events=group_events(seen, recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS), _EVENTS),
@@ -109,15 +110,16 @@ def _recent(seen: Seen) -> Sequence[BrokerEventRow]:
     return newest_events(seen.root, seen.snapshot, span=hour, limit=_MAX_RECENT, with_versions=False)
 
 
-def _groups(brokers: Iterable[Member]) -> list[Group]:
+def _groups(brokers: Iterable[Member], *, is_past: bool) -> list[Group]:
     of_place: dict[tuple[str, str | None], list[Member]] = {}
     for each in brokers:
         of_place.setdefault((each.cluster, each.zone), []).append(each)
     ordered = sorted(of_place, key=lambda place: (natural_key(place[0]), natural_key(place[1] or "")))
-    return [_group(place, of_place[place]) for place in ordered]
+    return [_group(place, of_place[place], is_past) for place in ordered]
 
 
-def _group(place: tuple[str, str | None], brokers: Sequence[Member]) -> Group:
+def _group(place: tuple[str, str | None], brokers: Sequence[Member], is_past: bool) -> Group:
     states = Counter(each.state for each in brokers)
     names = len({each.name for each in brokers})
-    return Group(*place, names, states["alive"], states["late"], states["suspect"], states["down"])
+    late = None if is_past else states["late"]
+    return Group(*place, names, states["alive"], late, states["suspect"], states["down"])

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.definitions import (
+    LostTopics,
     TopicState,
     TopicVerdict,
     gone_brokers,
-    left_brokers,
     topic_verdict,
     topics_gone,
 )
@@ -122,17 +122,16 @@ def topics(  # noqa: PLR0913  # what a reader may choose
 ) -> Topics:
     """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone.
 
-    "left": those that went with brokers which unregistered within 7 days, and have no route; the clusters and zones are
-    those of these brokers.
+    "left": those that went within 7 days, whatever ended them, and are neither back nor expected; the clusters and
+    zones are those of the broker names that had them.
     """
     names: set[str] | None = None
-    if state != "left":
-        gone = down_of(seen)
-        lost = lost_topics_of(seen, gone)
-        verdicts, system = topic_verdicts(seen, lost)
-    else:
-        gone, state = left_brokers(past_of(seen), seen.tables), None
-        lost = topics_gone(past_of(seen), seen.tables, gone)
+    gone = down_of(seen)
+    lost = lost_topics_of(seen, gone)
+    verdicts, system = topic_verdicts(seen, lost)
+    if state == "left":
+        gone, state = gone_brokers(past_of(seen), seen.tables), None
+        lost = {topic: of for topic, of in topics_gone(past_of(seen)).items() if topic not in verdicts}
         verdicts, system = dict.fromkeys(lost, topic_verdict((), seen.tables)), system_among(seen, lost)
     check_place(seen, cluster, zone)
     if cluster is not None or zone is not None:
@@ -193,7 +192,7 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     found = lookup.route(seen.tables, topic, seen.settings, zone)
     lost, rows = lost_topics_of(seen, down_of(seen)), seen.tables.queues.get(topic, ())
     if not rows and topic not in lost:
-        return _gone(seen, topic)
+        return _gone(seen, topic, lost)
     verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))
     names = {row.broker_name for row in rows}
     missing = [Missing(name, "no master" if name in seen.tables.brokers else "down") for name in verdict.missing]
@@ -211,11 +210,11 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     )
 
 
-def _gone(seen: Seen, topic: str) -> Route:
+def _gone(seen: Seen, topic: str, lost: LostTopics) -> Route:
     """Return the answer about a topic that went and is not expected. Raises NotFoundError if there never was one."""
     lines = [line for line in topic_events(seen.root, seen.snapshot, topic) if any(_is_end(e) for e in line.changes)]
     if not lines:
-        raise seen.not_found("topic", topic, seen.tables.queues)
+        raise seen.not_found("topic", topic, [*seen.tables.queues, *lost])
     since, why = clock_text(lines[-1].event_time, now_of(seen.snapshot)), story_of_topic(topic, lines)[-1].text
     text = f"{topic} has no route since {since}: {why}"
     return Route(seen.moment, topic, "without_route", text, [], None, [])
@@ -226,19 +225,33 @@ def _is_end(each: RowChange) -> bool:
 
 
 def _since(seen: Seen, topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
-    """Return since when a topic is in its state, as a part of a sentence; nothing if that is not known."""
+    """Return since when a topic is in its state, as a part of a sentence; nothing if that is not known.
+
+    It is over with the last of the broker names that carried it, also of one on which it is not expected any more.
+    """
     ends = gone_brokers(past_of(seen), seen.tables)
+    has_route, is_over = verdict.state != "without_route", verdict.state in SUFFERS and verdict.state != "degraded"
     times: list[int] = []
     for name, why in ((each.broker_name, each.why) for each in missing):
         if why == "no write permission":
             times += _wiped(seen, topic, name)[-1:]
         else:
             of_name = [each for each in ends if each.broker_name == name]
-            times += [each.gone_ms for each in of_name if why == "down" or each.broker_id == MASTER_ID][:1]
+            times += [each.gone_ms for each in of_name if not has_route or each.broker_id == MASTER_ID][:1]
     if not times:
         return ""
-    is_over = verdict.state in SUFFERS and verdict.state != "degraded"
+    if is_over:
+        masters = {each.broker_name: each.gone_ms for each in ends if each.broker_id == MASTER_ID}
+        left = _ends(seen, topic, was_writable=has_route)
+        times += [min(at, masters.get(name, at)) if has_route else at for at, name in left]
     return f" since {clock_text(max(times) if is_over else min(times), now_of(seen.snapshot))}"
+
+
+def _ends(seen: Seen, topic: str, *, was_writable: bool) -> list[tuple[int, str]]:
+    """Return when a topic left its broker names, and each. `was_writable`: only those on which it could be written."""
+    lines = topic_events(seen.root, seen.snapshot, topic)
+    ends = ((line.event_time, each) for line in lines for each in line.changes if _is_end(each))
+    return [(at, str(each.key[1])) for at, each in ends if _may_write(each.before) or not was_writable]
 
 
 def _wiped(seen: Seen, topic: str, name: str) -> list[int]:

@@ -21,7 +21,7 @@ from namesrv_stream.answers.definitions import (
     left_brokers,
     lost_topics,
     topic_verdict,
-    topics_gone,
+    topics_left,
 )
 from namesrv_stream.answers.subject import Fields, Seen, now_of
 from namesrv_stream.reporting.recent import Recent
@@ -46,14 +46,14 @@ SUFFERS: dict[TopicState, tuple[str, str]] = {**_LOST_SERVICE, "degraded": ("is 
 class BrokerCounts(Fields):
     """Numbers of brokers: those that are expected are up or down; of those that are up some are late or suspect.
 
-    `left`: those that unregistered within an hour and are not back. `namesWithoutMaster`: broker names that are
-    expected and have no master.
+    `late`: null for a past moment, whose signs of life are not known. `left`: those that unregistered within an hour
+    and are not back. `namesWithoutMaster`: broker names that are expected and have no master.
     """
 
     expected: int
     up: int
     down: int
-    late: int
+    late: int | None
     suspect: int
     left: int
     names_without_master: int
@@ -193,15 +193,18 @@ class Left(NamedTuple):
 NOBODY = Left()
 
 
-def left_of(seen: Seen) -> Left:
-    """Return who unregistered within an hour before the moment and is not back, and what went with them."""
+def left_of(seen: Seen, topics: TopicVerdicts) -> Left:
+    """Return who unregistered within an hour before the moment and is not back, and what went with them.
+
+    `topics`: those that have a route or are expected to.
+    """
     past = past_of(seen)
     left = [each for each in left_brokers(past, seen.tables) if each.gone_ms > past.now_ms - LATELY_MS]
-    gone = topics_gone(past, seen.tables, left).keys()
+    gone = topics_left(past, seen.tables, left).keys() - topics.of.keys()
     return Left(left, gone - system_among(seen, gone))
 
 
-def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBODY) -> Verdict:
+def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBODY, *, is_past: bool = False) -> Verdict:
     """Return the verdict about brokers and topics."""
     states = Counter(each.state for each in brokers)
     of_state: dict[str, list[str]] = {}
@@ -211,9 +214,8 @@ def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBOD
     up = len(brokers) - states["down"]
     names = {each.name for each in brokers}
     mastered = {each.name for each in brokers if each.broker_id == MASTER_ID and each.state != "down"}
-    counts = BrokerCounts(
-        len(brokers), up, states["down"], states["late"], states["suspect"], len(left.brokers), len(names - mastered)
-    )
+    late, unmastered = None if is_past else states["late"], len(names - mastered)
+    counts = BrokerCounts(len(brokers), up, states["down"], late, states["suspect"], len(left.brokers), unmastered)
     kinds = ("writable", "read_only", "degraded", "not_writable", "without_route")
     of_kind = TopicCounts(sum(map(len, of_state.values())), *(len(of_state.get(kind, ())) for kind in kinds))
     found = causes(brokers)

@@ -227,7 +227,7 @@ def topics(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     system: Annotated[bool, Query(description="With the topics that brokers make by themselves.")] = True,
     state: Annotated[
         TopicState | Literal["left"] | None,
-        Query(description="Only those in this state. left: those that went with brokers which unregistered."),
+        Query(description="Only those in this state. left: those that went within 7 days and are not expected."),
     ] = None,
     sort: Annotated[str, Query(description=f"One of {of_topics.ORDERS}; with - the other way.")] = "name",
 ) -> of_topics.Topics:

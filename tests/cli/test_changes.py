@@ -162,9 +162,11 @@ def test_wait_says_what_came_of_a_command_also_that_the_job_refused_it(registry,
     ],
 )
 def test_a_command_for_a_name_that_is_not_there_is_refused_with_similar_names(registry, run, closed_port, line):
-    registry.register("10.0.0.2:10911", "c1", "broker-c")
+    registry.register("10.0.0.2:10911", "c1", "broker-c", topics=("TopicC",))
     registry.expire("10.0.0.2:10911")
     registry.register("10.0.0.1:10911", "c1", "broker-a")
+    lost = run("deleteTopic -t TopicC", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    assert "does not answer" in lost.stderr  # the topic is shown as one without a route
     result = run(line, **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
     assert (result.exit_code, "Did you mean" in result.stderr) == (1, True)
     assert "nothing was sent: there is no " in result.stderr

@@ -68,6 +68,11 @@ def test_silence_and_lateness_follow_the_logs_clock(registry, client):
     registry.publish()
     brokers = client.get("/v1/brokers?epoch=5").json["brokers"]
     assert [(each["silentMillis"], each["state"]) for each in brokers] == [(93_000, "late")] * 2
+    for moment, late in (("epoch=5", 2), ("epoch=3", None)):  # nobody knows who was late in the past
+        found = client.get(f"/v1/overview?{moment}").json
+        of_groups = [each["late"] for each in found["groups"]]
+        assert (found["counts"]["late"], found["verdict"]["brokers"]["late"]) == (late, late)
+        assert of_groups == ([None] * 2 if late is None else [1] * 2)
 
 
 def test_each_epoch_with_events_is_a_mark_of_the_timeline(registry, client):

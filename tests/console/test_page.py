@@ -196,6 +196,7 @@ def test_two_moments_are_compared(page):
     page.shows("broker-b")
     assert page.find("b.came")
     assert "broker-a" not in page.text  # it is the same at both moments
+    assert "1 alive, 1 broker name" in page.text  # nobody knows who was late in the past
     [first] = page.find("form.pair input[name=before]")
     first.clear()
     first.send_keys("3", Keys.ENTER)

@@ -104,6 +104,18 @@ def test_all_masters_of_a_cluster_that_are_gone_are_named_as_such_whenever_they_
     assert cause.text == f"all 2 masters of c1 are down (40 %) {since}: no writes in c1, slaves serve reads"
 
 
+def test_a_cluster_or_its_masters_that_are_gone_are_told_beside_a_zone_that_is_down_too():
+    out = [down(1), down(2, zone="z2"), down(3, "c2"), down(4, "c3", "z2"), down(5, "c3")]
+    found = causes([*out, alive(6, "c2", "z2"), alive(7, "c3", "z2")._replace(broker_id=1)])
+    assert [(each.name, each.count, each.total) for each in found] == [
+        ("zone z1", 3, 3),
+        ("c1", 1, 2),
+        ("all masters of c3", 1, 2),
+    ]
+    assert found[1].text == "c1 is down: 2 of 2 brokers (29 %) since 08:53 UTC"
+    assert found[2].text == "all 2 masters of c3 are down (29 %) since 08:53 UTC: no writes in c3"
+
+
 @pytest.mark.parametrize(
     ("count", "gone", "end"),
     [

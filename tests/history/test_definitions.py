@@ -18,7 +18,7 @@ from namesrv_stream.answers.overview import overview
 from namesrv_stream.answers.periods import churn, timeline
 from namesrv_stream.answers.subject import NotFoundError, Seen
 from namesrv_stream.answers.topics import route, topics
-from namesrv_stream.answers.verdict import left_of
+from namesrv_stream.answers.verdict import TopicVerdicts, left_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.history import UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
@@ -363,6 +363,27 @@ def test_a_topic_whose_masters_have_gone_is_not_writable_though_an_acting_master
     assert overview(seen).verdict.text.startswith("T takes no messages; ")
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize(("has_slave", "told"), [(False, "T has no route"), (True, "T is not writable")])
+def test_a_topic_is_out_since_the_last_of_its_names_went_whatever_ended_it(root, registry, has_slave, told, is_deleted):
+    registry.register(at(0), A, "broker-a", topics=("T",))
+    if has_slave:
+        registry.register(at(0), B, "broker-a", 1)
+    registry.register(at(0), C, "broker-c", cluster="c2", topics=("T",))
+    registry.register(at(0), D, "broker-c", 1, cluster="c2")
+    registry.close_channel(at(1), A)
+    if is_deleted:
+        registry.command(at(2), DeleteTopic(topic="T", cluster_name="c2"))
+    else:
+        registry.unregister(*((at(2), C) if has_slave else (at(1), D)))
+        registry.unregister(*((at(3), D) if has_slave else (at(2), C)))
+    registry.publish(at_ms=at(4))
+    text = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T").text
+    assert text.startswith(f"{told} since {clock(2, 4)}: broker-a ")
+    outage = f"FROM topic_outage WHERE measure = '{'write' if has_slave else 'route'}' AND broker_name IS NULL"
+    assert asked(root, f"SELECT epoch_ms(gone_at) {outage}") == [(at(2),)]
+
+
 def test_a_topic_without_the_permission_on_one_of_its_names_is_writable_on_the_others(root, registry):
     for number, address in enumerate((A, B)):
         registry.register(at(0), address, f"broker-{number}", topics=("T",))
@@ -525,7 +546,11 @@ def test_topics_that_went_are_chosen_by_the_place_of_their_last_brokers_and_syst
     registry.publish(at_ms=at(1, 0.5))
     seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
     shown = overview(seen)
-    assert (sorted(left_of(seen).topics), shown.counts.topics, shown.counts.system_topics) == (["T", "U"], 0, 1)
+    assert (
+        sorted(left_of(seen, TopicVerdicts({}, frozenset())).topics),
+        shown.counts.topics,
+        shown.counts.system_topics,
+    ) == (["T", "U"], 0, 1)
     assert "2 unregistered up to 00:00 UTC and are not back, 2 topics went with them" in shown.verdict.text
 
     def left(**place):
@@ -538,6 +563,34 @@ def test_topics_that_went_are_chosen_by_the_place_of_their_last_brokers_and_syst
     assert page_of(root, "broker-a").text.endswith("; its only topic has no route.")
     with pytest.raises(NotFoundError, match="there is no zone z9"):
         route(seen, "T", "z9")
+
+
+def test_topics_that_went_are_those_of_a_moved_and_of_a_retired_broker_too_and_none_that_is_lost(root, registry):
+    registry.register(at(0), A, "broker-a", zone="z1", topics=("Shared", "X"))
+    registry.register(at(0), B, "broker-b", topics=("Shared", "Y"))
+    registry.register(at(0), C, "broker-c", topics=("V", "Z"))
+    registry.register(at(0), D, "broker-d", zone="z4", topics=("W",))
+    registry.command(at(0, 1), DeleteTopic(topic="V"))
+    registry.close_channel(at(1), A)
+    registry.register(at(1), D, "broker-e", zone="z5")
+    registry.unregister(at(1, 0.1), B)
+    registry.publish(at_ms=at(1, 0.2))
+
+    def seen():
+        return Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+
+    def left(**place):
+        return [each.topic for each in topics(seen(), state="left", **place).topics]
+
+    assert overview(seen()).verdict.text.startswith("Shared and X have no route; ")
+    assert "1 unregistered at 00:06 UTC and is not back, 1 topic went with it" in overview(seen()).verdict.text
+    with pytest.raises(NotFoundError, match="Did you mean Shared"):
+        route(seen(), "Sharedd")
+    assert (left(), left(zone="z4"), left(zone="z5")) == (["V", "W", "Y"], ["W"], [])
+    retired = RetireBroker(cluster_name="c1", broker_name="broker-a", broker_id=0, reason="sold", requested_by="ann")
+    registry.command(at(2), retired)
+    registry.publish(at_ms=at(7, 1.5))
+    assert (left(), left(zone="z1")) == (["Shared", "W", "X", "Y"], ["Shared", "X"])
 
 
 def test_a_broker_that_unregistered_and_its_topic_say_when(root, registry):

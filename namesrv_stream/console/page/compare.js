@@ -34,7 +34,7 @@ export function comparison([found, before, after], moment, state) {
       "p",
       { class: "moment" },
       h("strong", {}, snapshotText(each.snapshot)),
-      ` — epoch ${each.snapshot.epoch}: ${each.counts.alive.toLocaleString()} alive, ${each.counts.late} late, ${counted(each.counts.brokerNames, "broker name")}, ${counted(each.counts.topics, "topic")}`,
+      ` — epoch ${each.snapshot.epoch}: ${each.counts.alive.toLocaleString()} alive, ${each.counts.late === null ? "" : `${each.counts.late} late, `}${counted(each.counts.brokerNames, "broker name")}, ${counted(each.counts.topics, "topic")}`,
     );
   const items = Object.entries(found.counts).map(([name, each]) => ({ table: name, ...each }));
   const counts = rowsOf(items, (each) => [

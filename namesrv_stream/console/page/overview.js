@@ -224,7 +224,7 @@ function clusterCounts({ groups, snapshot }, moment) {
           zone: each.zoneName ?? "",
           state,
         })
-      : "0";
+      : (each[state] ?? "–"); // of a past moment nobody knows who was late
   const zoneRow = (each) => [
     link("brokers", "", moment, each.zoneName ?? "no zone", { cluster: each.clusterName, zone: each.zoneName ?? "" }),
     each.brokerNames,
