@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import yaml
 
-from tests.deploy.chart import CHART, PROJECT, helm, pods, rendered, spark_pods
+from tests.deploy.chart import PROJECT, pods, rendered, spark_pods
 from tests.deploy.chart import VALUE_SETS as SETS
 
 pytestmark = pytest.mark.deploy
@@ -21,35 +21,6 @@ def test_null_leaves_user_and_groups_to_the_platform(tmp_path, of):
     for pod in [*pods(objects), *spark_pods(objects)]:
         assert {"runAsUser", "runAsGroup", "fsGroup"}.isdisjoint(pod["securityContext"])
         assert pod["securityContext"]["runAsNonRoot"] is True
-
-
-def test_null_leaves_a_whole_context_out(tmp_path):
-    for pod in pods(rendered({"podSecurityContext": None, "containerSecurityContext": None}, tmp_path)):
-        assert pod["securityContext"] == pod["containers"][0]["securityContext"] == {}
-
-
-def test_a_cluster_of_ipv6_has_its_address_and_families(tmp_path):
-    families = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
-    objects = rendered(SETS["extras"] | {"bindAddress": "::"} | families, tmp_path)
-    text = yaml.safe_dump_all(objects)
-    assert "indAddress=0.0.0.0" not in text
-    assert text.count("indAddress=::") == 3
-    services = [each["spec"] for each in objects if each["kind"] == "Service"]
-    assert [{key: each[key] for key in families} for each in services] == [families] * 2
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_chart_may_be_part_of_another(tmp_path, enabled):
-    above = tmp_path / "above"
-    shutil.copytree(CHART, above / "charts" / "namesrv-stream")
-    chart = {"apiVersion": "v2", "name": "above", "version": "1.0.0"}
-    part = {"name": "namesrv-stream", "version": "*", "condition": "namesrv-stream.enabled"}
-    (above / "Chart.yaml").write_text(yaml.safe_dump(chart | {"dependencies": [part]}))
-    values = {"global": {"imageRegistry": "x"}, "namesrv-stream": {"enabled": enabled}}
-    (above / "values.yaml").write_text(yaml.safe_dump(values))
-    done = helm("template", "release", above)
-    assert done.returncode == 0, done.stderr
-    assert bool(list(filter(None, yaml.safe_load_all(done.stdout)))) is enabled
 
 
 def test_monitors_and_rules_have_the_labels_by_which_a_prometheus_selects_them(tmp_path):

@@ -8,14 +8,12 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES
-from namesrv_stream.records import decode_record
-from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker
-from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
+from namesrv_stream.rules.record_types import RegisterBroker
+from namesrv_stream.wire.codes import Flag, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import encode_command
-from namesrv_stream.wire.signature import signed
-from tests.gateway.site import LEAVE, QUARTER_S, Site, settle
-from tests.gateway.test_known_brokers import command, live
+from tests.gateway.site import Site, settle
+from tests.gateway.test_known_brokers import command
 from tests.gateway.transport import Transport, connected
 
 LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(MAX_AT_ONCE_BYTES // 128)])
@@ -88,21 +86,3 @@ async def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_con
     assert not peer.connection.is_closing
     await peer.sends(command())
     assert site.log.kinds == [RegisterBroker]
-
-
-async def test_a_stranger_neither_keeps_a_broker_alive_nor_ends_its_lease_and_records_name_the_sender(site, tmp_path):
-    users = tmp_path / "users.toml"
-    users.touch(0o600)
-    users.write_text("".join(map(USER.format, "ab")))
-    own, strange = (Peer(site, live(), auth_mode="writes", auth_users_path=str(users)) for _ in range(2))
-    heartbeat = replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT)
-    await own.sends(signed(command(), "a", SECRET))
-    site.log.acknowledge()
-    await site.clock.passes(QUARTER_S)
-    for said in (heartbeat, LEAVE, command(), command(broker_name="b")):
-        await strange.sends(said, signed(said, "b", SECRET), replace(heartbeat, flag=Flag.ONEWAY))
-    strange.connection.connection_lost(None)
-    await own.sends(signed(heartbeat, "a", SECRET))
-    assert {code for _, code in strange.answers} == {ResponseCode.NO_PERMISSION}
-    assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
-    assert decode_record(site.log.records[0]).requested_by == "a@127.0.0.1:5000"

@@ -1,6 +1,5 @@
 """The churn report: one page, nothing to fetch, and its text for a period without events."""
 
-import html
 import re
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -189,25 +188,6 @@ def test_a_table_that_is_cut_says_how_many_rows_there_are(tmp_path, monkeypatch)
     assert re.findall("ann-.", part) == ["ann-4", "ann-3"]
 
 
-def test_the_zones_at_an_outage_are_those_in_which_the_brokers_were_then(page_of_an_outage):
-    page, _ = page_of_an_outage
-    rows = re.findall(
-        '<tr><td class="text">(.*?)</td><td class="number">(.*?)</td><td class="number">(.*?)</td></tr>',
-        parts_of(page)["Brokers by zone at the greatest of these"],
-    )
-    assert rows == [("z1", "2", "2"), ("none", "1", "0")]
-
-
-def test_each_sentence_plot_and_table_of_a_page_unfolds_the_query_that_it_comes_from(page_of_an_outage):
-    page, views = page_of_an_outage
-    parts = parts_of(page)
-    queries = {heading: re.findall("<pre>(.*?)</pre>", body, re.DOTALL) for heading, body in parts.items()}
-    assert {heading: len(found) for heading, found in queries.items()} == {"": 3} | dict.fromkeys(set(parts) - {""}, 1)
-    for found in queries.values():
-        for statement in found:
-            views.table(html.unescape(statement))  # which names only what there is
-
-
 def test_the_figures_of_a_page_are_those_of_its_period_and_begin_with_what_was_down(tmp_path):
     place = Root(str(tmp_path / "registry"))
     registry = SeededRegistry(place, NOW)
@@ -224,28 +204,6 @@ def test_the_figures_of_a_page_are_those_of_its_period_and_begin_with_what_was_d
     with opened(place) as views:
         rows = plots.answer(views, plots.availability_heat_map.statement, hours(10), hours(11)).to_pylist()
     assert {row["broker"]: row["availability"] for row in rows} == {"c1 broker-a 0": 0.75, "c1 broker-b 0": 1.0}
-
-
-def test_who_is_back_at_once_flaps_more_than_who_falls_more_often_and_stays_away(tmp_path):
-    place = Root(str(tmp_path / "registry"))
-    registry = SeededRegistry(place, NOW)
-    registry.register(ms(1), A, "broker-a")
-    registry.register(ms(1), "10.0.0.2:10911", "broker-b")
-    for hour in (2, 3):
-        registry.close_channel(ms(hour), A)
-        registry.register(ms(hour + 0.5), A, "broker-a")
-    registry.close_channel(ms(4), "10.0.0.2:10911")
-    registry.register(ms(4.1), "10.0.0.2:10911", "broker-b")
-    registry.publish(at_ms=ms(6))
-    assert "c1 broker-b 0 flapped most: it fell out unplanned 1 time, 1 of them for" in churn_report(
-        place, hours(0), hours(9)
-    )
-    with opened(place) as views:
-        rows = plots.answer(views, plots.flapping_rank.statement, hours(0), hours(9)).to_pylist()
-    assert [(row["broker"], row["ends"], row["flaps"]) for row in rows] == [
-        ("c1 broker-b 0", 1, 1),
-        ("c1 broker-a 0", 2, 0),
-    ]
 
 
 @pytest.mark.full
