@@ -16,7 +16,7 @@ from namesrv_stream.answers.definitions import (
 )
 from namesrv_stream.answers.events import topic_events
 from namesrv_stream.answers.lists import Broker, brokers_of
-from namesrv_stream.answers.story import story_of_topic
+from namesrv_stream.answers.story import asker, given_reason, story_of_topic
 from namesrv_stream.answers.subject import (
     BadQuestionError,
     Fields,
@@ -90,7 +90,7 @@ class Route(Fields):
 
     snapshot: Moment
     topic: str
-    state: TopicState
+    state: TopicState | Literal["left"]
     text: str
     missing: list[Missing]
     route: TopicRouteData | None
@@ -215,9 +215,14 @@ def _gone(seen: Seen, topic: str, lost: LostTopics) -> Route:
     lines = [line for line in topic_events(seen.root, seen.snapshot, topic) if any(_is_end(e) for e in line.changes)]
     if not lines:
         raise seen.not_found("topic", topic, [*seen.tables.queues, *lost])
-    since, why = clock_text(lines[-1].event_time, now_of(seen.snapshot)), story_of_topic(topic, lines)[-1].text
+    now_ms, names = now_of(seen.snapshot), {each.key[1] for each in lines[-1].changes if _is_end(each)}
+    since, why = clock_text(lines[-1].event_time, now_ms), story_of_topic(topic, lines)[-1].text
     text = f"{topic} has no route since {since}: {why}"
-    return Route(seen.moment, topic, "without_route", text, [], None, [])
+    for each in gone_brokers(past_of(seen), seen.tables):
+        if each.broker_name in names and (line := each.retired):
+            at = clock_text(line.event_time, now_ms)
+            text += f" {each.broker_name} {each.broker_id} was retired at {at} by {asker(line)}{given_reason(line)}."
+    return Route(seen.moment, topic, "left", text, [], None, [])
 
 
 def _is_end(each: RowChange) -> bool:

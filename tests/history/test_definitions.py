@@ -518,7 +518,7 @@ def test_a_broker_that_is_down_says_since_when_and_which_of_its_topics_suffer_an
 
 def test_a7_a_retired_broker_says_who_retired_it_and_its_outage_counts_from_its_end(root, registry):
     for number, address in enumerate((A, B)):
-        registry.register(at(0), address, f"broker-{number}", topics=("T",))
+        registry.register(at(0), address, f"broker-{number}", topics=("T", f"of-{number}"))
         registry.expire(at(1), address)
     retirement = RetireBroker(cluster_name="c1", broker_name="broker-0", broker_id=0, reason="sold", requested_by="ann")
     registry.command(at(1.5), retirement)
@@ -529,6 +529,9 @@ def test_a7_a_retired_broker_says_who_retired_it_and_its_outage_counts_from_its_
         "by ann (reason: sold)."
     )
     assert (found.brokers, found.topics) == ([], [])
+    of_topic = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "of-0")
+    assert of_topic.state == "left"
+    assert of_topic.text.endswith(f" broker-0 0 was retired at {clock(1.5)} by ann (reason: sold).")
     registry.register(at(2), A, "broker-0")
     registry.publish(at_ms=at(2, 0.5))
     assert page_of(root, A).text == f"broker-0 is up, 0 came back at {clock(2)} after 1d."

@@ -106,8 +106,9 @@ export const TOPIC_STATES = {
   degraded: "degraded",
   not_writable: "not writable",
   without_route: "without route",
+  left: "left",
 };
-export const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late" })[state] ?? "alive";
+export const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late", left: "" })[state] ?? "alive";
 export const topicState = ({ state }) =>
   h("span", { class: "holder" }, dot(kindOf(state), TOPIC_STATES[state]), TOPIC_STATES[state]);
 
