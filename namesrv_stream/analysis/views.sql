@@ -381,15 +381,25 @@ WHERE broker_version IS NOT NULL;
 
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
+-- deleted_at: when a command deleted the topic in all clusters after that, as no broker name had it, else NULL.
 CREATE OR REPLACE TEMPORARY VIEW topic_session AS
-WITH edge AS (
-  SELECT topic, broker_name, event_time AS from_time, before IS NULL AS begins,
-         lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by
+WITH point AS (
+  SELECT topic, broker_name, event_time, epoch, seq, cause, before IS NULL AS begins
   FROM topic_change
   WHERE before IS NULL OR after IS NULL
+  UNION ALL
+  SELECT known.topic, known.broker_name, event_time, epoch, seq, type, CAST(NULL AS BOOLEAN)
+  FROM broker_event JOIN (SELECT DISTINCT topic, broker_name FROM topic_change) known
+    ON get_json_object(command, '$.topic') = known.topic
+  WHERE type = 'DELETE_TOPIC_IN_NAMESRV' AND get_json_object(command, '$.clusterName') IS NULL
+), edge AS (
+  SELECT topic, broker_name, event_time AS from_time, begins,
+         lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by,
+         IF(lead(begins, 2) OVER of_topic IS NULL, lead(event_time, 2) OVER of_topic, NULL) AS deleted_at
+  FROM point
   WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
 )
-SELECT topic, broker_name, from_time, to_time, ended_by FROM edge WHERE begins;
+SELECT topic, broker_name, from_time, to_time, ended_by, deleted_at FROM edge WHERE begins;
 
 -- One row for each topic on a broker name that is down: the topics that the name had when its last broker went, without
 -- a command or an unregistration, less than 7 days ago. The topic is expected on that name while a broker of it is down.
@@ -400,7 +410,8 @@ WITH latest AS (
 )
 SELECT topic, broker_name, to_time AS gone_at
 FROM latest ANTI JOIN broker USING (broker_name) SEMI JOIN broker_down USING (broker_name)
-WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at;
+WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at
+  AND deleted_at IS NULL;
 
 -- One row for each topic that has a route or is expected to have one, with its state:
 --
@@ -436,12 +447,13 @@ FROM of_topic;
 -- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
 --   is set: while this one does.
 -- After an end by silence or a lost connection on a broker name the topic is expected until it is up again or no broker of
--- that name is down. After any other end (a command, an unregistration, a registration without it or without the
+-- that name is down, or a command deletes it when no name has it. After any other end (a command, an unregistration, a registration without it or without the
 -- permission) it is not expected on that name. It is expected as long as it is on one of its names.
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
 WITH routed AS (
   SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
-         unix_millis(known_at) AS known_ms, coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned
+         unix_millis(known_at) AS known_ms, coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned,
+         unix_millis(coalesce(deleted_at, known_at)) AS deleted_ms
   FROM topic_session CROSS JOIN known_until
 ), permission AS (
   SELECT topic, broker_name, unix_millis(event_time) AS from_ms, after.perm AS perm,
@@ -455,7 +467,7 @@ WITH routed AS (
   WHERE broker_id = 0
 ), written AS (
   SELECT topic, broker_name, greatest(routed.from_ms, permission.from_ms, master.from_ms) AS from_ms,
-         least(routed.to_ms, permission.to_ms, master.to_ms) AS to_ms, known_ms,
+         least(routed.to_ms, permission.to_ms, master.to_ms) AS to_ms, known_ms, deleted_ms,
          routed.to_ms <= least(permission.to_ms, master.to_ms) AND routed.is_unplanned
            OR master.to_ms <= least(permission.to_ms, routed.to_ms) AND master.is_unplanned AS is_unplanned
   FROM routed JOIN permission USING (topic, broker_name) JOIN master USING (broker_name)
@@ -464,12 +476,12 @@ WITH routed AS (
     AND master.from_ms < least(routed.to_ms, permission.to_ms)
     AND greatest(routed.from_ms, permission.from_ms) < master.to_ms
 ), session AS (
-  SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, broker_name, from_ms, to_ms, known_ms, is_unplanned
+  SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, broker_name, from_ms, to_ms, known_ms, deleted_ms, is_unplanned
   FROM routed
   UNION ALL
-  SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
+  SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, deleted_ms, is_unplanned FROM written
   UNION ALL
-  SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, is_unplanned FROM written
+  SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, deleted_ms, is_unplanned FROM written
 ), down AS (  -- until_ms: the time up to which some broker of the name is down that is down at to_ms
   SELECT fallen.broker_name, to_ms, max(unix_millis(gone_at) + down_millis) AS until_ms
   FROM (SELECT DISTINCT broker_name, to_ms FROM session WHERE is_unplanned) fallen JOIN outage
@@ -477,7 +489,7 @@ WITH routed AS (
   GROUP BY fallen.broker_name, to_ms
 ), expected AS (  -- until_ms: the time up to which the topic is expected on the name
   SELECT measure, topic, of_name, broker_name, from_ms, to_ms, known_ms,
-         least(IF(is_unplanned, coalesce(until_ms, to_ms), to_ms),
+         least(IF(is_unplanned, coalesce(until_ms, to_ms), to_ms), deleted_ms,
                coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name, broker_name ORDER BY from_ms, to_ms), known_ms))
            AS until_ms
   FROM session LEFT JOIN down USING (broker_name, to_ms)
