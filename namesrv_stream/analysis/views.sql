@@ -381,15 +381,25 @@ WHERE broker_version IS NOT NULL;
 
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
+-- deleted_at: when a command deleted the topic in all clusters after that, as no broker name had it, else NULL.
 CREATE OR REPLACE TEMPORARY VIEW topic_session AS
-WITH edge AS (
-  SELECT topic, broker_name, event_time AS from_time, before IS NULL AS begins,
-         lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by
+WITH point AS (
+  SELECT topic, broker_name, event_time, epoch, seq, cause, before IS NULL AS begins
   FROM topic_change
   WHERE before IS NULL OR after IS NULL
+  UNION ALL
+  SELECT known.topic, known.broker_name, event_time, epoch, seq, type, CAST(NULL AS BOOLEAN)
+  FROM broker_event JOIN (SELECT DISTINCT topic, broker_name FROM topic_change) known
+    ON get_json_object(command, '$.topic') = known.topic
+  WHERE type = 'DELETE_TOPIC_IN_NAMESRV' AND get_json_object(command, '$.clusterName') IS NULL
+), edge AS (
+  SELECT topic, broker_name, event_time AS from_time, begins,
+         lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by,
+         IF(lead(begins, 2) OVER of_topic IS NULL, lead(event_time, 2) OVER of_topic, NULL) AS deleted_at
+  FROM point
   WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
 )
-SELECT topic, broker_name, from_time, to_time, ended_by FROM edge WHERE begins;
+SELECT topic, broker_name, from_time, to_time, ended_by, deleted_at FROM edge WHERE begins;
 
 -- One row for each topic on a broker name that is down: the topics that the name had when its last broker went, without
 -- a command or an unregistration, less than 7 days ago. The topic is expected on that name while a broker of it is down.
@@ -400,7 +410,8 @@ WITH latest AS (
 )
 SELECT topic, broker_name, to_time AS gone_at
 FROM latest ANTI JOIN broker USING (broker_name) SEMI JOIN broker_down USING (broker_name)
-WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at;
+WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at
+  AND deleted_at IS NULL;
 
 -- One row for each topic that has a route or is expected to have one, with its state:
 --
@@ -436,14 +447,15 @@ FROM of_topic;
 -- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
 --   is set: while this one does.
 -- After an end by silence or a lost connection on a broker name the topic is expected until it is up again or no broker of
--- that name is down. After any other end (a command, an unregistration, a registration without it or without the
+-- that name is down, or a command deletes it when no name has it. After any other end (a command, an unregistration, a registration without it or without the
 -- permission) it is not expected on that name. It is expected as long as it is on one of its names.
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
 WITH routed AS (
   SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
          coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned,
-         unix_millis(known_at) AS known_ms,  -- last_ms: after a planned end of the topic on the name it is not expected there
-         unix_millis(IF(coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED'), known_at, to_time)) AS last_ms
+         unix_millis(known_at) AS known_ms,  -- last_ms: after a planned end, or a command after any, it is not expected there
+         unix_millis(IF(coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED'), coalesce(deleted_at, known_at),
+                        to_time)) AS last_ms
   FROM topic_session CROSS JOIN known_until
 ), permission AS (
   SELECT topic, broker_name, unix_millis(event_time) AS from_ms, after.perm AS perm,

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from namesrv_stream.answers.events import Span, newest_of_each, with_changes
+import msgspec
+
+from namesrv_stream.answers.events import Span, newest_of, newest_of_each, with_changes
 from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
@@ -27,6 +29,7 @@ _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
 _RETIRED = "RETIRE_BROKER"
 _IS_RETIRED = f"type = '{_RETIRED}'"
+_DELETED = "type = 'DELETE_TOPIC_IN_NAMESRV' AND command IS NOT NULL"
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
 
@@ -150,12 +153,7 @@ def _down_broker(key: BrokerKey, line: BrokerEventRow) -> DownBroker:
 
 def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
     """Return the topics of the broker names that are down: those that a name had when its last broker went."""
-    return _topics_of(past, tables, down, _LOSSES)
-
-
-def topics_left(past: Past, tables: RouteTables, left: Iterable[DownBroker]) -> LostTopics:
-    """Return the topics of the broker names that unregistered: those that a name had when its last broker went."""
-    return _topics_of(past, tables, left, LEFT)
+    return _by_topic(row for _, row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES))
 
 
 def topics_gone(past: Past) -> LostTopics:
@@ -173,10 +171,6 @@ def _topic_ends(past: Past, span: Span) -> list[tuple[int, TopicRow]]:
     return [(gone_ms, row) for gone_ms, row in ends if isinstance(row, TopicRow)]
 
 
-def _topics_of(past: Past, tables: RouteTables, brokers: Iterable[DownBroker], causes: tuple[str, ...]) -> LostTopics:
-    return _by_topic(row for _, row in last_topics(past, tables, (each.broker_name for each in brokers), causes))
-
-
 def _by_topic(rows: Iterable[TopicRow]) -> LostTopics:
     found: dict[str, set[str]] = {}
     for row in rows:
@@ -187,14 +181,26 @@ def _by_topic(rows: Iterable[TopicRow]) -> LostTopics:
 def last_topics(
     past: Past, tables: RouteTables, names: Iterable[str], causes: tuple[str, ...]
 ) -> list[tuple[int, TopicRow]]:
-    """Return when broker names lost topics in the last 7 days with their last broker by one of the causes, and each."""
+    """Return when broker names lost topics in the last 7 days with their last broker by one of the causes, and each.
+
+    A topic that a command deleted after that, when no broker name had it, is not among them.
+    """
     gone = sorted({*names} - tables.brokers.keys())
     if not gone:
         return []
     of_names = f"broker_name IN ({', '.join(map(quoted, gone))})"
     what = f"{causes} {of_names}"
     lost = past.read(what, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
-    return [(gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > past.now_ms - EXPECTED_MS]
+    deleted = past.read("deleted topics", EXPECTED_MS, lambda span: _deleted(past, span)) if lost else {}
+    found = ((gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > past.now_ms - EXPECTED_MS)
+    return [(gone_ms, row) for gone_ms, row in found if deleted.get(row.topic, 0) <= gone_ms]
+
+
+def _deleted(past: Past, span: Span) -> dict[str, int]:
+    """Return when commands last deleted topics in all clusters that no broker name had then."""
+    lines = newest_of(past.root, past.snapshot, f"{_DELETED} AND {span.covers}", None)
+    commands = ((line.event_time, msgspec.json.decode(line.command or "{}")) for line in lines)
+    return {command["topic"]: at_ms for at_ms, command in commands if not command.get("clusterName")}
 
 
 def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, list[TopicRow]]]:

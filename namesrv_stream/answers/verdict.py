@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from namesrv_stream.answers.causes import Cause, Member, State, causes, clock_text
 from namesrv_stream.answers.definitions import (
+    LEFT,
     DownBroker,
     LostTopics,
     Past,
@@ -18,10 +19,10 @@ from namesrv_stream.answers.definitions import (
     TopicVerdict,
     down_brokers,
     gone_brokers,
+    last_topics,
     left_brokers,
     lost_topics,
     topic_verdict,
-    topics_left,
 )
 from namesrv_stream.answers.subject import Fields, Seen, now_of
 from namesrv_stream.reporting.recent import Recent
@@ -200,7 +201,8 @@ def left_of(seen: Seen, topics: TopicVerdicts) -> Left:
     """
     past = past_of(seen)
     left = [each for each in left_brokers(past, seen.tables) if each.gone_ms > past.now_ms - LATELY_MS]
-    gone = topics_left(past, seen.tables, left).keys() - topics.of.keys()
+    last = last_topics(past, seen.tables, (each.broker_name for each in left), LEFT)
+    gone = {row.topic for _, row in last} - topics.of.keys()
     return Left(left, gone - system_among(seen, gone))
 
 

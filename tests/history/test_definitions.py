@@ -1,5 +1,6 @@
 """The definitions in SQL and those for rows in memory agree with a registry that is watched step by step."""
 
+import json
 import math
 import random
 import re
@@ -35,6 +36,7 @@ START_MS = (NOW // DAY_MS - 60) * DAY_MS
 GAPS_MS = (20_000, MINUTE_MS, HOUR_MS, 7 * HOUR_MS, DAY_MS, 3 * DAY_MS)
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 40))]
 A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
+DELETE = DeleteTopic(topic="T", cluster_name="c2")
 
 
 class Watched:
@@ -85,6 +87,11 @@ class Watched:
             return max(of_one[-1][2] for (of, name), of_one in found.items() if of == topic and name)
         of_name = (stretch for broker, of_one in self.of_brokers.items() if broker[1] == name for stretch in of_one)
         until_ms = max((until for _, fell, until in of_name if fell <= at_ms), default=at_ms)
+        of_topic = (line for line in self.lines if line.type == "DELETE_TOPIC_IN_NAMESRV" and line.command)
+        deleted = (
+            line.event_time for line in of_topic if json.loads(line.command) == {"type": line.type, "topic": topic}
+        )
+        until_ms = min([until_ms, *(each for each in deleted if each > at_ms)])
         return until_ms if self.lost_unplanned(name, at_ms) else at_ms
 
     def fell_unplanned(self, broker, at_ms, unplanned=UNPLANNED):
@@ -363,24 +370,22 @@ def test_a_topic_whose_masters_have_gone_is_not_writable_though_an_acting_master
     assert overview(seen).verdict.text.startswith("T takes no messages; ")
 
 
-@pytest.mark.parametrize("is_deleted", [False, True])
-@pytest.mark.parametrize(("has_slave", "told"), [(False, "T has no route"), (True, "T is not writable")])
-def test_a_topic_is_out_since_the_last_of_its_names_went_whatever_ended_it(root, registry, has_slave, told, is_deleted):
-    registry.register(at(0), A, "broker-a", topics=("T",))
-    if has_slave:
-        registry.register(at(0), B, "broker-a", 1)
+@pytest.mark.parametrize("end", [SeededRegistry.unregister, lambda registry, at_ms, _: registry.command(at_ms, DELETE)])
+@pytest.mark.parametrize(("ids", "told"), [((0,), "T has no route"), ((0, 1), "T is not writable")])
+def test_a_topic_is_out_since_the_last_of_its_names_went_whatever_ended_it(root, registry, end, ids, told):
+    for number, address in zip(ids, (A, B), strict=False):
+        registry.register(at(0), address, "broker-a", number, topics=("T",))
     registry.register(at(0), C, "broker-c", cluster="c2", topics=("T",))
-    registry.register(at(0), D, "broker-c", 1, cluster="c2")
+    if len(ids) > 1:
+        registry.register(at(0), D, "broker-c", 1, cluster="c2")
     registry.close_channel(at(1), A)
-    if is_deleted:
-        registry.command(at(2), DeleteTopic(topic="T", cluster_name="c2"))
-    else:
-        registry.unregister(*((at(2), C) if has_slave else (at(1), D)))
-        registry.unregister(*((at(3), D) if has_slave else (at(2), C)))
+    end(registry, at(2), C)
+    if len(ids) > 1:  # a slave keeps the topic, which takes no messages
+        registry.unregister(at(3), D)
     registry.publish(at_ms=at(4))
     text = route(Seen.of(root, RouteReader(root).open(), NamesrvSettings()), "T").text
     assert text.startswith(f"{told} since {clock(2, 4)}: broker-a ")
-    outage = f"FROM topic_outage WHERE measure = '{'write' if has_slave else 'route'}' AND broker_name IS NULL"
+    outage = f"FROM topic_outage WHERE measure = '{'route' if ids == (0,) else 'write'}' AND broker_name IS NULL"
     assert asked(root, f"SELECT epoch_ms(gone_at) {outage}") == [(at(2),)]
 
 
@@ -571,29 +576,40 @@ def test_topics_that_went_are_chosen_by_the_place_of_their_last_brokers_and_syst
 def test_topics_that_went_are_those_of_a_moved_and_of_a_retired_broker_too_and_none_that_is_lost(root, registry):
     registry.register(at(0), A, "broker-a", zone="z1", topics=("Shared", "X"))
     registry.register(at(0), B, "broker-b", topics=("Shared", "Y"))
-    registry.register(at(0), C, "broker-c", topics=("V", "Z"))
     registry.register(at(0), D, "broker-d", zone="z4", topics=("W",))
-    registry.command(at(0, 1), DeleteTopic(topic="V"))
     registry.close_channel(at(1), A)
     registry.register(at(1), D, "broker-e", zone="z5")
     registry.unregister(at(1, 0.1), B)
     registry.publish(at_ms=at(1, 0.2))
 
-    def seen():
-        return Seen.of(root, RouteReader(root).open(), NamesrvSettings())
-
     def left(**place):
-        return [each.topic for each in topics(seen(), state="left", **place).topics]
+        return [each.topic for each in topics(seen, state="left", **place).topics]
 
-    assert overview(seen()).verdict.text.startswith("Shared and X have no route; ")
-    assert "1 unregistered at 00:06 UTC and is not back, 1 topic went with it" in overview(seen()).verdict.text
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    assert overview(seen).verdict.text.startswith("Shared and X have no route; ")
+    assert overview(seen).verdict.text.endswith("1 unregistered at 00:06 UTC and is not back, 1 topic went with it")
     with pytest.raises(NotFoundError, match="Did you mean Shared"):
-        route(seen(), "Sharedd")
-    assert (left(), left(zone="z4"), left(zone="z5")) == (["V", "W", "Y"], ["W"], [])
-    retired = RetireBroker(cluster_name="c1", broker_name="broker-a", broker_id=0, reason="sold", requested_by="ann")
-    registry.command(at(2), retired)
-    registry.publish(at_ms=at(7, 1.5))
+        route(seen, "Sharedd")
+    assert (left(), left(zone="z4"), left(zone="z5")) == (["W", "Y"], ["W"], [])
+    registry.command(at(2), RetireBroker(cluster_name="c1", broker_name="broker-a", broker_id=0, reason="sold"))
+    registry.publish(at_ms=at(7))
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
     assert (left(), left(zone="z1")) == (["Shared", "W", "X", "Y"], ["Shared", "X"])
+
+
+@pytest.mark.parametrize(("cluster", "is_over"), [(None, True), ("c1", False)])
+def test_a_topic_without_a_route_is_expected_no_more_once_a_command_deletes_it(root, registry, cluster, is_over):
+    registry.register(at(0), A, "broker-a", topics=("T",))
+    registry.register(at(0), B, "broker-b", topics=("U",))
+    registry.close_channel(at(1), A)
+    registry.command(at(2), DeleteTopic(topic="T", cluster_name=cluster))
+    registry.publish(at_ms=at(3))
+    shown = topics(Seen.of(root, RouteReader(root).open(), NamesrvSettings())).topics
+    states = sorted((each.topic, each.state) for each in shown)
+    assert states == asked(root, "SELECT topic, state FROM topic_state ORDER BY topic")
+    assert states == [*([] if is_over else [("T", "without_route")]), ("U", "writable")]
+    until = asked(root, "SELECT DISTINCT epoch_ms(until_at) FROM topic_outage WHERE topic = 'T'")
+    assert until == [(at(2 if is_over else 3),)]
 
 
 def test_a_broker_that_unregistered_and_its_topic_say_when(root, registry):
