@@ -212,9 +212,7 @@ def test_a_table_without_its_log_is_damaged_and_no_job_begins_a_new_one_there(ru
     assert {each["state"] for each in findings(registry.root)} == {"ok"}
     assert tables(registry.root) == made.wanted
     assert events(run)[: len(lines)] == lines
-    kept = [epoch for epoch in range(2, 8) if epoch in times_of(registry.root)]
-    assert {epoch: times_of(registry.root)[epoch] for epoch in kept} == {epoch: moments[epoch] for epoch in kept}
-    assert len(kept) == 6
+    assert times_of(registry.root).items() >= {epoch: moments[epoch] for epoch in range(2, 8)}.items()
 
 
 def test_an_epoch_whose_lines_are_of_two_months_is_saved_whole_without_the_log(registry):

@@ -49,11 +49,6 @@ def test_every_object_meets_the_schema_of_kubernetes(objects):
             kubernetes_validate.validate(each, KUBERNETES, strict=True)
 
 
-def test_names_and_kinds_are_there_once(objects):
-    names = [(each["kind"], each["metadata"]["name"]) for each in objects]
-    assert len(set(names)) == len(names)
-
-
 def test_the_settings_are_accepted_with_those_of_each_command_line(objects, tmp_path):
     [text] = [each["data"]["namesrv.properties"] for each in objects if each["kind"] == "ConfigMap"]
     file = tmp_path / "namesrv.properties"
