@@ -83,7 +83,7 @@ test-spark:
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
 	tests/tables/test_reader.py tests/tables/test_route_index.py tests/tables/test_topic_queues.py \
 	$(addprefix tests/gateway/test_, answers.py budget.py handshake.py heartbeats.py notices.py \
-	published_registrations.py registration_replies.py known_brokers.py thinning.py turns.py writes.py)
+	known_brokers.py thinning.py turns.py writes.py)
 test-quick: .venv/.installed
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile=quick -m 'not full and not long and not spark and not system' $(QUICK) \
 	  --cov=namesrv_stream.rules --cov=namesrv_stream.wire --cov-branch --cov-report= $(ARGS)
