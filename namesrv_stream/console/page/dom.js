@@ -108,7 +108,8 @@ export const TOPIC_STATES = {
   without_route: "without route",
   left: "left",
 };
-export const kindOf = (state) => ({ without_route: "down", not_writable: "down", degraded: "late", left: "" })[state] ?? "alive";
+export const kindOf = (state) =>
+  ({ without_route: "down", not_writable: "down", degraded: "late", left: "" })[state] ?? "alive";
 export const topicState = ({ state }) =>
   h("span", { class: "holder" }, dot(kindOf(state), TOPIC_STATES[state]), TOPIC_STATES[state]);
 
