@@ -278,4 +278,4 @@ def _left_text(left: Left) -> str:
     went = f", {counted(len(left.topics), 'topic')} went with {'it' if count == 1 else 'them'}" if left.topics else ""
     if count == 1:
         return f"1 unregistered at {at} and is not back{went}"
-    return f"{count:,} unregistered up to {at} and are not back{went}"
+    return f"{count:,} unregistered, the last at {at}, and are not back{went}"

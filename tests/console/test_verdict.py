@@ -120,7 +120,7 @@ def test_a_cluster_or_its_masters_that_are_gone_are_told_beside_a_zone_that_is_d
     ("count", "gone", "end"),
     [
         (1, (), "1 broker is up; 1 unregistered at 08:55 UTC and is not back"),
-        (2, ("T",), "1 broker is up; 2 unregistered up to 08:55 UTC and are not back, 1 topic went with them"),
+        (2, ("T",), "1 broker is up; 2 unregistered, the last at 08:55 UTC, and are not back, 1 topic went with them"),
     ],
 )
 def test_who_unregistered_and_is_not_back_is_told_without_alarm(count, gone, end):

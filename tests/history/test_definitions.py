@@ -559,7 +559,7 @@ def test_topics_that_went_are_chosen_by_the_place_of_their_last_brokers_and_syst
         shown.counts.topics,
         shown.counts.system_topics,
     ) == (["T", "U"], 0, 1)
-    assert "2 unregistered up to 00:00 UTC and are not back, 2 topics went with them" in shown.verdict.text
+    assert "2 unregistered, the last at 00:00 UTC, and are not back, 2 topics went with them" in shown.verdict.text
 
     def left(**place):
         page = topics(seen, state="left", with_system=False, **place)
