@@ -55,7 +55,7 @@ LOADS = (
 
 
 class Figure(NamedTuple):
-    """What one of something costs, and what its floor or its peer costs, both in seconds."""
+    """The cost of one operation, such as a lookup, and that of its floor or peer. Both are in seconds."""
 
     cost: float
     beside: float

@@ -44,7 +44,10 @@ class AddressTakenError(BadRequestError):
 
 
 class TakenAddresses:
-    """Who speaks for an address. Lives in the event loop. `speaking`: this gateway's open connections by channel id."""
+    """Checks that no other living broker has the address that a registration announces. Lives in the event loop.
+
+    `speaking`: the open connections of this gateway's brokers, by channel id.
+    """
 
     def __init__(self, sending: KafkaSender, own: OwnWrites, speaking: Mapping[str, Connection]) -> None:
         self._sending = sending

@@ -77,7 +77,7 @@ class WriteHandler:
         limit_bytes = MAX_AT_ONCE_BYTES if command.code == RequestCode.REGISTER_BROKER else LARGE_BODY_BYTES
         try:
             return self._sent(command, connection, limit_bytes)
-        except Exception:  # also internal error: `answered` meets it again, and its caller logs and answers it
+        except Exception:  # also an internal error: `answered` meets it again, and its caller logs and answers it
             return None
 
     async def answered(self, command: RemotingCommand, connection: Connection) -> Answer:

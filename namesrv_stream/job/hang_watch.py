@@ -114,7 +114,7 @@ class HangWatch:
         log_end: Callable[[], int | None],
     ) -> None:
         self._hung: JobHungError | None = None
-        self._standstill = Hang(trigger_millis)
+        self._hang = Hang(trigger_millis)
         self._spark = spark
         self._jvm = psutil.Process(pid_of_jvm(spark))
         self._give_up = give_up
@@ -138,22 +138,22 @@ class HangWatch:
 
     def readiness(self) -> str | None:
         """Return that the JVM does not answer, None if it does."""
-        return self._standstill.problem
+        return self._hang.problem
 
     def jvm_silent_s(self) -> float:
         """Return the seconds since the last answer of the JVM."""
-        return self._standstill.missed_pings * LOOK_EVERY_S
+        return self._hang.missed_pings * LOOK_EVERY_S
 
     def query_still_s(self) -> float:
         """Return the seconds since the last step of the query; LOG_LOOKS of them at most if the log does not grow."""
-        return self._standstill.still_looks * LOOK_EVERY_S
+        return self._hang.still_looks * LOOK_EVERY_S
 
     def _act_on(self, act: Callable[[], None]) -> None:
         while self._hung is None and not self._stopped.wait(LOOK_EVERY_S):
             act()
 
     def _look(self) -> None:
-        self._hung = self._standstill.look(self._step())
+        self._hung = self._hang.look(self._step())
         if self._hung is not None:
             self._give_up()
             _end_jvm(self._jvm, self._hung)
@@ -161,14 +161,14 @@ class HangWatch:
     def _ask_jvm(self) -> None:
         with suppress(SessionLostError):  # which ends the job anyway
             require_session(self._spark)
-            self._standstill.note_answer()
+            self._hang.note_answer()
 
     def _ask_kafka(self) -> None:
         """Ask Kafka for the end of the log, in a thread of its own.
 
         A silent Kafka does not make the JVM seem silent.
         """
-        if self._standstill.asks_for_the_log:
+        if self._hang.asks_for_the_log:
             log_end = None
             try:
                 log_end = self._log_end()
@@ -176,7 +176,7 @@ class HangWatch:
                 log.debug("the end of the log is not known: %s", error)
             except Exception:
                 log.exception("the end of the log is not known: internal error")
-            self._standstill.note_log_end(log_end)
+            self._hang.note_log_end(log_end)
 
 
 def pid_of_jvm(spark: SparkSession) -> int:

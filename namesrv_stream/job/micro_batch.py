@@ -172,7 +172,7 @@ class MicroBatches:
                 if rows is not None and not self._has_stopped:
                     self.handle(rows, query_id, batch_id)
                     return
-        # Too late. If this call returned, Spark would take the batch as done. If it raised internal error, Spark
+        # Too late. If this call returned, Spark would take the batch as done. If it raised one of our errors, Spark
         # would take the query as failed. So it waits in the JVM until StreamingQuery.stop interrupts it.
         assert context._jvm is not None
         try:
