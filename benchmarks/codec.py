@@ -14,7 +14,8 @@ from functools import partial
 from benchmarks.peers import registration_of
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import QueueData, TopicConfig
-from namesrv_stream.wire.bodies import BrokerData, TopicRouteData, encode_body
+from namesrv_stream.rules.route_data import BrokerData, TopicRouteData
+from namesrv_stream.wire.bodies import encode_body
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import RegisterBrokerHeader

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from benchmarks.peers import Peer
 from chaos.oracle import Contents, contents
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.rules.route_data import ClusterInfo
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -124,7 +125,7 @@ class GatewayOnlooker(Onlooker):
         except (OSError, EOFError):
             self._peer = None
             raise
-        return comparable(bodies.decode_body(answer.body, bodies.ClusterInfo))
+        return comparable(bodies.decode_body(answer.body, ClusterInfo))
 
     def _asked(self) -> RemotingCommand:
         self._peer = self._peer or Peer(self._port, limit_s=_ANSWER_LIMIT_S)
@@ -134,7 +135,7 @@ class GatewayOnlooker(Onlooker):
         return answer
 
 
-def comparable(info: bodies.ClusterInfo) -> tuple[Any, Any]:
+def comparable(info: ClusterInfo) -> tuple[Any, Any]:
     """Brokers by name and sets of names by cluster."""
     clusters = {cluster: sorted(names) for cluster, names in info.cluster_addr_table.items()}
     return dict(info.broker_addr_table), clusters

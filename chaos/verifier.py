@@ -18,7 +18,6 @@ from namesrv_stream.tables.as_of import unrecorded
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.wire import bodies
 
 REPAIRED = "RESTORE"
 """Type of the line of history that a repair writes, and no record of the log."""
@@ -112,7 +111,7 @@ class Verifier:
         for table, rows in wanted.items():
             _require(table, f"epoch {row.epoch} at offset {self._next_offset}", found[table], rows)
         self._wanted[row.epoch] = wanted
-        self._answers.append(comparable(bodies.cluster_info(lookup.cluster_info(self._oracle.registry.view()))))
+        self._answers.append(comparable(lookup.cluster_info(self._oracle.registry.view())))
 
     def _compare_appended(self, reader: RouteReader, row: SnapshotRow) -> None:
         lines = sorted(rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, row)), key=lambda line: line[:2])

@@ -13,8 +13,9 @@ import msgspec
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.lookup import BrokerGroup, RouteTables, waits_for_service
+from namesrv_stream.rules.lookup import RouteTables, waits_for_service
 from namesrv_stream.rules.record_types import DataVersion, QueueData
+from namesrv_stream.rules.route_data import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.rules.rows import LiveRow, TopicRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
@@ -34,7 +35,7 @@ def queue_json(queue: QueueData | TopicRow) -> Json:
     }
 
 
-def _group(group: bodies.BrokerData | BrokerGroup) -> Json:
+def _group(group: BrokerData) -> Json:
     return {
         "brokerName": group.broker_name,
         "cluster": group.cluster,
@@ -50,7 +51,7 @@ def wire_version(version: DataVersion) -> Json:
 
 
 def _route(_ask: Json, answer: RemotingCommand) -> Json:
-    route = bodies.decode_body(answer.body, bodies.TopicRouteData)
+    route = bodies.decode_body(answer.body, TopicRouteData)
     found: Json = {
         "orderTopicConf": route.order_topic_conf,
         "queues": [queue_json(queue) for queue in route.queue_datas],
@@ -63,7 +64,7 @@ def _route(_ask: Json, answer: RemotingCommand) -> Json:
 
 
 def _cluster_info(_ask: Json, answer: RemotingCommand) -> Json:
-    info = bodies.decode_body(answer.body, bodies.ClusterInfo)
+    info = bodies.decode_body(answer.body, ClusterInfo)
     return {"brokers": list(map(_group, info.broker_addr_table.values())), "clusters": info.cluster_addr_table}
 
 

@@ -39,8 +39,8 @@ from namesrv_stream.answers.verdict import (
 )
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
+from namesrv_stream.rules.route_data import TopicRouteData
 from namesrv_stream.rules.rows import RowChange, TopicRow
-from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
 
 _NAMED = 3
 _WHY = {
@@ -205,7 +205,7 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
         verdict.state,
         topic_text(topic, verdict, missing, _since(seen, topic, verdict, missing)),
         missing,
-        None if found is None else topic_route_data(found),
+        found,
         brokers_of(seen, names | {*verdict.missing}),
     )
 

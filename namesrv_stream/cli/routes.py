@@ -17,6 +17,7 @@ from namesrv_stream.config import to_properties_text
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
+from namesrv_stream.rules.route_data import TopicRouteData
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 
@@ -36,7 +37,7 @@ def topic_route(looked: Looked, topic: str, zone: str | None) -> Answer:
     return Answer(found.route, Group(looked.heading(topic), *wrong, *_route_shown(found.route)))
 
 
-def _route_shown(route: bodies.TopicRouteData) -> Iterator[RenderableType]:
+def _route_shown(route: TopicRouteData) -> Iterator[RenderableType]:
     columns = ["cluster:", "broker:", "#read:", "#write:", "perm:", "#id", "address", "zone?", "filter servers+?"]
     yield Rows(columns, _route_rows(route))
     if route.order_topic_conf is not None:
@@ -45,7 +46,7 @@ def _route_shown(route: bodies.TopicRouteData) -> Iterator[RenderableType]:
         yield heading(f"static mapping of {broker_name}", encode_json(mapping).decode())
 
 
-def _route_rows(route: bodies.TopicRouteData) -> Iterator[list[object]]:
+def _route_rows(route: TopicRouteData) -> Iterator[list[object]]:
     groups = {group.broker_name: group for group in route.broker_datas}
     for queue in route.queue_datas:
         group = groups.get(queue.broker_name)
@@ -87,7 +88,7 @@ def cluster_list(looked: Looked) -> Answer:
 
     --json prints RocketMQ's ClusterInfo.
     """
-    info = bodies.cluster_info(lookup.cluster_info(looked.seen.tables))
+    info = lookup.cluster_info(looked.seen.tables)
     clusters = lists.clusters(looked.seen).clusters
     names = {name.broker_name for cluster in clusters for name in cluster.brokers}
     title = looked.heading(f"{counted(len(clusters), 'cluster')}, {counted(len(names), 'broker name')}")

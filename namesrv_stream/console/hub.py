@@ -195,10 +195,7 @@ class Subscription:
     def _routes_in(self, view: RegistryView) -> dict[str, bytes]:
         in_force = self._settings.restored(view.routes.namesrv_config)
         found = {topic: lookup.route(view.routes, topic, in_force) for topic in self._topics}
-        return {
-            topic: b"null" if route is None else bodies.encode_body(bodies.topic_route_data(route))
-            for topic, route in found.items()
-        }
+        return {topic: b"null" if route is None else bodies.encode_body(route) for topic, route in found.items()}
 
 
 class Hub:

@@ -14,6 +14,7 @@ import msgspec
 from namesrv_stream.config import NamesrvSettings, to_properties_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.route_data import ClusterInfo, TopicRouteData
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 from namesrv_stream.wire.headers import GetRouteInfoHeader, read_header
@@ -44,7 +45,7 @@ def _route(source: Source, command: RemotingCommand) -> RemotingCommand:
     found = None if header.topic is None else lookup.route(source.tables, header.topic, settings, header.own_zone)
     if found is None:
         return no_route(command, header.topic)
-    return command.answer(body=_with_ids(bodies.topic_route_data(found), command))
+    return command.answer(body=_with_ids(found, command))
 
 
 def no_route(command: RemotingCommand, topic: str | None) -> RemotingCommand:
@@ -56,7 +57,7 @@ def no_route(command: RemotingCommand, topic: str | None) -> RemotingCommand:
 
 
 def _cluster_info(source: Source, command: RemotingCommand) -> RemotingCommand:
-    return command.answer(body=_with_ids(bodies.cluster_info(lookup.cluster_info(source.tables)), command))
+    return command.answer(body=_with_ids(lookup.cluster_info(source.tables), command))
 
 
 def _member_group(source: Source, command: RemotingCommand) -> RemotingCommand:
@@ -68,7 +69,7 @@ def _member_group(source: Source, command: RemotingCommand) -> RemotingCommand:
 
 
 def _with_ids(
-    body: bodies.TopicRouteData | bodies.ClusterInfo | bodies.GetBrokerMemberGroupResponseBody, command: RemotingCommand
+    body: TopicRouteData | ClusterInfo | bodies.GetBrokerMemberGroupResponseBody, command: RemotingCommand
 ) -> bytes:
     """Encode a body whose keys are broker ids, in the form that the asking client reads."""
     text = bodies.encode_body(body, bare_integer_keys=not _takes_standard_json(command))

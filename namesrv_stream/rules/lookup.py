@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.queues import TopicQueues
-from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DataVersion
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DataVersion, QueueData
+from namesrv_stream.rules.route_data import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, TopicRow
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -38,53 +43,15 @@ class RouteTables:
     kv: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     namesrv_config: Mapping[str, str] = field(default_factory=dict)
-    _groups: dict[str, BrokerGroup] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _groups: dict[str, BrokerData] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The broker groups that lookups have used, so that all topics of a broker name share one object."""
 
-    def group(self, broker_name: str) -> BrokerGroup | None:
+    def group(self, broker_name: str) -> BrokerData | None:
         """Return the broker group of a name as clients see it; None if nobody holds an id of the name."""
         group = self._groups.get(broker_name)
         if group is None and broker_name in self.brokers:
             group = self._groups[broker_name] = broker_data(self.brokers[broker_name])
         return group
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerGroup:
-    """A broker group as clients see it.
-
-    It has the addresses by id, and the cluster, zone and flag of the group's latest registration (D6, R4).
-    """
-
-    broker_name: str
-    cluster: str
-    broker_addrs: Mapping[int, str]
-    zone_name: str | None
-    enable_acting_master: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRoute:
-    """The answer to GET_ROUTEINFO_BY_TOPIC.
-
-    `topic_queue_mappings`: broker name -> JSON text, None if the topic has no mapping. `filter_server_table` holds only
-    addresses of the route that have filter servers (M1).
-    """
-
-    topic: str
-    order_topic_conf: str | None
-    queue_datas: Sequence[TopicRow]
-    broker_datas: Sequence[BrokerGroup]
-    filter_server_table: Mapping[str, tuple[str, ...]]
-    topic_queue_mappings: Mapping[str, str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
-    """The answer to GET_BROKER_CLUSTER_INFO (M6): every broker group by name, and the broker names of each cluster."""
-
-    brokers: Mapping[str, BrokerGroup]
-    clusters: Mapping[str, Sequence[str]]
 
 
 def topics_with_other_routes(before: RouteTables, after: RouteTables) -> set[str]:
@@ -117,10 +84,10 @@ def latest_registered(holders: Iterable[BrokerRow]) -> BrokerRow:
     return max(holders, key=lambda row: row.registered_at)
 
 
-def broker_data(holders: Mapping[int, BrokerRow]) -> BrokerGroup:
+def broker_data(holders: Mapping[int, BrokerRow]) -> BrokerData:
     """Return the broker group that these holders form: id -> holder, at least one."""
     shown = latest_registered(holders.values())
-    return BrokerGroup(
+    return BrokerData(
         broker_name=shown.broker_name,
         cluster=shown.cluster_name,
         broker_addrs={broker_id: row.broker_addr for broker_id, row in sorted(holders.items())},
@@ -131,7 +98,7 @@ def broker_data(holders: Mapping[int, BrokerRow]) -> BrokerGroup:
 
 def route(
     tables: RouteTables, topic: str, settings: NamesrvSettings, zone_name: str | None = None
-) -> TopicRoute | None:
+) -> TopicRouteData | None:
     """Return the route of a topic, or None, which is answered TOPIC_NOT_EXIST (M1).
 
     `zone_name`: the zone of a client in zone mode; such a client sees only the groups of its own zone (M4).
@@ -148,14 +115,22 @@ def route(
         groups = [group for group in groups if group.broker_name not in hidden]
         queues = [row for row in queues if row.broker_name not in hidden]
     addresses = [address for group in groups for address in group.broker_addrs.values()]
-    return TopicRoute(
-        topic=topic,
+    mappings = tables.mappings.get(topic)
+    return TopicRouteData(
         order_topic_conf=order_topic_conf(tables, topic) if settings.order_message_enable else None,
-        queue_datas=tuple(queues),
+        queue_datas=[QueueData(*row[1:]) for row in queues],
         broker_datas=groups,
-        filter_server_table={each: tables.filters[each] for each in addresses if each in tables.filters},
-        topic_queue_mappings=tables.mappings.get(topic),
+        filter_server_table={each: list(tables.filters[each]) for each in addresses if each in tables.filters},
+        topic_queue_mapping_by_broker=None if mappings is None else {n: _mapping(text) for n, text in mappings.items()},
     )
+
+
+def _mapping(text: str) -> dict[str, object]:
+    """Return a TopicQueueMappingInfo (T7), with integers as keys of `currIdMap` if its broker sent integers."""
+    info: dict[str, object] = msgspec.json.decode(text)
+    with suppress(msgspec.ValidationError):
+        info |= {"currIdMap": msgspec.convert(info.get("currIdMap"), dict[int, object], strict=False)}
+    return info
 
 
 def order_topic_conf(tables: RouteTables, topic: str) -> str | None:
@@ -163,7 +138,7 @@ def order_topic_conf(tables: RouteTables, topic: str) -> str | None:
     return tables.kv.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
 
 
-def _with_acting_master(group: BrokerGroup) -> BrokerGroup:
+def _with_acting_master(group: BrokerData) -> BrokerData:
     """Return the group with its smallest id as 0 if it has the acting flag and no id 0, else as it is (M3)."""
     if not group.enable_acting_master or MASTER_ID in group.broker_addrs:
         return group
@@ -172,7 +147,7 @@ def _with_acting_master(group: BrokerGroup) -> BrokerGroup:
     return replace(group, broker_addrs=addresses)
 
 
-def _is_of_other_zone(group: BrokerGroup, zone_name: str) -> bool:
+def _is_of_other_zone(group: BrokerData, zone_name: str) -> bool:
     """Return whether zone mode leaves the group out: it has a master, and another zone or none (M4)."""
     return MASTER_ID in group.broker_addrs and (group.zone_name or "").lower() != zone_name.lower()
 
@@ -180,8 +155,8 @@ def _is_of_other_zone(group: BrokerGroup, zone_name: str) -> bool:
 def cluster_info(tables: RouteTables) -> ClusterInfo:
     """Return all broker groups and clusters (M6)."""
     return ClusterInfo(
-        brokers={name: broker_data(holders) for name, holders in tables.brokers.items()},
-        clusters={cluster: tuple(names) for cluster, names in tables.clusters.items()},
+        broker_addr_table={name: broker_data(holders) for name, holders in tables.brokers.items()},
+        cluster_addr_table={cluster: list(names) for cluster, names in tables.clusters.items()},
     )
 
 

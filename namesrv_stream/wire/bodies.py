@@ -8,44 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeVar, get_args
 
 import javaproperties
 import msgspec
 
-from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import DataVersion, QueueData
+from namesrv_stream.rules.route_data import ClusterInfo, TopicRouteData
 from namesrv_stream.wire.json_text import decode_json, encode_json, encode_json_with_bare_keys
 from namesrv_stream.wire.wire_errors import malformed_body
-
-
-class BrokerData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A broker group: its addresses by broker id. `enable_acting_master`: None in the answer of a 4.x name server."""
-
-    broker_name: str
-    cluster: str
-    broker_addrs: dict[int, str]
-    enable_acting_master: bool | None = None
-    zone_name: str | None = None
-
-
-class TopicRouteData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The route of a topic (M1). `topic_queue_mapping_by_broker`: broker name -> TopicQueueMappingInfo (T7)."""
-
-    queue_datas: list[QueueData]
-    broker_datas: list[BrokerData]
-    filter_server_table: dict[str, list[str]]
-    order_topic_conf: str | None = None
-    topic_queue_mapping_by_broker: dict[str, object] | None = None
-
-
-class ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """All broker groups by name, and the broker names of each cluster (M6)."""
-
-    broker_addr_table: dict[str, BrokerData]
-    cluster_addr_table: dict[str, list[str]]
 
 
 class TopicList(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -114,45 +86,6 @@ def decode_body(text: bytes, body: type[Body]) -> Body:
 def decode_queue_datas(text: bytes) -> list[QueueData]:
     """Decode the queue data in the body of a REGISTER_TOPIC_IN_NAMESRV. Raises BadRequestError."""
     return decode_json(text, _queue_datas_decoder, "TopicRouteData").queue_datas
-
-
-def topic_route_data(route: lookup.TopicRoute) -> TopicRouteData:
-    """Return the form of a route on the wire."""
-    mappings = route.topic_queue_mappings
-    return TopicRouteData(
-        queue_datas=[QueueData(*row[1:]) for row in route.queue_datas],
-        broker_datas=[broker_data(group) for group in route.broker_datas],
-        filter_server_table={address: list(servers) for address, servers in route.filter_server_table.items()},
-        order_topic_conf=route.order_topic_conf,
-        topic_queue_mapping_by_broker=None if mappings is None else {n: _mapping_info(t) for n, t in mappings.items()},
-    )
-
-
-def _mapping_info(text: str) -> dict[str, object]:
-    """Return a TopicQueueMappingInfo (T7), with integers as keys of `currIdMap` if its broker sent integers."""
-    info: dict[str, object] = msgspec.json.decode(text)
-    with suppress(msgspec.ValidationError):
-        info |= {"currIdMap": msgspec.convert(info.get("currIdMap"), dict[int, object], strict=False)}
-    return info
-
-
-def broker_data(group: lookup.BrokerGroup) -> BrokerData:
-    """Return the form of a broker group on the wire."""
-    return BrokerData(
-        broker_name=group.broker_name,
-        cluster=group.cluster,
-        broker_addrs=dict(group.broker_addrs),
-        enable_acting_master=group.enable_acting_master,
-        zone_name=group.zone_name,
-    )
-
-
-def cluster_info(info: lookup.ClusterInfo) -> ClusterInfo:
-    """Return the form of the cluster info on the wire."""
-    return ClusterInfo(
-        broker_addr_table={name: broker_data(group) for name, group in info.brokers.items()},
-        cluster_addr_table={cluster: list(names) for cluster, names in info.clusters.items()},
-    )
 
 
 def encode_properties(settings: Mapping[str, str]) -> bytes:

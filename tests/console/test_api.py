@@ -22,7 +22,7 @@ from tests.console.conftest import A, B, C, Client
 def route_by_rules(root, topic, epoch):
     tables = RouteReader(root).open(epoch).routes
     found = lookup.route(tables, topic, NamesrvSettings())
-    return None if found is None else json.loads(bodies.encode_body(bodies.topic_route_data(found)))
+    return None if found is None else json.loads(bodies.encode_body(found))
 
 
 def test_the_route_of_each_moment_is_that_of_the_rules(registry, client):

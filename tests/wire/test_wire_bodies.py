@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules import lookup
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.record_types import DataVersion, QueueData
+from namesrv_stream.rules.route_data import BrokerData, ClusterInfo, TopicRouteData
+from namesrv_stream.rules.rows import BrokerRow, LogPosition, TopicRow
 from namesrv_stream.wire.bodies import (
     MAX_PROPERTIES_BYTES,
-    ClusterInfo,
     GetBrokerMemberGroupResponseBody,
     KVTable,
     TopicList,
-    TopicRouteData,
-    cluster_info,
     decode_body,
     decode_properties,
     decode_queue_datas,
     encode_body,
     encode_properties,
-    topic_route_data,
     with_former_flag,
 )
 from namesrv_stream.wire.json_text import decode_json, with_quoted_keys
@@ -66,14 +66,17 @@ def test_golden_answer_with_bare_keys_is_written_byte_for_byte(frame):
 
 def test_integer_keys_alone_are_bare():
     """A broker name or address that looks like a number keeps its quotes."""
-    group = lookup.BrokerGroup("1", "2", {0: "3", 10: "4"}, None, enable_acting_master=False)
     mappings = {"1": '{"bname":"1","currIdMap":{"0":1}}', "2": '{"bname":"2","currIdMap":{"x":1}}', "3": "{}"}
-    route = lookup.TopicRoute("5", None, [], [group], {"3": ("6",)}, mappings)
-    text = encode_body(topic_route_data(route), bare_integer_keys=True)
+    at = LogPosition(0, 0, 0)
+    holders = {number: BrokerRow("1", number, addr, "2", None, None, at) for number, addr in ((0, "3"), (10, "4"))}
+    queues = TopicQueues.of([TopicRow("5", "1", 1, 1, 6, 0)])
+    tables = lookup.RouteTables(queues, {"1": holders}, filters={"3": ("6",)}, mappings={"5": mappings})
+    route = lookup.route(tables, "5", NamesrvSettings())
+    text = encode_body(route, bare_integer_keys=True)
     assert b'"brokerAddrs":{0:"3",10:"4"}' in text
     assert b'"filterServerTable":{"3":["6"]}' in text
     assert b'{"1":{"bname":"1","currIdMap":{0:1}},"2":{"bname":"2","currIdMap":{"x":1}},"3":{}}' in text
-    assert with_quoted_keys(text) == encode_body(topic_route_data(route))
+    assert with_quoted_keys(text) == encode_body(route)
 
 
 def test_every_kind_of_answer_is_among_the_golden_ones():
@@ -81,13 +84,12 @@ def test_every_kind_of_answer_is_among_the_golden_ones():
 
 
 def test_what_is_null_is_left_out_and_what_is_empty_is_not():
-    group = lookup.BrokerGroup("a", "C", {}, None, enable_acting_master=True)
-    route = lookup.TopicRoute("T", None, [], [group], {}, None)
-    assert encode_body(topic_route_data(route)) == (
+    route = TopicRouteData([], [BrokerData("a", "C", {}, enable_acting_master=True)], {})
+    assert encode_body(route) == (
         b'{"brokerDatas":[{"brokerAddrs":{},"brokerName":"a","cluster":"C","enableActingMaster":true}],'
         b'"filterServerTable":{},"queueDatas":[]}'
     )
-    assert encode_body(cluster_info(lookup.ClusterInfo({}, {}))) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+    assert encode_body(ClusterInfo({}, {})) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
     assert encode_body(TopicList([])) == b'{"topicList":[]}'
     assert encode_body(TopicList(["T"], "h:1")) == b'{"brokerAddr":"h:1","topicList":["T"]}'
 
