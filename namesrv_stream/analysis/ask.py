@@ -33,7 +33,6 @@ _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
 _MACROS = """
 date_from_unix_date(days) AS DATE '1970-01-01' + days
 explode(list) AS unnest(list)
-get_json_object(text, path) AS json_extract_string(text, path)
 from_utc_timestamp(time, zone) AS timezone(zone, time)
 sequence(first, last) AS generate_series(first, last)
 slice(list, first, number) AS list_slice(list, first, first + number - 1)

@@ -381,7 +381,7 @@ WHERE broker_version IS NOT NULL;
 
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
--- deleted_at: when a command deleted the topic in all clusters after that, as no broker name had it, else NULL.
+-- deleted_at: when a command deleted the topic in all clusters after that, else NULL.
 CREATE OR REPLACE TEMPORARY VIEW topic_session AS
 WITH point AS (
   SELECT topic, broker_name, event_time, epoch, seq, cause, before IS NULL AS begins
@@ -389,9 +389,7 @@ WITH point AS (
   WHERE before IS NULL OR after IS NULL
   UNION ALL
   SELECT known.topic, known.broker_name, event_time, epoch, seq, type, CAST(NULL AS BOOLEAN)
-  FROM broker_event JOIN (SELECT DISTINCT topic, broker_name FROM topic_change) known
-    ON get_json_object(command, '$.topic') = known.topic
-  WHERE type = 'DELETE_TOPIC_IN_NAMESRV' AND get_json_object(command, '$.clusterName') IS NULL
+  FROM broker_event JOIN (SELECT DISTINCT topic, broker_name FROM topic_change) known ON deleted_topic = known.topic
 ), edge AS (
   SELECT topic, broker_name, event_time AS from_time, begins,
          lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by,
@@ -447,8 +445,8 @@ FROM of_topic;
 -- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
 --   is set: while this one does.
 -- After an end by silence or a lost connection on a broker name the topic is expected until it is up again or no broker of
--- that name is down, or a command deletes it when no name has it. After any other end (a command, an unregistration, a registration without it or without the
--- permission) it is not expected on that name. It is expected as long as it is on one of its names.
+-- that name is down, or a command deletes it in all clusters. After any other end (a command, an unregistration, a
+-- registration without it or without the permission) it is not expected on that name. It is expected as long as it is on one of its names.
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
 WITH routed AS (
   SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,

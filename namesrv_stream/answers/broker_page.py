@@ -10,23 +10,17 @@ from namesrv_stream.answers.definitions import (
     WENT,
     DownBroker,
     TopicState,
+    down_brokers,
     gone_brokers,
     last_ends,
     last_topics,
     left_brokers,
+    lost_topics,
 )
 from namesrv_stream.answers.lists import Broker, brokers_of, check_known, down_broker
 from namesrv_stream.answers.story import asker, given_reason
 from namesrv_stream.answers.subject import Fields, Page, Seen, names_behind, now_of
-from namesrv_stream.answers.verdict import (
-    LATELY_MS,
-    SUFFERS,
-    down_of,
-    lost_topics_of,
-    past_of,
-    system_among,
-    topic_verdicts,
-)
+from namesrv_stream.answers.verdict import LATELY_MS, SUFFERS, system_among, topic_verdicts
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.rules.rows import TopicRow
@@ -58,8 +52,8 @@ class BrokerPage(Page):
 
 def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str = "") -> BrokerPage:
     """Return the brokers of a broker name or address, and its topics."""
-    down, left = down_of(seen), left_brokers(past_of(seen), seen.tables)
-    retired = [each for each in gone_brokers(past_of(seen), seen.tables) if each.retired]
+    down, left = down_brokers(seen), left_brokers(seen)
+    retired = [each for each in gone_brokers(seen) if each.retired]
     lease = seen.tables.live.get(name)
     fallen = next((each.broker_name for each in (*down, *left, *retired) if each.broker_addr == name), name)
     broker_name = lease.broker_name if lease else fallen
@@ -68,7 +62,7 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
     if not of_name:
         check_known(seen, name)
     rows = _topics_of(seen, broker_name, WENT if down or left else ())
-    verdicts, system = topic_verdicts(seen, lost_topics_of(seen, down_of(seen))).of, system_among(seen, rows)
+    verdicts, system = topic_verdicts(seen, lost_topics(seen)).of, system_among(seen, rows)
     states = {topic: verdicts[topic].state if topic in verdicts else "without_route" for topic in rows}
     suffer = _suffering([states[topic] for topic in rows if topic not in system])
     page, following = names_behind(sorted(rows), after, limit)
@@ -88,7 +82,7 @@ def _topics_of(seen: Seen, name: str, causes: tuple[str, ...]) -> dict[str, Topi
     """Return the topics of a broker name, of one that is gone those that went by one of the causes."""
     queues = seen.tables.queues
     rows = (row for topic in queues.topics_on({name}) for row in queues[topic] if row.broker_name == name)
-    gone = (row for _, row in last_topics(past_of(seen), seen.tables, [name], causes))
+    gone = (row for _, row in last_topics(seen, [name], causes))
     return {row.topic: row for row in (*rows, *gone)}
 
 
@@ -137,7 +131,7 @@ def _since(seen: Seen, each: DownBroker) -> str:
 def _returns(seen: Seen, name: str) -> Iterator[str]:
     """Yield which ids of a broker name came back within an hour before the moment, and after how long."""
     now_ms, holders = now_of(seen.snapshot), seen.tables.brokers[name]
-    for each in last_ends(past_of(seen)):
+    for each in last_ends(seen):
         row = holders.get(each.broker_id)
         if each.broker_name == name and row and row.cluster_name == each.cluster_name:
             began_ms = seen.tables.live[row.broker_addr].lease_began_at

@@ -8,10 +8,10 @@ from typing import get_args
 import msgspec
 
 from namesrv_stream.answers.accounts import sentence
-from namesrv_stream.answers.definitions import Past, down_brokers, lost_topics
+from namesrv_stream.answers.definitions import down_brokers, lost_topics
 from namesrv_stream.answers.events import newest_of, with_changes
 from namesrv_stream.answers.story import story_of_group
-from namesrv_stream.answers.subject import BadQuestionError, now_of
+from namesrv_stream.answers.subject import BadQuestionError, Seen
 from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
@@ -157,11 +157,10 @@ def _gone(command: OperatorCommand, root: Root, view: RegistryView) -> set[str]:
     """Return the names that a command may have beside those of the routes: brokers that are down, or their topics."""
     if not isinstance(command, RetireBroker | DeleteTopic):
         return set()
-    past = Past(root, view.snapshot, is_made=False, now_ms=now_of(view.snapshot))
-    down = down_brokers(past, view.routes)
+    seen = Seen.of(root, view, NamesrvSettings())
     if isinstance(command, DeleteTopic):
-        return {*lost_topics(past, view.routes, down)}
-    return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down}
+        return {*lost_topics(seen)}
+    return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(seen)}
 
 
 def names_in(

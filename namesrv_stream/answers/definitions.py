@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-import msgspec
-
 from namesrv_stream.answers.events import Span, newest_of, newest_of_each, with_changes
+from namesrv_stream.answers.subject import Seen, now_of
 from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
-from namesrv_stream.tables.root import Root, quoted
+from namesrv_stream.rules.rows import BrokerEventRow, TopicRow
+from namesrv_stream.tables.root import quoted
 from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
 
 EXPECTED_MS = 7 * 24 * 3_600_000
@@ -29,7 +28,6 @@ _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
 _RETIRED = "RETIRE_BROKER"
 _IS_RETIRED = f"type = '{_RETIRED}'"
-_DELETED = "type = 'DELETE_TOPIC_IN_NAMESRV' AND command IS NOT NULL"
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
 
@@ -82,40 +80,32 @@ def together(items: Iterable[T], at_ms: Callable[[T], int]) -> Iterator[list[T]]
         yield group
 
 
-class Past(NamedTuple):
-    """The history as of one moment, `now_ms`. `is_made`: no snapshot of the moment is kept."""
-
-    root: Root
-    snapshot: SnapshotRow
-    is_made: bool
-    now_ms: int
-
-    def read(self, what: str, long_ms: int, read: Callable[[Span], T]) -> T:
-        """Return what is read of the last `long_ms` and up to an hour more. Without new lines nothing is read anew."""
-        row, span = self.snapshot, Span((self.now_ms - long_ms) // _HOUR_MS * _HOUR_MS)
-        moment = (row.epoch, row.event_time) if self.is_made else row.versions[BROKER_EVENT.name]
-        key = (self.root.url, row.run_id, moment, span.since_ms, what)
-        found: T = _recent.get(key, lambda: read(span))
-        return found
-
-
 _recent: Recent[Any] = Recent(most=16)
 
 
-def down_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
-    """Return the brokers that are down at a moment, the latest first. `tables` has the brokers that are up."""
-    return [each for each in gone_brokers(past, tables) if each.ended_by in UNPLANNED and not each.retired]
+def _recently(seen: Seen, what: str, read: Callable[[Span], T]) -> T:
+    """Return what is read of the last 7 days and up to an hour more. Without new lines nothing is read anew."""
+    row, span = seen.snapshot, Span((now_of(seen.snapshot) - EXPECTED_MS) // _HOUR_MS * _HOUR_MS)
+    moment = (row.epoch, row.event_time) if seen.is_made else row.versions[BROKER_EVENT.name]
+    key = (seen.root.url, row.run_id, moment, span.since_ms, what)
+    found: T = _recent.get(key, lambda: read(span))
+    return found
 
 
-def left_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
+def down_brokers(seen: Seen) -> list[DownBroker]:
+    """Return the brokers that are down, the latest first."""
+    return [each for each in gone_brokers(seen) if each.ended_by in UNPLANNED and not each.retired]
+
+
+def left_brokers(seen: Seen) -> list[DownBroker]:
     """Return the brokers that unregistered in order in the last 7 days and are not back, the latest first."""
-    return [each for each in gone_brokers(past, tables) if each.ended_by == "UNREGISTERED" and not each.retired]
+    return [each for each in gone_brokers(seen) if each.ended_by == "UNREGISTERED" and not each.retired]
 
 
-def gone_brokers(past: Past, tables: RouteTables) -> list[DownBroker]:
+def gone_brokers(seen: Seen) -> list[DownBroker]:
     """Return the brokers that went in the last 7 days and are not back, the latest first."""
-    up = up_brokers(tables)
-    gone = [each for each in last_ends(past) if each.gone_ms > past.now_ms - EXPECTED_MS and each[:3] not in up]
+    since_ms, up = now_of(seen.snapshot) - EXPECTED_MS, up_brokers(seen.tables)
+    gone = [each for each in last_ends(seen) if each.gone_ms > since_ms and each[:3] not in up]
     return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
 
 
@@ -128,16 +118,16 @@ def up_brokers(tables: RouteTables) -> set[BrokerKey]:
     }
 
 
-def last_ends(past: Past) -> list[DownBroker]:
+def last_ends(seen: Seen) -> list[DownBroker]:
     """Return the last end of each broker that had one in about the last 7 days, with its retirement after that (A7)."""
-    return past.read("last ends", EXPECTED_MS, lambda span: _last_ends(past, span))
+    return _recently(seen, "last ends", lambda span: _last_ends(seen, span))
 
 
-def _last_ends(past: Past, span: Span) -> list[DownBroker]:
+def _last_ends(seen: Seen, span: Span) -> list[DownBroker]:
     keys = f"cluster_name, broker_name, broker_id, {_IS_RETIRED}"
     condition = f"({_ENDS} AND held_id OR {_IS_RETIRED} AND NOT held_id) AND {span.covers}"
     found: dict[BrokerKey, DownBroker] = {}
-    for line in sorted(newest_of_each(past.root, past.snapshot, keys, condition), key=lambda each: each[:2]):
+    for line in sorted(newest_of_each(seen.root, seen.snapshot, keys, condition), key=lambda each: each[:2]):
         key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
         if line.type != _RETIRED:
             found[key] = _down_broker(key, line)
@@ -151,22 +141,23 @@ def _down_broker(key: BrokerKey, line: BrokerEventRow) -> DownBroker:
     return DownBroker(*key, line.zone_name, line.broker_addr or "", line.type, heard_ms, line.event_time)
 
 
-def lost_topics(past: Past, tables: RouteTables, down: Iterable[DownBroker]) -> LostTopics:
+def lost_topics(seen: Seen) -> LostTopics:
     """Return the topics of the broker names that are down: those that a name had when its last broker went."""
-    return _by_topic(row for _, row in last_topics(past, tables, (each.broker_name for each in down), _LOSSES))
+    down = (each.broker_name for each in down_brokers(seen))
+    return _by_topic(row for _, row in last_topics(seen, down, _LOSSES))
 
 
-def topics_gone(past: Past) -> LostTopics:
+def topics_gone(seen: Seen) -> LostTopics:
     """Return the topics that went from broker names in the last 7 days, whatever ended them, back or not."""
-    ends = past.read("topics gone", EXPECTED_MS, lambda span: _topic_ends(past, span))
-    return _by_topic(row for gone_ms, row in ends if gone_ms > past.now_ms - EXPECTED_MS)
+    ends = _recently(seen, "topics gone", lambda span: _topic_ends(seen, span))
+    return _by_topic(row for gone_ms, row in ends if gone_ms > now_of(seen.snapshot) - EXPECTED_MS)
 
 
-def _topic_ends(past: Past, span: Span) -> list[tuple[int, TopicRow]]:
+def _topic_ends(seen: Seen, span: Span) -> list[tuple[int, TopicRow]]:
     """Return when topics went, and each. Of the ends of a broker name by one of `WENT` the last by each counts."""
     keys = f"broker_name, cause, CASE WHEN cause NOT IN {WENT} THEN concat(epoch, '/', seq) END"
-    lines = newest_of_each(past.root, past.snapshot, keys, f"topics_removed > 0 AND {span.covers}")
-    lines = with_changes(past.root, past.snapshot, lines, f"table_name = '{TOPIC.name}'")
+    lines = newest_of_each(seen.root, seen.snapshot, keys, f"topics_removed > 0 AND {span.covers}")
+    lines = with_changes(seen.root, seen.snapshot, lines, f"table_name = '{TOPIC.name}'")
     ends = [(line.event_time, row) for line in lines for _, _, row, after in line.changes if after is None]
     return [(gone_ms, row) for gone_ms, row in ends if isinstance(row, TopicRow)]
 
@@ -178,40 +169,37 @@ def _by_topic(rows: Iterable[TopicRow]) -> LostTopics:
     return {topic: frozenset(names) for topic, names in found.items()}
 
 
-def last_topics(
-    past: Past, tables: RouteTables, names: Iterable[str], causes: tuple[str, ...]
-) -> list[tuple[int, TopicRow]]:
+def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> list[tuple[int, TopicRow]]:
     """Return when broker names lost topics in the last 7 days with their last broker by one of the causes, and each.
 
-    A topic that a command deleted after that, when no broker name had it, is not among them.
+    A topic that a command deleted in all clusters after that is not among them.
     """
-    gone = sorted({*names} - tables.brokers.keys())
+    gone = sorted({*names} - seen.tables.brokers.keys())
     if not gone:
         return []
     of_names = f"broker_name IN ({', '.join(map(quoted, gone))})"
     what = f"{causes} {of_names}"
-    lost = past.read(what, EXPECTED_MS, lambda span: _last_lost(past, span, of_names, causes))
-    deleted = past.read("deleted topics", EXPECTED_MS, lambda span: _deleted(past, span)) if lost else {}
-    found = ((gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > past.now_ms - EXPECTED_MS)
+    lost = _recently(seen, what, lambda span: _last_lost(seen, span, of_names, causes))
+    deleted = _recently(seen, "deleted topics", lambda span: _deleted(seen, span)) if lost else {}
+    found = ((gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > now_of(seen.snapshot) - EXPECTED_MS)
     return [(gone_ms, row) for gone_ms, row in found if deleted.get(row.topic, 0) <= gone_ms]
 
 
-def _deleted(past: Past, span: Span) -> dict[str, int]:
-    """Return when commands last deleted topics in all clusters that no broker name had then."""
-    lines = newest_of(past.root, past.snapshot, f"{_DELETED} AND {span.covers}", None)
-    commands = ((line.event_time, msgspec.json.decode(line.command or "{}")) for line in lines)
-    return {command["topic"]: at_ms for at_ms, command in commands if not command.get("clusterName")}
+def _deleted(seen: Seen, span: Span) -> dict[str, int]:
+    """Return when commands last deleted topics in all clusters."""
+    lines = newest_of(seen.root, seen.snapshot, f"deleted_topic IS NOT NULL AND {span.covers}", None)
+    return {line.deleted_topic: line.event_time for line in lines if line.deleted_topic}
 
 
-def _last_lost(past: Past, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, list[TopicRow]]]:
+def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, list[TopicRow]]]:
     """Return when each broker name lost all its topics by one of the causes, if that was the last change of its topics.
 
     Return these topics too.
     """
     condition = f"{of_names} AND topics_changed + topics_removed > 0 AND {span.covers}"
-    lines = newest_of_each(past.root, past.snapshot, "broker_name", condition)
+    lines = newest_of_each(seen.root, seen.snapshot, "broker_name", condition)
     lost = [each for each in lines if each.cause in causes and not (each.topics_added or each.topics_changed)]
-    lost = with_changes(past.root, past.snapshot, lost, f"table_name = '{TOPIC.name}'")
+    lost = with_changes(seen.root, seen.snapshot, lost, f"table_name = '{TOPIC.name}'")
     return [(line.event_time, [row for _, _, row, _ in line.changes if isinstance(row, TopicRow)]) for line in lost]
 
 

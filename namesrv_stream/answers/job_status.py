@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import msgspec
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.answers.definitions import DownBroker, LostTopics, up_brokers
+from namesrv_stream.answers.definitions import DownBroker, LostTopics, down_brokers, lost_topics, up_brokers
 from namesrv_stream.answers.subject import Fields, Seen
-from namesrv_stream.answers.verdict import down_of, lost_topics_of, topic_verdicts
+from namesrv_stream.answers.verdict import topic_verdicts
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.reporting.texts import iso_text
@@ -163,8 +163,8 @@ def _counts(seen: Seen) -> dict[str, object]:
     lost: LostTopics = {}
     problem = None
     try:
-        down = down_of(seen)
-        lost = lost_topics_of(seen, down)
+        down = down_brokers(seen)
+        lost = lost_topics(seen)
     except (NamesrvError, DeltaError, OSError) as error:
         problem = str(error)
     brokers, topics = [*up_brokers(seen.tables), *(each[:3] for each in down)], topic_verdicts(seen, lost)

@@ -11,7 +11,6 @@ from namesrv_stream.answers.definitions import BrokerKey, last_ends, together
 from namesrv_stream.answers.events import with_changes
 from namesrv_stream.answers.story import BY_OPERATORS, story_of_group
 from namesrv_stream.answers.subject import Fields, Seen
-from namesrv_stream.answers.verdict import past_of
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
@@ -66,7 +65,7 @@ def _away(seen: Seen, lines: Iterable[BrokerEventRow]) -> dict[Place, int]:
     """Return how long each broker that came back had been away."""
     ended: dict[BrokerKey, int] = {}
     found: dict[Place, int] = {}
-    before = {each[:3]: each.gone_ms for each in last_ends(past_of(seen)) if each.ended_by in LEASE_ENDS}
+    before = {each[:3]: each.gone_ms for each in last_ends(seen) if each.ended_by in LEASE_ENDS}
     for line in lines:
         key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
         if line.type in LEASE_ENDS and line.held_id:

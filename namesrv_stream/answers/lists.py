@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from namesrv_stream.answers.causes import State
-from namesrv_stream.answers.definitions import DownBroker, left_brokers
+from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers
 from namesrv_stream.answers.events import recorded_names
 from namesrv_stream.answers.subject import BadQuestionError, Fields, Moment, Page, Seen, paged, rank_of
-from namesrv_stream.answers.verdict import check_place, down_of, past_of, state_of
+from namesrv_stream.answers.verdict import check_place, state_of
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
@@ -170,9 +170,9 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
     """
     check_place(seen, chosen.cluster, chosen.zone)
     if state == "left":
-        every = [down_broker(each, "left") for each in left_brokers(past_of(seen), seen.tables)]
+        every = [down_broker(each, "left") for each in left_brokers(seen)]
     else:
-        every = [*(broker(seen, lease) for lease in seen.tables.live.values()), *map(down_broker, down_of(seen))]
+        every = [*(broker(seen, lease) for lease in seen.tables.live.values()), *map(down_broker, down_brokers(seen))]
     found = [
         each
         for each in every
@@ -215,7 +215,7 @@ def brokers_of(seen: Seen, names: Iterable[str]) -> list[Broker]:
     wanted = frozenset(names)
     leases = [lease for lease in seen.tables.live.values() if lease.broker_name in wanted]
     alive = [broker(seen, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
-    return alive + [down_broker(each) for each in down_of(seen) if each.broker_name in wanted]
+    return alive + [down_broker(each) for each in down_brokers(seen) if each.broker_name in wanted]
 
 
 def check_known(seen: Seen, name: str) -> None:
@@ -228,7 +228,7 @@ def clusters(seen: Seen) -> Clusters:
     """Return the clusters, their broker names, and the holder of each id, also of those that are down."""
     names = {cluster: {*names} for cluster, names in seen.tables.clusters.items()}
     down: dict[tuple[str, str], list[DownBroker]] = {}
-    for each in down_of(seen):
+    for each in down_brokers(seen):
         names.setdefault(each.cluster_name, set()).add(each.broker_name)
         down.setdefault(each[:2], []).append(each)
     found = [

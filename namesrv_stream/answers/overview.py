@@ -6,19 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from namesrv_stream.answers.causes import Member
+from namesrv_stream.answers.definitions import down_brokers, lost_topics
 from namesrv_stream.answers.events import Span, newest_events
 from namesrv_stream.answers.last_events import Headline, group_events
 from namesrv_stream.answers.lists import Cluster, clusters
 from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
-from namesrv_stream.answers.verdict import (
-    Verdict,
-    down_of,
-    left_of,
-    lost_topics_of,
-    members,
-    topic_verdicts,
-    verdict,
-)
+from namesrv_stream.answers.verdict import Verdict, left_of, members, topic_verdicts, verdict
 from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.rows import BrokerEventRow
 
@@ -72,15 +65,15 @@ class Overview(Fields):
 
 def verdict_of(seen: Seen) -> Verdict:
     """Return the verdict about a moment."""
-    down = down_of(seen)
-    topics = topic_verdicts(seen, lost_topics_of(seen, down))
+    down = down_brokers(seen)
+    topics = topic_verdicts(seen, lost_topics(seen))
     return verdict(members(seen, down), topics, left_of(seen, topics), is_past=seen.is_made)
 
 
 def overview(seen: Seen) -> Overview:
     """Return the overview of a moment, which the page shows first."""
-    down, recent = down_of(seen), _recent(seen)
-    brokers, topics = members(seen, down), topic_verdicts(seen, lost_topics_of(seen, down))
+    down, recent = down_brokers(seen), _recent(seen)
+    brokers, topics = members(seen, down), topic_verdicts(seen, lost_topics(seen))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
     told = verdict(brokers, topics, left_of(seen, topics), is_past=seen.is_made)
     counts = Counts(

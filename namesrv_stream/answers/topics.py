@@ -10,7 +10,9 @@ from namesrv_stream.answers.definitions import (
     LostTopics,
     TopicState,
     TopicVerdict,
+    down_brokers,
     gone_brokers,
+    lost_topics,
     topic_verdict,
     topics_gone,
 )
@@ -28,15 +30,7 @@ from namesrv_stream.answers.subject import (
     paged,
     rank_of,
 )
-from namesrv_stream.answers.verdict import (
-    SUFFERS,
-    check_place,
-    down_of,
-    lost_topics_of,
-    past_of,
-    system_among,
-    topic_verdicts,
-)
+from namesrv_stream.answers.verdict import SUFFERS, check_place, system_among, topic_verdicts
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
 from namesrv_stream.rules.route_data import TopicRouteData
@@ -126,12 +120,12 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     zones are those of the broker names that had them.
     """
     names: set[str] | None = None
-    gone = down_of(seen)
-    lost = lost_topics_of(seen, gone)
+    gone = down_brokers(seen)
+    lost = lost_topics(seen)
     verdicts, system = topic_verdicts(seen, lost)
     if state == "left":
-        gone, state = gone_brokers(past_of(seen), seen.tables), None
-        lost = {topic: of for topic, of in topics_gone(past_of(seen)).items() if topic not in verdicts}
+        gone, state = gone_brokers(seen), None
+        lost = {topic: of for topic, of in topics_gone(seen).items() if topic not in verdicts}
         verdicts, system = dict.fromkeys(lost, topic_verdict((), seen.tables)), system_among(seen, lost)
     check_place(seen, cluster, zone)
     if cluster is not None or zone is not None:
@@ -190,7 +184,7 @@ def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
     """Return the route of a topic as clients get it, those of a zone if one is given."""
     check_place(seen, None, zone, compared=str.lower)  # as lookups compare zones
     found = lookup.route(seen.tables, topic, seen.settings, zone)
-    lost, rows = lost_topics_of(seen, down_of(seen)), seen.tables.queues.get(topic, ())
+    lost, rows = lost_topics(seen), seen.tables.queues.get(topic, ())
     if not rows and topic not in lost:
         return _gone(seen, topic, lost)
     verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))
@@ -218,7 +212,7 @@ def _gone(seen: Seen, topic: str, lost: LostTopics) -> Route:
     now_ms, names = now_of(seen.snapshot), {each.key[1] for each in lines[-1].changes if _is_end(each)}
     since, why = clock_text(lines[-1].event_time, now_ms), story_of_topic(topic, lines)[-1].text
     text = f"{topic} has no route since {since}: {why}"
-    for each in gone_brokers(past_of(seen), seen.tables):
+    for each in gone_brokers(seen):
         if each.broker_name in names and (line := each.retired):
             at = clock_text(line.event_time, now_ms)
             text += f" {each.broker_name} {each.broker_id} was retired at {at} by {asker(line)}{given_reason(line)}."
@@ -234,7 +228,7 @@ def _since(seen: Seen, topic: str, verdict: TopicVerdict, missing: Sequence[Miss
 
     It is over with the last of the broker names that carried it, also of one on which it is not expected any more.
     """
-    ends = gone_brokers(past_of(seen), seen.tables)
+    ends = gone_brokers(seen)
     has_route, is_over = verdict.state != "without_route", verdict.state in SUFFERS and verdict.state != "degraded"
     times: list[int] = []
     for name, why in ((each.broker_name, each.why) for each in missing):

@@ -14,14 +14,11 @@ from namesrv_stream.answers.definitions import (
     LEFT,
     DownBroker,
     LostTopics,
-    Past,
     TopicState,
     TopicVerdict,
-    down_brokers,
     gone_brokers,
     last_topics,
     left_brokers,
-    lost_topics,
     topic_verdict,
 )
 from namesrv_stream.answers.subject import Fields, Seen, now_of
@@ -90,30 +87,15 @@ def state_of(seen: Seen, lease: LiveRow) -> State:
     return "late" if is_late(lease, seen.snapshot) else "alive"
 
 
-def past_of(seen: Seen) -> Past:
-    """Return the history up to the moment."""
-    return Past(seen.root, seen.snapshot, seen.is_made, now_of(seen.snapshot))
-
-
-def down_of(seen: Seen) -> list[DownBroker]:
-    """Return the brokers that are down, the latest first."""
-    return down_brokers(past_of(seen), seen.tables)
-
-
 def check_place(
     seen: Seen, cluster: str | None, zone: str | None, compared: Callable[[str], str] = lambda name: name
 ) -> None:
     """Raise NotFoundError for a cluster or a zone that no broker has or had in 7 days. An empty zone is none."""
-    known = {(each.cluster_name, each.zone_name) for each in gone_brokers(past_of(seen), seen.tables)}
+    known = {(each.cluster_name, each.zone_name) for each in gone_brokers(seen)}
     known |= {(row.cluster_name, row.zone_name) for of in seen.tables.brokers.values() for row in of.values()}
     for kind, name, names in (("cluster", cluster, {of for of, _ in known}), ("zone", zone, {of for _, of in known})):
         if name and compared(name) not in {compared(each or "") for each in names}:
             raise seen.not_found(kind, name, filter(None, names))
-
-
-def lost_topics_of(seen: Seen, down: Sequence[DownBroker]) -> LostTopics:
-    """Return the topics of the broker names that are down."""
-    return lost_topics(past_of(seen), seen.tables, down)
 
 
 def members(seen: Seen, down: Iterable[DownBroker]) -> list[Member]:
@@ -177,7 +159,7 @@ def _system_among(topics: Iterable[str], tables: RouteTables, of_gone: frozenset
 
 
 def _names_of_gone(seen: Seen) -> frozenset[str]:
-    gone = gone_brokers(past_of(seen), seen.tables)
+    gone = gone_brokers(seen)
     return frozenset(name for each in gone for name in (each.cluster_name, each.broker_name))
 
 
@@ -199,9 +181,9 @@ def left_of(seen: Seen, topics: TopicVerdicts) -> Left:
 
     `topics`: those that have a route or are expected to.
     """
-    past = past_of(seen)
-    left = [each for each in left_brokers(past, seen.tables) if each.gone_ms > past.now_ms - LATELY_MS]
-    last = last_topics(past, seen.tables, (each.broker_name for each in left), LEFT)
+    since_ms = now_of(seen.snapshot) - LATELY_MS
+    left = [each for each in left_brokers(seen) if each.gone_ms > since_ms]
+    last = last_topics(seen, (each.broker_name for each in left), LEFT)
     gone = {row.topic for _, row in last} - topics.of.keys()
     return Left(left, gone - system_among(seen, gone))
 

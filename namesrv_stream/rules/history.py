@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, RetireBroker
+from namesrv_stream.rules.record_types import DataVersion, DeleteTopic, RegisterBroker, RetireBroker
 from namesrv_stream.rules.registry_tables import net_of
 from namesrv_stream.rules.rows import (
     QUIET_COLUMNS,
@@ -293,7 +293,7 @@ def _plain(value: object) -> object:
 
 def _line(applied: AppliedEvent, kind: str, changes: Sequence[RowChange] = (), about: object = None) -> BrokerEventRow:
     """Return a line of history; `about` is the row or the registration of the broker that it concerns."""
-    at, request = applied.record, applied.request
+    at, request, command = applied.record, applied.request, applied.command
     topics = [each for each in changes if each.table == "topic"]
     added = sum(each.before is None for each in topics)
     removed = sum(each.after is None for each in topics)
@@ -315,6 +315,7 @@ def _line(applied: AppliedEvent, kind: str, changes: Sequence[RowChange] = (), a
         topics_added=added,
         topics_changed=len(topics) - added - removed,
         topics_removed=removed,
-        reason=getattr(applied.command, "reason", None),
+        reason=getattr(command, "reason", None),
+        deleted_topic=command.topic if isinstance(command, DeleteTopic) and not command.cluster_name else None,
         changes=tuple(changes),
     )

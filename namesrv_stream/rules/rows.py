@@ -197,6 +197,7 @@ class BrokerEventRow(NamedTuple):
     topics_added: Annotated[int | None, INT, "rows of `topic` that came with this line"] = None
     topics_changed: Annotated[int | None, INT, "rows of `topic` with other values since this line"] = None
     topics_removed: Annotated[int | None, INT, "rows of `topic` that went with this line"] = None
+    deleted_topic: Annotated[str | None, "topic that the command deleted in all clusters"] = None
     changes: tuple[RowChange, ...] = ()
 
 

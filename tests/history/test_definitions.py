@@ -1,6 +1,5 @@
 """The definitions in SQL and those for rows in memory agree with a registry that is watched step by step."""
 
-import json
 import math
 import random
 import re
@@ -12,7 +11,7 @@ from namesrv_stream.analysis.ask import ask
 from namesrv_stream.analysis.report import churn_report
 from namesrv_stream.answers.broker_page import broker_page
 from namesrv_stream.answers.causes import clock_text
-from namesrv_stream.answers.definitions import EXPECTED_MS, Past, down_brokers, lost_topics, topic_verdict
+from namesrv_stream.answers.definitions import EXPECTED_MS, down_brokers, lost_topics, topic_verdict
 from namesrv_stream.answers.events import newest_events
 from namesrv_stream.answers.lists import brokers, clusters
 from namesrv_stream.answers.overview import overview
@@ -87,10 +86,7 @@ class Watched:
             return max(of_one[-1][2] for (of, name), of_one in found.items() if of == topic and name)
         of_name = (stretch for broker, of_one in self.of_brokers.items() if broker[1] == name for stretch in of_one)
         until_ms = max((until for _, fell, until in of_name if fell <= at_ms), default=at_ms)
-        of_topic = (line for line in self.lines if line.type == "DELETE_TOPIC_IN_NAMESRV" and line.command)
-        deleted = (
-            line.event_time for line in of_topic if json.loads(line.command) == {"type": line.type, "topic": topic}
-        )
+        deleted = (line.event_time for line in self.lines if line.deleted_topic == topic)
         until_ms = min([until_ms, *(each for each in deleted if each > at_ms)])
         return until_ms if self.lost_unplanned(name, at_ms) else at_ms
 
@@ -260,9 +256,11 @@ def check_write_availability(watched):
 
 def check_down(watched, of_brokers):
     """Compare the views of the present with the rows in memory and with the last step."""
-    past, view = Past(watched.root, watched.snapshot, False, watched.end_ms), watched.view
+    view = watched.view
     tables = RouteTables(brokers=view.brokers, queues=view.queues)
-    down = down_brokers(past, tables)
+    snapshot = watched.snapshot._replace(event_time=watched.end_ms)
+    seen = Seen(watched.root, snapshot, tables, NamesrvSettings())
+    down = down_brokers(seen)
     rows = ask(watched.root, "FROM broker_down").to_pylist()
     columns = ("cluster_name", "broker_name", "broker_id", "zone_name", "broker_addr", "ended_by")
     times = ("last_heard_at", "gone_at")
@@ -272,7 +270,7 @@ def check_down(watched, of_brokers):
     assert {each[:3] for each in down} == {
         key for key, ms in ended.items() if watched.broker_until(key, ms, None) > watched.end_ms
     }
-    lost = lost_topics(past, tables, down)
+    lost = lost_topics(seen)
     found = {
         topic: (each.state, each.up, each.broker_names, each.is_readable, each.is_writable)
         for topic in view.queues.keys() | lost.keys()
@@ -598,9 +596,12 @@ def test_topics_that_went_are_those_of_a_moved_and_of_a_retired_broker_too_and_n
 
 
 @pytest.mark.parametrize(("cluster", "is_over"), [(None, True), ("c1", False)])
-def test_a_topic_without_a_route_is_expected_no_more_once_a_command_deletes_it(root, registry, cluster, is_over):
+@pytest.mark.parametrize("elsewhere", ["U", "T"])
+def test_a_topic_is_expected_no_more_on_a_name_that_is_down_once_a_command_deletes_it(
+    root, registry, cluster, is_over, elsewhere
+):
     registry.register(at(0), A, "broker-a", topics=("T",))
-    registry.register(at(0), B, "broker-b", topics=("U",))
+    registry.register(at(0), B, "broker-b", topics=(*{elsewhere, "U"},))
     registry.close_channel(at(1), A)
     registry.command(at(2), DeleteTopic(topic="T", cluster_name=cluster))
     registry.publish(at_ms=at(3))
