@@ -46,3 +46,15 @@ class TrustedProxies:
             return False
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
+
+
+def peer_of(peername: object) -> tuple[str, str]:
+    """Return the host, by which limits count, and host with port, which logs name; `?` if it is no internet address.
+
+    With bindAddress `::` an IPv4 address comes as ::ffff:10.0.0.1, and counts as the same host as 10.0.0.1.
+    """
+    match peername:
+        case (str(host), int(port), *_):
+            host = host.removeprefix("::ffff:") if "." in host else host
+            return host, f"{host}:{port}"
+    return "?", "?"

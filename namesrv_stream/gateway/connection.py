@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import ssl
 import time
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from namesrv_stream.access.addresses import TrustedProxies, peer_of
 from namesrv_stream.access.users import Origin
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.connection_states import ConnectionStates, Event, State
-from namesrv_stream.gateway.inbound import Inbound
+from namesrv_stream.gateway.fair_shares import FairShares
+from namesrv_stream.gateway.inbound import Inbound, Terms
+from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.reporting.logs import PeerLog
 from namesrv_stream.wire.remoting_command import RemotingCommand
-
-if TYPE_CHECKING:
-    from namesrv_stream.gateway.dispatcher import Dispatcher
-    from namesrv_stream.gateway.server import Connections
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,19 @@ _SLOWEST_BYTES_A_S = 64 * 1024
 """A large frame may take longer than WHOLE_LIMIT_S if it comes at least at this speed."""
 
 
+class Requests(Protocol):
+    """Whoever answers the requests of all connections."""
+
+    def known(self, content: bytes) -> bytes | None:
+        """Return the answer to a frame if it need not be decoded, else None."""
+
+    def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+        """Return the answer's frame; None if it follows through `reply_frame`, or never (oneway)."""
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Note that no more requests come over a connection."""
+
+
 class Connection(asyncio.Protocol):
     """Passes received requests to the handler and sends the answers. Lives in the event loop.
 
@@ -50,7 +65,7 @@ class Connection(asyncio.Protocol):
     it.
     """
 
-    def __init__(self, requests: Dispatcher, connections: Connections) -> None:
+    def __init__(self, requests: Requests, connections: Connections) -> None:
         self._requests = requests
         self._connections = connections
         self._loop = asyncio.get_running_loop()
@@ -81,7 +96,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection, or refuse it at once. asyncio calls this once, first."""
         self._transport = cast(asyncio.Transport, transport)
-        self.host, self.peer = _address(transport.get_extra_info("peername"))
+        self.host, self.peer = peer_of(transport.get_extra_info("peername"))
         terms = self._connections.terms(self.host)
         self._is_from_proxy = terms.is_trusted_proxy
         context = self._connections.certificates.context
@@ -340,13 +355,39 @@ class Connection(asyncio.Protocol):
         self.count_held()
 
 
-def _address(peername: object) -> tuple[str, str]:
-    """Return the host, by which limits count, and host with port, which logs name; `?` if it is no internet address.
+class Connections:
+    """All open connections of one server, and their shared limits. Lives in the event loop."""
 
-    With bindAddress `::` an IPv4 address comes as ::ffff:10.0.0.1, and counts as the same host as 10.0.0.1.
-    """
-    match peername:
-        case (str(host), int(port), *_):
-            host = host.removeprefix("::ffff:") if "." in host else host
-            return host, f"{host}:{port}"
-    return "?", "?"
+    def __init__(self, settings: NamesrvSettings, max_connections: int | None = None) -> None:
+        self._settings = settings
+        self._trusted_proxies = TrustedProxies(settings.proxy_protocol_trusted)
+        self.numbers = itertools.count(1)
+        self.certificates = Certificates(settings)
+        self.log = PeerLog(logging.getLogger(f"{__package__}.connection"))
+        self.shares: FairShares[Connection] = FairShares(
+            settings.max_connections if max_connections is None else max_connections,
+            settings.max_connections_per_address,
+            settings.peer_buffer_max_bytes,
+        )
+
+    @property
+    def open(self) -> set[Connection]:
+        """The connections that are counted: admitted, and not lost yet."""
+        return self.shares.open
+
+    def terms(self, host: str) -> Terms:
+        """Return the protocols with which a peer at this address may begin."""
+        mode = self._settings.tls_mode
+        has_tls = mode != "disabled" and self.certificates.is_set
+        return Terms(has_tls, mode != "enforcing", host in self._trusted_proxies)
+
+    def look_around(self) -> None:
+        """Close overdue connections, record what each connection holds now, and log how many lines were left out.
+
+        Call it about once a second.
+        """
+        now_s = asyncio.get_running_loop().time()
+        for connection in list(self.open):
+            connection.close_if_overdue(now_s, self._settings.server_channel_max_idle_time_seconds)
+            connection.count_held()
+        self.log.sum_up(now_s)

@@ -12,13 +12,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from namesrv_stream.errors import NamesrvError
-
-if TYPE_CHECKING:
-    from namesrv_stream.gateway.connection import Connection
 
 HEAVY_HOST_SHARE = 0.2
 HEAVY_SHARE = 0.5
@@ -44,6 +41,27 @@ that it may have decoded at a time."""
 
 Host = str | None
 """A host's address; None for a load balancer's connection before its PROXY header names the peer."""
+
+
+class Sharer(Protocol):
+    """What FairShares calls of a connection. It sets the attributes itself, but for `peer`."""
+
+    peer: str
+    counted_for: Host
+    counted_bytes: int
+    holds_since_s: float
+
+    def on_turn(self) -> None:
+        """Go on with the received requests."""
+
+    def abort(self, why: str) -> None:
+        """Close the connection at once."""
+
+    def log_line(self, level: int, message: str) -> None:
+        """Log a line about the peer."""
+
+
+C = TypeVar("C", bound=Sharer)
 
 
 class Share:
@@ -116,7 +134,7 @@ class LoopTime:
         }  # fmt: skip
 
 
-class FairShares:
+class FairShares(Generic[C]):
     """Counts what each host has of the things that the connections of one server share. Lives in the event loop.
 
     - Connections: over the limit, of the host with most connections that have sent nothing, one of these is closed.
@@ -129,19 +147,19 @@ class FairShares:
         self._loop = asyncio.get_running_loop()
         self._max_connections = max_connections
         self._max_of_a_host = max_connections_of_a_host
-        self._of_host: defaultdict[Host, dict[Connection, None]] = defaultdict(dict)
-        self._silent: defaultdict[Host, dict[Connection, None]] = defaultdict(dict)
+        self._of_host: defaultdict[Host, dict[C, None]] = defaultdict(dict)
+        self._silent: defaultdict[Host, dict[C, None]] = defaultdict(dict)
         self._memory = Share(max_held_bytes)
-        self._in_line: dict[Host, dict[Connection, None]] = {}
+        self._in_line: dict[Host, dict[C, None]] = {}
         self._is_turn_due = False
         self._spent_s = 0.0  # of all turns
         self._owed_s = 0.0  # time for which heavy hosts have to rest
         self.loop_time = LoopTime()
-        self.open: set[Connection] = set()
+        self.open: set[C] = set()
 
     # --- connections
 
-    def enter(self, connection: Connection) -> None:
+    def enter(self, connection: C) -> None:
         """Count a new connection. If there is no room, close one that has sent nothing. Raises NamesrvError."""
         host = connection.counted_for
         if self._is_full(host):
@@ -164,17 +182,17 @@ class FairShares:
         self._of_host[host][connection] = None
         self.open.add(connection)
 
-    def spoke(self, connection: Connection) -> None:
+    def spoke(self, connection: C) -> None:
         """Note that a connection has sent something, so that it is not closed to make room."""
         _discard(self._silent, connection)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: C) -> None:
         """Count a connection no longer."""
         self.open.discard(connection)
         _discard(self._silent, connection)
         _discard(self._of_host, connection)
 
-    def name(self, connection: Connection, host: str) -> None:
+    def name(self, connection: C, host: str) -> None:
         """Count a load balancer's connection for the peer that its PROXY header names. Raises NamesrvError."""
         self._check_room_of(host)
         self.hold(connection, 0)
@@ -200,12 +218,12 @@ class FairShares:
         """Bytes of unfinished frames, of unanswered requests and of answers not yet taken, of all connections."""
         return self._memory.taken
 
-    def hold(self, connection: Connection, held_bytes: int) -> None:
+    def hold(self, connection: C, held_bytes: int) -> None:
         """Record how many bytes a connection holds. Its age counts from the last time that it held none."""
         now_s = self._loop.time()
         self._set_held(connection, held_bytes, now_s)
 
-        def weight(each: Connection) -> float:
+        def weight(each: C) -> float:
             return each.counted_bytes * (1 + now_s - each.holds_since_s)
 
         while self._memory.is_exceeded:
@@ -218,7 +236,7 @@ class FairShares:
             payer.abort("it held too many bytes")
             self._set_held(payer, 0, now_s)
 
-    def _set_held(self, connection: Connection, held_bytes: int, now_s: float) -> None:
+    def _set_held(self, connection: C, held_bytes: int, now_s: float) -> None:
         self._memory.take(connection.counted_for, held_bytes - connection.counted_bytes)
         if not connection.counted_bytes:
             connection.holds_since_s = now_s
@@ -226,16 +244,16 @@ class FairShares:
 
     # --- the event loop's time
 
-    def is_heavy(self, connection: Connection) -> bool:
+    def is_heavy(self, connection: C) -> bool:
         """Return whether this connection works only in its turns, because its host is heavy."""
         return self.loop_time.is_heavy(connection.counted_for, self._loop.time())
 
-    def spend(self, connection: Connection, seconds: float) -> None:
+    def spend(self, connection: C, seconds: float) -> None:
         """Count the time that a turn of this connection took."""
         self._spent_s += seconds
         self.loop_time.spend(connection.counted_for, self._loop.time(), seconds)
 
-    def rest(self, connection: Connection) -> None:
+    def rest(self, connection: C) -> None:
         """Begin the connection's next turn in a later round.
 
         A heavy host's turn comes after those of hosts before it.
@@ -271,7 +289,7 @@ class FairShares:
                 self._begin_heavy_turn()
 
 
-def _discard(connections: dict[Host, dict[Connection, None]], connection: Connection) -> None:
+def _discard(connections: dict[Host, dict[C, None]], connection: C) -> None:
     """Remove a connection, if it is there, from those of its host."""
     of_host = connections.get(connection.counted_for, {})
     of_host.pop(connection, None)

@@ -20,13 +20,14 @@ from namesrv_stream.gateway import kv_table, notices
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.body_processes import BodyProcesses
+from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.refusals import Refusals
 from namesrv_stream.gateway.sending import KafkaSender
-from namesrv_stream.gateway.server import Connections, Server
+from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.reporting.metrics_server import MonitoringServer
 from namesrv_stream.rules.lease import LogClock

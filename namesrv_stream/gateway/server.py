@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import os
 import socket
 
-from namesrv_stream.access.addresses import TrustedProxies
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.connection import Connection, Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
-from namesrv_stream.gateway.fair_shares import FairShares
-from namesrv_stream.gateway.inbound import Terms
-from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.reporting.logs import PeerLog
 from namesrv_stream.reporting.texts import port_owner_command
 
 try:
@@ -31,44 +25,6 @@ _FILES_RESERVE = 256
 """File descriptors kept free of connections: for Kafka, the tables, the log and the metrics."""
 
 _ANSWER_LIMIT_S = 3.0
-
-
-class Connections:
-    """All open connections of one server, and their shared limits. Lives in the event loop."""
-
-    def __init__(self, settings: NamesrvSettings, max_connections: int | None = None) -> None:
-        self._settings = settings
-        self._trusted_proxies = TrustedProxies(settings.proxy_protocol_trusted)
-        self.numbers = itertools.count(1)
-        self.certificates = Certificates(settings)
-        self.log = PeerLog(logging.getLogger(f"{__package__}.connection"))
-        self.shares = FairShares(
-            settings.max_connections if max_connections is None else max_connections,
-            settings.max_connections_per_address,
-            settings.peer_buffer_max_bytes,
-        )
-
-    @property
-    def open(self) -> set[Connection]:
-        """The connections that are counted: admitted, and not lost yet."""
-        return self.shares.open
-
-    def terms(self, host: str) -> Terms:
-        """Return the protocols with which a peer at this address may begin."""
-        mode = self._settings.tls_mode
-        has_tls = mode != "disabled" and self.certificates.is_set
-        return Terms(has_tls, mode != "enforcing", host in self._trusted_proxies)
-
-    def look_around(self) -> None:
-        """Close overdue connections, record what each connection holds now, and log how many lines were left out.
-
-        Call it about once a second.
-        """
-        now_s = asyncio.get_running_loop().time()
-        for connection in list(self.open):
-            connection.close_if_overdue(now_s, self._settings.server_channel_max_idle_time_seconds)
-            connection.count_held()
-        self.log.sum_up(now_s)
 
 
 class Server:

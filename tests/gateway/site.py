@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.sending import KafkaSender
-from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker

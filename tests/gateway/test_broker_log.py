@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.connection_log import MAX_LINES, WINDOW_S, BrokerLog
-from namesrv_stream.gateway.server import Connections
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import LiveRow
 from tests.gateway.transport import connected

@@ -7,10 +7,10 @@ import random
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
+from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.sending import KafkaSender
-from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.wire.frame import FrameDecoder

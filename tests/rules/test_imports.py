@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,9 @@ def test_the_package_imports_nothing_that_is_beside_it():
     beside = {path.parent.name for path in PACKAGE.parent.glob("*/__init__.py")} - {PACKAGE.name}
     assert {"benchmarks", "replay"} <= beside
     assert not {name.split(".")[0] for path in PACKAGE.rglob("*.py") for name in imported(path)} & beside
+
+
+def test_no_modules_import_one_another_in_a_circle_not_even_for_types():
+    paths = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    needed = {name: {each for each in imported(path) if each in paths} for name, path in paths.items()}
+    TopologicalSorter(needed).prepare()
