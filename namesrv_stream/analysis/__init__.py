@@ -1,1 +1,1 @@
-"""The history for analysts: SQL views for Spark and DuckDB, plots, the churn report."""
+"""The history for analysts: SQL views for Spark and DuckDB, and plots."""

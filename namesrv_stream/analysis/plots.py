@@ -1,4 +1,4 @@
-"""Plots of the history's views, for the churn report and your own notebooks. They need matplotlib (extra `analysis`).
+"""Plots of the history's views, for notebooks. They need matplotlib (extra `analysis`).
 
 Each plot takes the views of `namesrv_stream.analysis.ask.opened`, or a Spark session in which `register_views` was
 called, and returns a figure of the period from `since` to `until`. Times are in UTC.
@@ -175,7 +175,6 @@ class Plot(NamedTuple):
         axes.set_title(f"{self.title}, {period(since, until)}", fontsize="medium")
         sentence = "nothing in this period" if rows.empty else self.draw(axes, rows, since, until)
         if sentence:
-            figure.set_label(sentence)
             axes.set_axis_off()
             axes.text(0.5, 0.5, sentence, ha="center", va="center", transform=axes.transAxes)
         return figure
@@ -185,11 +184,6 @@ def period(since: datetime, until: datetime) -> str:
     """Return the period as titles show it."""
     begin, end = (moment.astimezone(UTC) for moment in (since, until))
     return f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
-
-
-def sentence_of(figure: Figure) -> str | None:
-    """Return the sentence that a figure has in place of a plot, None if it is a plot."""
-    return str(figure.get_label()) or None
 
 
 def _heat_map(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
@@ -355,13 +349,9 @@ def _legend(axes: Axes, **form: Any) -> None:
 
 def _axis_pixels(axes: Axes) -> float:
     """Return the width of the time axis beside the labels. Call it after the labels are set."""
-    lay_out(axes.get_figure(root=True))  # type: ignore[arg-type]  # as above
+    figure: Any = axes.get_figure(root=True)
+    figure.get_layout_engine().execute(figure)  # places the parts, as drawing would do first
     return float(axes.get_window_extent().width)
-
-
-def lay_out(figure: Figure) -> None:
-    """Place the parts of a figure, as drawing it would do first."""
-    figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]  # Plot.figure has set one
 
 
 def _note_number(axes: Axes, which: str, shown: int, of_all: int) -> None:

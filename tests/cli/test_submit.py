@@ -49,10 +49,10 @@ def test_a_temporary_folder_that_cannot_be_made_is_named_by_its_setting():
 
 
 def test_options_of_spark_stay_sparks(became):
-    words, spark = became("submit", "--program", "churn_report", "--master", "local[2]", "--conf", "spark.ui.port=1",
-                          "--py-files", "a.zip", "--out", "report.html")  # fmt: skip
-    assert words[0].endswith("/jobs/churn_report.py")
-    assert words[1:] == ["--out", "report.html"]  # --debug is not among its options
+    words, spark = became("submit", "--program", "maintain_tables", "--master", "local[2]", "--conf", "spark.ui.port=1",
+                          "--py-files", "a.zip", "--root", "here")  # fmt: skip
+    assert words[0].endswith("/jobs/maintain_tables.py")
+    assert words[1:] == ["--set", "delta.root=here"]  # --debug is not among its options
     assert spark[0].endswith("/bin/spark-submit")
     assert {"spark.master=local[2]", "spark.ui.port=1", "spark.submit.pyFiles=a.zip"} <= set(spark)
 

@@ -1,14 +1,11 @@
 """The definitions in SQL and those for rows in memory agree with a registry that is watched step by step."""
 
-import math
 import random
-import re
 from datetime import UTC, datetime
 
 import pytest
 
 from namesrv_stream.analysis.ask import ask
-from namesrv_stream.analysis.report import churn_report
 from namesrv_stream.answers.broker_page import broker_page
 from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.definitions import EXPECTED_MS, down_brokers, lost_topics, topic_verdict
@@ -156,28 +153,6 @@ def test_views_and_rows_in_memory_agree_with_a_history_watched_step_by_step(watc
     check_churn(watched, of_brokers)
     check_down(watched, of_brokers)
     check_page(watched)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("watched", SEEDS, indirect=True)
-def test_the_report_of_a_period_that_begins_in_an_outage_has_the_figures_of_a_history_watched_step_by_step(watched):
-    of_brokers = watched.of_brokers
-    since_ms = next(b + 1 for of_one in of_brokers.values() for _, b, c in of_one if c - b > DAY_MS)
-    period = [datetime.fromtimestamp(ms / 1000, UTC) for ms in (since_ms, watched.end_ms)]
-    table = churn_report(watched.root, *period).partition("<img")[0]
-    found = re.findall(r"<tr>" + 5 * r"<td[^>]*>(.*?)</td>" + "</tr>", table)
-    wanted = shares(of_brokers, since_ms, watched.end_ms)
-    assert {cluster: (brokers, share, lowest) for cluster, brokers, share, lowest, _ in found} == {
-        cluster: figures([each for (of_cluster, *_), each in wanted.items() if of_cluster == cluster])
-        for cluster in {key[0] for key in wanted}
-    }
-
-
-def figures(of_cluster):
-    """Return the report's figures of a cluster: its brokers, their availability, and the lowest, in percent."""
-    share = sum(up for up, _ in of_cluster) / sum(expected for _, expected in of_cluster)
-    percent = (f"{math.floor(10_000 * each + 1e-6) / 100:g}" for each in (share, min(a / b for a, b in of_cluster)))
-    return (str(len(of_cluster)), *percent)
 
 
 def check_page(watched):

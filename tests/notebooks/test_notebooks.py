@@ -116,7 +116,7 @@ def test_a_committed_notebook_shows_its_outputs_on_a_web_page(file):
     executed = [cell.execution_count for cell in book.cells if cell.cell_type == "code"]
     assert executed == list(range(1, len(executed) + 1))
     assert not [output for outputs in outputs_of(book) for output in outputs if output.output_type == "error"]
-    assert_plots_have_data(book, DATA_COLOURS[file.stem])
+    assert_plots_have_data(book, DATA_COLOURS[file.stem], SAID_OF_SAMPLE[file.stem])
     assert file.stat().st_size < LARGEST_BYTES
 
 

@@ -66,7 +66,7 @@ def clean():
 def test_a_wheel_has_all_that_runs_outside_of_the_checkout(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    files = ["conf/ivy.xml", "conf/spark-defaults.conf", "conf/kafka.properties", "jobs/churn_report.py",
+    files = ["conf/ivy.xml", "conf/spark-defaults.conf", "conf/kafka.properties", "jobs/maintain_tables.py",
              "notebooks/churn_history.ipynb", "analysis/views.sql", "py.typed"]  # fmt: skip
     assert {f"namesrv_stream/{file}" for file in files} <= names
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]

@@ -22,8 +22,6 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.spark_views import open_snapshot
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
 from tests.gateway.peer import Peer
-from tests.history.seeded import HOUR_MS, SeededRegistry
-from tests.history.test_report_job import START_MS
 from tests.system.heartbeats import Heartbeats, address, eventually, registration
 from tests.system.rivals import assert_one_of_two_jobs_wins
 from tests.system.test_cluster import environment, running_job, spark_submit, submitted
@@ -148,18 +146,6 @@ def root_of_environment(root, monkeypatch):
     for key, text in root.storage_options.items():
         monkeypatch.setenv(key.upper(), text)
     return root
-
-
-def test_a_report_takes_its_credentials_from_the_settings_file(root, tmp_path):
-    registry = SeededRegistry(root, NOW)
-    registry.register(START_MS, "10.0.0.1:10911", "broker-a", topics=("T",))
-    registry.publish(at_ms=START_MS + 24 * HOUR_MS)
-    settings, page = tmp_path / "registry.properties", tmp_path / "report.html"
-    storage = {f"delta.storage.{key}": text for key, text in root.storage_options.items()}
-    settings.write_text("".join(f"{key}={text}\n" for key, text in {"delta.root": root.url, **storage}.items()))
-    job = CHECKOUT / "jobs" / "churn_report.py"
-    done = submitted(job, "-c", str(settings), "--out", str(page), limit_s=LIMIT_S)
-    assert (done.returncode, page.exists()) == (0, True), done.stdout[-5000:] + done.stderr[-5000:]
 
 
 def test_a_maintenance_takes_its_credentials_from_the_environment(root_of_environment):

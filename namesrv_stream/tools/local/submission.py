@@ -25,7 +25,7 @@ from namesrv_stream.errors import StorageError
 from namesrv_stream.tools.local.jars import CONF, JARS, jars_of_sessions, pyspark_folder
 from namesrv_stream.tools.local.ports import HOST
 
-PROGRAMS = ("route_registry", "maintain_tables", "churn_report")
+PROGRAMS = ("route_registry", "maintain_tables")
 """The programs of jobs/."""
 
 ARCHIVE = JARS / "job.jsa"
