@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.fs import DeltaStorageHandler
 
+from namesrv_stream.errors import NotARegistryError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import unrecorded
@@ -132,7 +132,7 @@ def newest_tag(root: Root) -> CommitTag:
 def _made_row(root: Root, former: SnapshotRow, tag: CommitTag) -> SnapshotRow:
     at_least = dict.fromkeys((spec.name for spec in PINNED_TABLES), 0) | former.versions
     versions = {spec.name: _version_at(root, spec, tag.epoch, at_least[spec.name]) for spec in PINNED_TABLES}
-    read = {spec: saved_rows(root, spec, [versions[spec.name]]) for spec in (BROKER_EVENT, REJECTED)}
+    read = {spec: saved_rows(root, spec, versions[spec.name]) for spec in (BROKER_EVENT, REJECTED)}
     lines = [line for line in rows_from_arrow(BROKER_EVENT, read[BROKER_EVENT]) if former.epoch < line.epoch]
     offsets, event_time = dict(former.offsets), former.event_time or 0
     for each in (*lines, *rows_from_arrow(REJECTED, read[REJECTED])):
@@ -182,15 +182,8 @@ def _tags(root: Root, spec: TableSpec) -> Iterator[tuple[int, CommitTag | None]]
 def _damages_of(root: Root, spec: TableSpec, newest: Sequence[SnapshotRow]) -> list[Damage]:
     """Return the damaged files of the version that the newest snapshot names, and of the head, on top of it."""
     head = newest_version(root, spec)
-    return table_damages(root, spec, dict(sorted(({head: []} | naming(spec, newest)).items())))
-
-
-def naming(spec: TableSpec, rows: Sequence[SnapshotRow]) -> dict[int, list[int]]:
-    """Return each version of a table that a snapshot names, with the epochs of these snapshots, both in order."""
-    epochs = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.epoch):
-        epochs[row.versions[spec.name]].append(row.epoch)
-    return dict(sorted(epochs.items()))
+    named = {row.versions[spec.name]: [row.epoch] for row in newest}
+    return table_damages(root, spec, dict(sorted(({head: []} | named).items())))
 
 
 def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
@@ -243,22 +236,18 @@ def _move(root: Root, spec: TableSpec, name: str, made: int, version: int) -> No
         shutil.rmtree(Path(root.url, name))
 
 
-def saved_rows(root: Root, spec: TableSpec, versions: Sequence[int] = ()) -> pa.Table:
+def saved_rows(root: Root, spec: TableSpec, version: int | None = None) -> pa.Table:
     """Return the rows of an append-only table that can still be read, each once.
 
-    `versions`: those that snapshots name, in order; by default the newest one. If a file of the last one is damaged,
-    the files of the others have rows of it from before they were merged. If the log does not name its files, all are
-    read that a commit added. Other files then give only rows of epochs that these lack, because a run that died may
-    have left lines of an epoch that another run has published. Without any commit all files are read.
+    If the log does not name the files of the version, by default the newest, all are read that a commit added. Other
+    files then give only rows of epochs that these lack, because a run that died may have left lines of an epoch that
+    another run has published. Without any commit all files are read.
     """
     files = TableFiles(root, spec)
-    *former, last = versions or [newest_version(root, spec)]
     others = frozenset[str]()
     try:
-        known = files.paths(last)
-        if any(map(files.problem, known)):
-            known |= _named(files, former)
-    except UNREADABLE:
+        known = files.paths(newest_version(root, spec) if version is None else version)
+    except (*UNREADABLE, NotARegistryError):
         stored = frozenset(path for path in files.listed("") if path.endswith(".parquet") and not path.startswith("_"))
         known = stored & frozenset(_added(files))
         others = stored - known
@@ -271,16 +260,10 @@ def saved_rows(root: Root, spec: TableSpec, versions: Sequence[int] = ()) -> pa.
 
 def readable_rows(root: Root, spec: TableSpec, version: int) -> pa.Table:
     """Return the rows of a version in files that can be read; none if the log does not name its files."""
-    files = TableFiles(root, spec)
-    return pa.concat_tables([spec.schema.empty_table(), *_readable(files, _named(files, [version]))])
-
-
-def _named(files: TableFiles, versions: Sequence[int]) -> frozenset[str]:
-    found = frozenset[str]()
-    for version in versions:
-        with suppress(*UNREADABLE):
-            found |= files.paths(version)
-    return found
+    files, paths = TableFiles(root, spec), frozenset[str]()
+    with suppress(*UNREADABLE):
+        paths = files.paths(version)
+    return pa.concat_tables([spec.schema.empty_table(), *_readable(files, paths)])
 
 
 def _added(files: TableFiles) -> Iterator[str]:

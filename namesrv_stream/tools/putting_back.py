@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -27,10 +26,9 @@ from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.as_of import newest_after, unrecorded
-from namesrv_stream.tables.damage import Damage, TableFiles, newest_version, table_damages
+from namesrv_stream.tables.damage import Damage, TableFiles, table_damages
 from namesrv_stream.tables.mending import (
     lost_publication,
-    naming,
     newest_tag,
     readable_rows,
     rewrite_table,
@@ -42,10 +40,8 @@ from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import (
     BROKER,
-    BROKER_EVENT,
     LIVE,
     PINNED_TABLES,
-    REJECTED,
     ROUTE_TABLES,
     ROW_CHANGE,
     SNAPSHOT,
@@ -242,15 +238,32 @@ def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
         wanted = _heard_at(wanted, newest.clock_millis)
     if not takes_over and newest.kind != "STOP":
         require_no_active_job(root, settings)
-    mending = _Mending(root, found, now)
-    mending.save(SNAPSHOT)
-    versions = {spec.name: mending.put_back(spec) for spec in ROUTE_TABLES}
-    versions |= {spec.name: mending.save(spec) for spec in (BROKER_EVENT, ROW_CHANGE, REJECTED)}
+    tag = CommitTag(newest.epoch + 1, newest.term + 1)
+    rewritten = {
+        spec.name: rewrite_table(root, spec, rows, newest.versions.get(spec.name, 0), tag)
+        for spec, rows in _rewrites(root, found, now).items()
+    }
+    versions = {spec.name: rewritten.get(spec.name, newest.versions.get(spec.name, 0)) for spec in PINNED_TABLES}
     _claim(root, _log_position(newest, wanted.snapshot), versions)
     publisher = _claimed(root, settings, _log_of_before)
     lost = [change for spec in ROUTE_TABLES for change in unrecorded(root, publisher.last, spec)]
     row = _published(publisher, "REPAIR", now.content.rows, wanted, publisher.last, requested_by, lost)
-    return Repair(row, mending.rewritten)
+    return Repair(row, list(rewritten))
+
+
+def _rewrites(root: Root, found: Sequence[Damage], now: Salvaged) -> dict[TableSpec, pa.Table]:
+    """Return the rows of each table that the newest snapshot or the next write cannot read as it is.
+
+    `live` too if rows are lost, for then its brokers have to register in full.
+    """
+    hurt = {damage.table for damage in found} | ({LIVE.name} if now.lost else set())
+    hurt |= {spec.name for spec in PINNED_TABLES if spec.name not in now.content.snapshot.versions}
+    rows: dict[TableSpec, pa.Table] = {}
+    for spec in (SNAPSHOT, *PINNED_TABLES):
+        if spec.name in hurt:
+            of_table = saved_snapshots(root) if spec is SNAPSHOT else now.content.rows.get(spec.name)
+            rows[spec] = saved_rows(root, spec) if of_table is None else rows_to_arrow(spec, of_table)
+    return rows
 
 
 class Salvaged(NamedTuple):
@@ -271,76 +284,51 @@ def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
 
     Raises NamesrvError if no row of `snapshot` can be read.
     """
-    rows = saved_snapshots(root)
-    if not rows:
+    newest = next(iter(saved_snapshots(root)), None)
+    if newest is None:
         raise NamesrvError(
             f"no row of the table snapshot under {root.url} can be read. Give a folder of backups by --from FOLDER: "
             "it has the place in the log too. Nothing was changed."
         )
-    rescue = _Rescue(root, found, rows)
-    if lost_publication(root):
-        rescue.made[SNAPSHOT.name] = rows[0].epoch
-    tables = {spec.name: rescue.rows(spec) for spec in ROUTE_TABLES}
-    for spec in (BROKER_EVENT, ROW_CHANGE, REJECTED):
-        rescue.count(spec, len(rescue.saved(spec)))
-    if any(name in rescue.lost for name in tables):  # each broker sends in full what the tables may lack
-        tables[LIVE.name] = [_to_register_in_full(lease) for lease in tables[LIVE.name]]  # type: ignore[arg-type]
-    return Salvaged(Content(rows[0], tables), rescue.lost, rescue.made)
+    made = {SNAPSHOT.name: newest.epoch} if lost_publication(root) else {}
+    hurt = {damage.table for damage in found if newest.versions.get(damage.table) in damage.versions}
+    wrong = {damage.table for damage in found if not damage.file}
+    rows: dict[str, list[Any]] = {}
+    lost: dict[str, int | None] = {}
+    for spec in PINNED_TABLES:
+        if spec in ROUTE_TABLES:
+            rows[spec.name] = _salvaged_rows(root, spec, newest, spec.name in hurt, spec.name in wrong)
+        if spec.name not in hurt or spec.name in wrong:
+            continue
+        count = len(rows[spec.name] if spec in ROUTE_TABLES else saved_rows(root, spec))
+        wanted = TableFiles(root, spec).row_count(newest.versions[spec.name])
+        if wanted is None and (spec not in ROUTE_TABLES or ROW_CHANGE.name in hurt):
+            lost[spec.name] = None
+        elif wanted is not None and wanted > count:
+            lost[spec.name] = wanted - count
+    made |= {name: newest.epoch for name in rows if name in hurt}
+    if not lost.keys().isdisjoint(rows):  # each broker sends in full what the tables may lack
+        rows[LIVE.name] = [_to_register_in_full(lease) for lease in rows[LIVE.name]]
+    return Salvaged(Content(newest, rows), lost, made)
+
+
+def _salvaged_rows(root: Root, spec: TableSpec, newest: SnapshotRow, is_hurt: bool, is_wrong: bool) -> list[Any]:
+    """Return the rows of a route table: if a file of it is damaged or wrong, those that `row_change` has last.
+
+    Rows in readable files count more than these, unless they are wrong.
+    """
+    version = newest.versions[spec.name]
+    if not is_hurt:
+        return rows_from_arrow(spec, select(root.open(spec, version), spec))
+    state = newest_after(spec, saved_rows(root, ROW_CHANGE), newest.epoch)
+    if not is_wrong:
+        state |= _by_key(spec.key, rows_from_arrow(spec, readable_rows(root, spec, version)))
+    found = list(state.values())
+    return found if spec is not LIVE else [_lease_put_back(None, row, newest.clock_millis or 0) for row in found]
 
 
 def _to_register_in_full(lease: LiveRow) -> LiveRow:
     return lease._replace(tokens=(), data_version=DataVersion(lease.data_version.state_version))
-
-
-class _Rescue:
-    """Reads the rows of the newest snapshot, table by table."""
-
-    def __init__(self, root: Root, found: Sequence[Damage], rows: Sequence[SnapshotRow]) -> None:
-        self._root = root
-        self._hurt = {(damage.table, version) for damage in found for version in damage.versions}
-        self._wrong = {damage.table for damage in found if not damage.file}
-        self._snapshots = rows
-        self.lost: dict[str, int | None] = {}
-        self.made: dict[str, int] = {}
-
-    def is_hurt(self, spec: TableSpec, row: SnapshotRow) -> bool:
-        """Return whether a file of the table is damaged that a snapshot needs."""
-        return (spec.name, row.versions[spec.name]) in self._hurt
-
-    def rows(self, spec: TableSpec) -> Rows:
-        """Return the rows of a route table."""
-        newest = self._snapshots[0]
-        if not self.is_hurt(spec, newest):
-            return rows_from_arrow(spec, select(self._root.open(spec, newest.versions[spec.name]), spec))
-        self.made[spec.name] = newest.epoch
-        state = newest_after(spec, self.changes, newest.epoch)
-        if spec.name not in self._wrong:
-            readable = readable_rows(self._root, spec, newest.versions[spec.name])
-            state |= _by_key(spec.key, rows_from_arrow(spec, readable))
-        self.count(spec, len(state))
-        found = list(state.values())
-        return found if spec is not LIVE else [_lease_put_back(None, row, newest.clock_millis or 0) for row in found]
-
-    @cached_property
-    def changes(self) -> pa.Table:
-        """The rows of `row_change` that can be read."""
-        return self.saved(ROW_CHANGE)
-
-    def saved(self, spec: TableSpec) -> pa.Table:
-        """Return the rows of an append-only table that can be read."""
-        return saved_rows(self._root, spec, list(naming(spec, self._snapshots)))
-
-    def count(self, spec: TableSpec, found: int) -> None:
-        """Note how many rows of the newest snapshot are lost."""
-        newest = self._snapshots[0]
-        if not self.is_hurt(spec, newest):
-            return
-        wanted = TableFiles(self._root, spec).row_count(newest.versions[spec.name])
-        if wanted is None:
-            if spec not in ROUTE_TABLES or self.is_hurt(ROW_CHANGE, newest):
-                self.lost[spec.name] = None
-        elif wanted > found and spec.name not in self._wrong:
-            self.lost[spec.name] = wanted - found
 
 
 def of_backup(content: Content) -> Content:
@@ -363,45 +351,6 @@ def fewer(now: Content, lost: Mapping[str, int | None], then: Content) -> list[s
             known = "" if lost.get(name, 0) is not None else " or more"
             found.append(f"{after:,} {what} in place of {before:,}{known}")
     return found
-
-
-class _Mending:
-    """Makes readable versions of the tables, which no snapshot names yet."""
-
-    def __init__(self, root: Root, found: Sequence[Damage], now: Salvaged) -> None:
-        self._root = root
-        self._now = now
-        self._newest = now.content.snapshot
-        self._tag = CommitTag(self._newest.epoch + 1, self._newest.term + 1)
-        self._found = found
-        self._snapshots = saved_snapshots(root)
-        self.rewritten: list[str] = []
-
-    def put_back(self, spec: TableSpec) -> int:
-        """Return a version of a route table that has the salvaged rows."""
-        if not self._is_hurt(spec) and not (spec is LIVE and self._now.lost):
-            return self._newest.versions[spec.name]
-        return self._rewrite_table(spec, rows_to_arrow(spec, self._now.content.rows[spec.name]))
-
-    def save(self, spec: TableSpec) -> int:
-        """Return a version of an append-only table that has all rows that can still be read."""
-        if not self._is_hurt(spec):
-            return self._newest.versions.get(spec.name, newest_version(self._root, spec))
-        if spec is SNAPSHOT:
-            return self._rewrite_table(spec, rows_to_arrow(spec, self._snapshots))
-        versions = list(naming(spec, self._snapshots)) if spec in PINNED_TABLES else []
-        return self._rewrite_table(spec, saved_rows(self._root, spec, versions))
-
-    def _is_hurt(self, spec: TableSpec) -> bool:
-        """Return whether a file is damaged that the newest snapshot or the next write needs."""
-        return (spec.name not in self._newest.versions and spec in PINNED_TABLES) or any(
-            damage.table == spec.name for damage in self._found
-        )
-
-    def _rewrite_table(self, spec: TableSpec, rows: pa.Table) -> int:
-        self.rewritten.append(spec.name)
-        above = self._newest.versions.get(spec.name, 0)
-        return rewrite_table(self._root, spec, rows, above, self._tag)
 
 
 def _is_of_same_log(newest: SnapshotRow, then: SnapshotRow) -> bool:
