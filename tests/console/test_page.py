@@ -295,15 +295,6 @@ def test_a_job_that_does_not_work_is_in_banner_title_and_icon_however_new_the_ta
     page.until(lambda: not page.find("#banner")[0].is_displayed() and page.find("#icon[href='icon.svg']"))
 
 
-def test_times_of_a_day_on_which_the_clocks_change_have_their_zone(page):
-    page.open()
-    times = ["2026-10-25T00:30Z", "2026-10-25T01:30Z", "2026-10-26T01:30Z"]
-    script = """const [times, done] = arguments;
-        import("./words.js").then((words) => { words.setZone("Europe/Berlin"); done(times.map(words.when)); });"""
-    found = page.driver.execute_async_script(script, times)
-    assert [each[-5:] for each in found] == ["GMT+2", "GMT+1", "30:00"]
-
-
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
 def test_a_time_is_typed_in_the_zone_that_is_chosen(page, registry, zone):
     registry.now_ms += 20_000
