@@ -34,7 +34,6 @@ def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
             root,
             vacuum=not no_vacuum,
             exact_ms=round(settings.snapshot_exact.total_seconds() * 1000),
-            rejected_retention_ms=round(settings.rejected_retention.total_seconds() * 1000),
             on_table=on_table,
         )
     for care in maintained:

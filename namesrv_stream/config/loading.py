@@ -20,6 +20,16 @@ from namesrv_stream.errors import SettingError, did_you_mean, note_secrets
 log = logging.getLogger(__name__)
 
 ENV_PREFIX = "NAMESRV_"
+RETIRED = {
+    "console.maxWatchers": "A console takes 2,000 watchers. Start a second one for more.",
+    "idleTickMillis": "A gateway ticks every 2 s while no lease can end soon, and every tickMillis otherwise.",
+    "liveRefreshMillis": "The job publishes signs of life every 5 minutes, and with each change.",
+    "peerBufferMaxBytes": "A gateway holds 256 MiB for its peers. maxConnections limits how many there are.",
+    "rejected.retention": "Maintenance keeps the rows of the table `rejected` for 90 days. Copy those you need longer.",
+    "watermarkDelayMillis": "No lease depended on it. Leave it out.",
+}
+"""Settings of earlier releases -> what holds now, and what to do instead."""
+
 _SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
@@ -135,7 +145,7 @@ def _key_of_variable(name: str) -> str | None:
     return None
 
 
-_KEYS_BY_VARIABLE = {environment_name(key): key for key in CATALOGUE if not key.endswith("*")}
+_KEYS_BY_VARIABLE = {environment_name(key): key for key in [*CATALOGUE, *RETIRED] if not key.endswith("*")}
 
 
 def _read_properties(file: Path) -> dict[str, str]:
@@ -156,7 +166,10 @@ def _decoded(content: bytes) -> str:
 
 
 def _check_known(origins: Mapping[str, str]) -> None:
-    """Raise SettingError if there are unknown keys. `origins`: key -> the place where it was found."""
+    """Raise SettingError if there are retired or unknown keys. `origins`: key -> the place where it was found."""
+    for key, place in origins.items():
+        if key in RETIRED:
+            raise SettingError(key, f"is no longer a setting, {place}", RETIRED[key])
     unknown = [(key, place) for key, place in origins.items() if not _is_known(key)]
     if not unknown:
         return

@@ -23,7 +23,6 @@ from namesrv_stream.config.storage import default_checkpoint, default_temp_folde
 from namesrv_stream.config.values import (
     Boolean,
     Count,
-    CountOrNone,
     Duration,
     Int,
     Location,
@@ -43,7 +42,7 @@ _START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", 
 _SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
 
 LONGEST_TICK_MS = 2_000
-"""Longest time between two ticks (E7)."""
+"""Longest time between two ticks (E7); a gateway ticks so often while no lease can end soon."""
 
 
 class ConfigBlackListError(NamesrvError):
@@ -108,20 +107,11 @@ class NamesrvSettings(RocketmqSettings):
     """Time after which the job again merges small files and removes snapshots and files that are not kept; 0: never,
     `maintain_tables` does it."""
 
-    rejected_retention: Duration = setting("rejected.retention", "90d", "job, maintenance")
-    """Time for which maintenance keeps the rows of the table `rejected`."""
-
     trigger_millis: Millis = setting("triggerMillis", 500, "job")
     """Shortest time between two micro-batches."""
 
-    max_offsets_per_trigger: CountOrNone = setting("maxOffsetsPerTrigger", 20_000, "job")
-    """Most records of one micro-batch, so that a backlog is read in several; none: no limit."""
-
-    watermark_delay_millis: Millis = setting("watermarkDelayMillis", 0, "job")
-    """Time for which Spark keeps the state of an address after its timeout; no lease depends on it."""
-
-    live_refresh_millis: Millis = setting("liveRefreshMillis", 300_000, "job")
-    """Shortest event time between two publications that have only signs of life."""
+    max_offsets_per_trigger: Count = setting("maxOffsetsPerTrigger", 20_000, "job")
+    """Most records of one micro-batch, so that a backlog is read in several."""
 
     tick_gap_millis: Millis = setting("tickGapMillis", 3_000, "job")
     """Longest time between two successive ticks that counts towards leases. The rest of a longer gap counts as an
@@ -137,11 +127,7 @@ class NamesrvSettings(RocketmqSettings):
 
     tick_millis: Count = setting("tickMillis", 1000, "job, gateway, fleet")
     """Time between two ticks that a process sends to Kafka; a gateway sends them so often only while a lease may end
-    soon. Only a tick ends a silent lease."""
-
-    idle_tick_millis: Count = setting("idleTickMillis", 2000, "gateway")
-    """Time between two ticks of a gateway while no lease can end soon. Light heartbeats wait for such a tick if their
-    lease is 8 times that or longer, so an idle job has one micro-batch in this time. Under 1000 they do not wait."""
+    soon, otherwise every 2 s. Only a tick ends a silent lease."""
 
     kafka_away_millis: Millis = setting("kafkaAwayMillis", 20_000, "gateway")
     """Time without an acknowledged record after which a gateway closes the connections of brokers, so that they use
@@ -176,9 +162,6 @@ class NamesrvSettings(RocketmqSettings):
 
     proxy_protocol_trusted: Networks = setting("proxyProtocol.trusted", "", "gateway")
     """Load balancers whose PROXY headers are trusted, such as 10.0.0.5,10.1.0.0/16; empty: none."""
-
-    peer_buffer_max_bytes: Count = setting("peerBufferMaxBytes", 268_435_456, "gateway")
-    """Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together."""
 
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
         "tls.server.mode", "permissive", "gateway, console"
@@ -225,9 +208,6 @@ class NamesrvSettings(RocketmqSettings):
     console_trusted_proxies: Networks = setting("console.trustedProxies", "", "console")
     """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16."""
 
-    console_max_watchers: Count = setting("console.maxWatchers", 2000, "console")
-    """Most watchers of changes at one time."""
-
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, data: object) -> object:
@@ -264,13 +244,12 @@ class NamesrvSettings(RocketmqSettings):
 
     @model_validator(mode="after")
     def _check_ticks(self) -> Self:
-        for key, period_ms in (("tickMillis", self.tick_millis), ("idleTickMillis", self.idle_tick_millis)):
-            if period_ms > LONGEST_TICK_MS and self.tick_gap_millis:
-                raise SettingError(
-                    key,
-                    f"is {period_ms}: time without ticks counts only in part, so silent leases would end late",
-                    f"Set {LONGEST_TICK_MS} or less.",
-                )
+        if self.tick_millis > LONGEST_TICK_MS and self.tick_gap_millis:
+            raise SettingError(
+                "tickMillis",
+                f"is {self.tick_millis}: time without ticks counts only in part, so silent leases would end late",
+                f"Set {LONGEST_TICK_MS} or less.",
+            )
         if self.kafka_away_millis <= 2 * LONGEST_TICK_MS:
             raise SettingError(
                 "kafkaAwayMillis",

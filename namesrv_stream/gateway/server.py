@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 _FILES_RESERVE = 256
 """File descriptors kept free of connections: for Kafka, the tables, the log and the metrics."""
 
+PEER_BUFFER_BYTES = 256 * 1024 * 1024
+"""Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together."""
+
 _ANSWER_LIMIT_S = 3.0
 
 
@@ -45,7 +48,7 @@ class Connections:
         self.shares = FairShares(
             settings.max_connections if max_connections is None else max_connections,
             settings.max_connections_per_address,
-            settings.peer_buffer_max_bytes,
+            PEER_BUFFER_BYTES,
         )
 
     @property

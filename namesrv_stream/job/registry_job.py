@@ -42,7 +42,7 @@ from namesrv_stream.job.failures import (
 )
 from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.job.job_metrics import JobMetrics
-from namesrv_stream.job.micro_batch import MicroBatches
+from namesrv_stream.job.micro_batch import PROGRESS_MS, MicroBatches
 from namesrv_stream.job.query import Beginning, check_query, start_query
 from namesrv_stream.job.table_care import TableMaintenance
 from namesrv_stream.job.warm_up import WarmUp
@@ -109,7 +109,8 @@ class RouteRegistryJob:
 
     `on_point` is called at each point of a publication
     (see `Publisher.claim`). `accepts_new_log` allows once that the topic is not the one from which the tables were
-    made. `is_replay` allows a topic with CreateTime.
+    made. `is_replay` allows a topic with CreateTime, and publishes the signs of
+    life of each micro-batch.
     """
 
     def __init__(
@@ -312,7 +313,14 @@ class RouteRegistryJob:
                 beginning = Beginning(next_offset, publisher.table(LIVE.name))
             show = ProgressFile(self._root).write
             loading = open_things.enter_context(ThreadPoolExecutor(1, "load-tables")).submit(
-                MicroBatches, self._settings, publisher, reader, next_offset, self.metrics, show
+                MicroBatches,
+                self._settings,
+                publisher,
+                reader,
+                next_offset,
+                self.metrics,
+                show,
+                0 if self._is_replay else PROGRESS_MS,
             )
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
