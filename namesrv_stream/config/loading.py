@@ -21,12 +21,16 @@ log = logging.getLogger(__name__)
 
 ENV_PREFIX = "NAMESRV_"
 RETIRED = {
+    "clockJumpGraceMillis": "A step of a clock no longer ends leases. Leave it out.",
+    "clockJumpMillis": "A step of a clock no longer ends leases. Leave it out.",
     "console.maxWatchers": "A console takes 2,000 watchers. Start a second one for more.",
     "idleTickMillis": "A gateway ticks every 2 s while no lease can end soon, and every tickMillis otherwise.",
     "liveRefreshMillis": "The job publishes signs of life every 5 minutes, and with each change.",
     "peerBufferMaxBytes": "A gateway holds 256 MiB for its peers. maxConnections limits how many there are.",
+    "registrationCacheMaxBytes": "A gateway compares registrations with the tables. Leave it out.",
     "rejected.retention": "Maintenance keeps the rows of the table `rejected` for 90 days. Copy those you need longer.",
     "watermarkDelayMillis": "No lease depended on it. Leave it out.",
+    "writer": "delta-rs writes all tables. Leave it out.",
 }
 """Settings of earlier releases -> what holds now, and what to do instead."""
 
@@ -94,7 +98,7 @@ class Invocation:
 def log_notes(settings: NamesrvSettings) -> None:
     """Log a process's notes about its settings at the start: settings without effect."""
     if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
-        log.warning("accepted, and without effect here: %s. docs/configuration.md has the reasons.", ", ".join(idle))
+        log.warning("accepted, and without effect here: %s. docs/migration.md has the reasons.", ", ".join(idle))
     if settings.idle.get("enableControllerInNamesrv") == "true":
         log.warning(
             "enableControllerInNamesrv=true: no controller runs in this process. Run RocketMQ's mqcontroller beside "

@@ -9,12 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from namesrv_stream.config.rocketmq_settings import (
     CONFIG_BLACK_LIST,
-    IDLE_DEFAULTS,
-    IDLE_REASONS,
     RocketmqSettings,
     is_idle,
     setting,
@@ -24,7 +22,6 @@ from namesrv_stream.config.values import (
     Boolean,
     Count,
     Duration,
-    Int,
     Location,
     Millis,
     Networks,
@@ -64,7 +61,7 @@ class NamesrvSettings(RocketmqSettings):
     """The settings in force. Frozen: a change at run time makes a new object."""
 
     idle: dict[str, str] = Field(default_factory=dict)
-    """The settings without effect that were given another value than their default."""
+    """RocketMQ's settings without effect here, as they were given."""
 
     kafka_bootstrap_servers: Servers = setting("kafka.bootstrap.servers", "127.0.0.1:9092", "job, gateway, fleet, cli")
     """Kafka's addresses, host:port,..."""
@@ -216,8 +213,8 @@ class NamesrvSettings(RocketmqSettings):
             return data
         own = {key: value for key, value in data.items() if not is_passed_through(key) and not is_idle(key)}
         idle = {key: str(value) for key, value in data.items() if is_idle(key)}
-        if changed := {key: text for key, text in idle.items() if text.lower() != IDLE_DEFAULTS.get(key, "").lower()}:
-            own["idle"] = changed
+        if idle:
+            own["idle"] = idle
         for name, pattern in (("kafka_options", "kafka.*"), ("storage_options", "delta.storage.*")):
             prefix = pattern[:-1]
             more = {k[len(prefix) :]: v for k, v in data.items() if is_passed_through(k) and k.startswith(prefix)}
@@ -260,9 +257,9 @@ class NamesrvSettings(RocketmqSettings):
 
     def properties(self, *, masked: bool = True) -> dict[str, str]:
         """Return all settings, key -> text, sorted by key. `masked` hides passwords and other secrets."""
-        texts: dict[str, str] = {}
+        texts = dict(self.idle)
         for info in CATALOGUE.values():
-            value = getattr(self, info.name) if info.name else self.idle.get(info.key, info.default)
+            value = getattr(self, info.name)
             if isinstance(value, dict):
                 texts |= {info.key[:-1] + key: text for key, text in value.items()}
             else:
@@ -272,9 +269,9 @@ class NamesrvSettings(RocketmqSettings):
     def live_changes(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the entries of `properties` that UPDATE_NAMESRV_CONFIG applies (A5), as RocketMQ prints them.
 
-        Unknown keys and numbers that cannot be parsed are ignored, as in RocketMQ. Raises ConfigBlackListError for a
-        key of the black list, and for a key that only has an effect at a start, which would otherwise be accepted and
-        change nothing.
+        Unknown keys, settings without effect and numbers that cannot be parsed are ignored. Raises
+        ConfigBlackListError for a key of the black list, and for a key that only has an effect at a start, which would
+        otherwise be accepted and change nothing.
         """
         black_list = {*CONFIG_BLACK_LIST, *self.config_black_list.split(";")}
         if refused := sorted(key for key in properties if key in black_list or _is_start_only(key)):
@@ -289,19 +286,17 @@ class NamesrvSettings(RocketmqSettings):
         """
         parsed = {key: _as_rocketmq_parses(key, text) for key, text in changes.items() if key in CATALOGUE}
         known = {key: value for key, value in parsed.items() if value is not None}
-        fields = {CATALOGUE[key].name: value for key, value in known.items() if key not in IDLE_REASONS}
-        idle = {key: java_text(value) for key, value in known.items() if key in IDLE_REASONS}
-        return self.model_copy(update={**fields, "idle": {**self.idle, **idle}})
+        return self.model_copy(update={CATALOGUE[key].name: value for key, value in known.items()})
 
 
 class SettingInfo(NamedTuple):
-    """The facts about one setting. A setting without effect has no field: its `name` and `read_by` are empty."""
+    """The facts about one setting. `read_by` is empty if it has no effect."""
 
     key: str
     name: str
     default: str
-    read_by: str = ""
-    is_live: bool = False
+    read_by: str
+    is_live: bool
 
 
 def _catalogue() -> dict[str, SettingInfo]:
@@ -314,7 +309,7 @@ def _catalogue() -> dict[str, SettingInfo]:
         value = getattr(defaults, name)
         default = field.default if isinstance(field.default, str) else "" if value == {} else java_text(value)
         infos[field.alias] = SettingInfo(field.alias, name, default, facts["read_by"], facts["live"])
-    return infos | {key: SettingInfo(key, "", IDLE_DEFAULTS[key]) for key in IDLE_REASONS}
+    return infos
 
 
 def is_passed_through(key: str) -> bool:
@@ -347,16 +342,14 @@ def _as_rocketmq_parses(key: str, text: str) -> object:
     if info.default in ("true", "false"):
         return text.lower() == "true"
     try:
-        if info.name:
-            return getattr(NamesrvSettings.model_validate({key: text}), info.name)
-        return TypeAdapter(Int).validate_python(text) if info.default.isdecimal() else text
+        return getattr(NamesrvSettings.model_validate({key: text}), info.name)
     except ValidationError:
         return None
 
 
 _OWN_KEYS = frozenset(str(field.alias) for field in NamesrvSettings.model_fields.values())
 CATALOGUE = _catalogue()
-"""Properties name -> facts about the setting: RocketMQ's, this project's, and those without effect."""
+"""Properties name -> facts about the setting: RocketMQ's and this project's."""
 
 
 def to_properties_text(settings: NamesrvSettings) -> str:

@@ -149,7 +149,7 @@ def test_tilde_in_a_path_is_the_home(monkeypatch):
 def test_every_setting_has_a_variable_of_its_own():
     names = [environment_name(key) for key in CATALOGUE]
     assert len(names) == len(set(names))
-    assert environment_name("unRegisterBrokerQueueCapacity") == "NAMESRV_UN_REGISTER_BROKER_QUEUE_CAPACITY"
+    assert environment_name("kvConfigPath") == "NAMESRV_KV_CONFIG_PATH"
 
 
 def test_options_of_kafka_and_storage_have_variables_too():
@@ -212,11 +212,6 @@ def test_a_retired_setting_is_refused_with_what_to_do_instead_wherever_it_is_fou
     for places in ((file(f"{key}=1\n"),), (None, {environment_name(key): "1"}), (None, {}, {key: "1"})):
         with pytest.raises(SettingError, match=f"{re.escape(key)}: is no longer a setting.*{re.escape(instead)}"):
             load_settings(*places)
-
-
-def test_settings_of_earlier_releases_are_accepted_and_named_as_without_effect():
-    former = {"clockJumpMillis": "5000", "clockJumpGraceMillis": "0", "registrationCacheMaxBytes": "1"}
-    assert list(load_settings(options=former).idle) == list(former)
 
 
 def test_example_file_shows_every_default(file):
