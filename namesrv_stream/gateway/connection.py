@@ -8,7 +8,6 @@ import ssl
 import time
 from typing import TYPE_CHECKING, cast
 
-from namesrv_stream.access.users import Origin
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.connection_states import ConnectionStates, Event, State
 from namesrv_stream.gateway.inbound import Inbound
@@ -83,7 +82,6 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.host, self.peer = _address(transport.get_extra_info("peername"))
         terms = self._connections.terms(self.host)
-        self._is_from_proxy = terms.is_trusted_proxy
         context = self._connections.certificates.context
         self._inbound = Inbound(terms, context, self._transport.write, self._is_answered)
         self.counted_for = None if terms.is_trusted_proxy else self.host
@@ -227,13 +225,9 @@ class Connection(asyncio.Protocol):
         return self._transport.is_closing()
 
     @property
-    def origin(self) -> Origin:
-        """The identity that the connection proves.
-
-        The address of a load balancer or in a PROXY header proves nothing.
-        """
-        tls = self._inbound.tls
-        return Origin(None if self._is_from_proxy else self.host, tls.certificate_names if tls else frozenset())
+    def certificate_names(self) -> frozenset[str]:
+        """The names in the peer's verified certificate, each as `DNS:name`; none without one."""
+        return tls.certificate_names if (tls := self._inbound.tls) else frozenset()
 
     @property
     def content(self) -> bytes:
