@@ -25,8 +25,6 @@ from namesrv_stream.tools.backup_file import (
     Content,
     backup_name,
     content_of,
-    last_backup,
-    note_backup,
     read_backup,
     write_backup,
 )
@@ -76,7 +74,6 @@ def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
             raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
         file = folder / backup_name(content.snapshot.epoch)
         write_backup(file, content)
-        note_backup(root_of(invocation.settings), file, content.snapshot.epoch)
         click.echo(_written(file, content))
         for old in _by_epoch(folder)[:-keep] if keep else ():
             old.unlink(missing_ok=True)
@@ -173,8 +170,8 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
     wanted = nothing(now.content.snapshot) if from_log else backup or now.content
     for line in _losses(now):
         click.echo(line)
-    if now.lost.keys() & now.content.rows.keys() and backup is None and (place := last_backup(root)):
-        click.echo(f"the newest backup that was written has epoch {place.epoch}: `repair --from {place.folder}`.")
+    if now.lost.keys() & now.content.rows.keys() and backup is None:
+        click.echo("a backup may have these rows: `repair --from FOLDER` publishes the newest one of a folder.")
     for damage in found:
         if not damage.file:
             click.echo(f"{damage.table}: {damage.problem}; they become these.")
