@@ -18,10 +18,7 @@ from namesrv_stream.tables.root import Root
 
 
 @click.command()
-@table_job(
-    "maintain_tables",
-    "What it has committed stays, readers see nothing of the rest, and the next run does what is left.",
-)
+@table_job("maintain_tables")
 @click.option("--no-vacuum", is_flag=True, help="Keep all snapshots and files.")
 def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
     """Merge small files, and remove rows past retention, and snapshots and files that are not kept."""

@@ -9,7 +9,6 @@ import click
 
 from namesrv_stream.cli.commanding import requested_by_option
 from namesrv_stream.cli.output import say, time_text
-from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import as_of_option, open_reader, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
@@ -39,7 +38,6 @@ from namesrv_stream.tools.putting_back import (
     salvaged,
 )
 
-_WHOLE_OR_NOT = "A file is written whole or not at all, and no backup was removed before that. Run it again."
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -53,10 +51,8 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask before fewer 
 @click.pass_obj
 def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
     """Write the route tables of one snapshot to FILE, without the history. A job may run meanwhile."""
-    with ends_on_sigterm("namesrv-stream export", _WHOLE_OR_NOT):
-        reader = open_reader(invocation.settings)
-        content = content_of(reader, *(as_of or AsOf()))
-        write_backup(file, content)
+    content = content_of(open_reader(invocation.settings), *(as_of or AsOf()))
+    write_backup(file, content)
     click.echo(_written(file, content))
 
 
@@ -66,18 +62,17 @@ def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
 @click.pass_obj
 def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
     """Export the newest snapshot to FOLDER/epoch-N.zip, for `restore N --from FOLDER`. A job may run meanwhile."""
-    with ends_on_sigterm("namesrv-stream backup", _WHOLE_OR_NOT):
-        content = content_of(open_reader(invocation.settings))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
-        file = folder / backup_name(content.snapshot.epoch)
-        write_backup(file, content)
-        click.echo(_written(file, content))
-        for old in _by_epoch(folder)[:-keep] if keep else ():
-            old.unlink(missing_ok=True)
-            click.echo(f"removed {old}")
+    content = content_of(open_reader(invocation.settings))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
+    file = folder / backup_name(content.snapshot.epoch)
+    write_backup(file, content)
+    click.echo(_written(file, content))
+    for old in _by_epoch(folder)[:-keep] if keep else ():
+        old.unlink(missing_ok=True)
+        click.echo(f"removed {old}")
 
 
 def _by_epoch(folder: Path) -> list[Path]:

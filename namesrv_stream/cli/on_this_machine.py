@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from rich.console import Console, Group
 from rich.rule import Rule
 from rich.table import Table
 
-from namesrv_stream.cli import INTERRUPTED
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation
@@ -36,6 +36,7 @@ from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
 _CHECK_EVERY_S = 1.0
 _SCENE_LIMIT_S = 180.0
 _LOOK_EVERY_S = 0.2
+_INTERRUPTED = 128 + signal.SIGINT
 _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
@@ -178,7 +179,7 @@ def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
                 open_things.close()
     except KeyboardInterrupt:
         say(f"interrupted: all of it is stopped. What there is of the tables is in {own.settings.delta_root}.")
-        raise click.exceptions.Exit(INTERRUPTED) from None
+        raise click.exceptions.Exit(_INTERRUPTED) from None
 
 
 PLAN = FleetPlan(
