@@ -15,12 +15,12 @@ from namesrv_stream.console import hub, running
 from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchResponse
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
-from namesrv_stream.console.watch_client import watch
 from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, C, Client
+from tests.console.watching import watch
 
 
 def first(events, count):
