@@ -156,9 +156,8 @@ class RouteRegistryJob:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
         self._stop = stop
         log_notes(self._settings)
-        trigger_millis = self._settings.trigger_millis
         with (
-            HangWatch(self._spark, trigger_millis, self._lock.give_up, self._step, self._log_end) as watch,
+            HangWatch(self._spark, self._lock.give_up, self._step, self._is_in_batch) as watch,
             self._pages(watch),
         ):
             self._silence = watch.readiness
@@ -189,8 +188,9 @@ class RouteRegistryJob:
         batches = self._batches if self.started.is_set() else None
         return None if batches is None else (self._steps, batches.applied_offset)
 
-    def _log_end(self) -> int | None:
-        return end_offsets(self._kafka, self._settings.kafka_topic).get(LOG_PARTITION)
+    def _is_in_batch(self) -> bool:
+        query = self.query if self.started.is_set() else None
+        return query is not None and bool(query.status["isTriggerActive"])
 
     def _run(self) -> None:
         reach_checkpoint(self._spark, self._settings)
