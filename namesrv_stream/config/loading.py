@@ -29,6 +29,7 @@ RETIRED = {
     "peerBufferMaxBytes": "A gateway holds 256 MiB for its peers. maxConnections limits how many there are.",
     "registrationCacheMaxBytes": "A gateway compares registrations with the tables. Leave it out.",
     "rejected.retention": "Maintenance keeps the rows of the table `rejected` for 90 days. Copy those you need longer.",
+    "snapshot.retention": "Any past moment is made from the history, which is kept for ever. Leave it out.",
     "watermarkDelayMillis": "No lease depended on it. Leave it out.",
     "writer": "delta-rs writes all tables. Leave it out.",
 }

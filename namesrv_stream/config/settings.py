@@ -94,9 +94,6 @@ class NamesrvSettings(RocketmqSettings):
     noexec. Beside the checkpoint unless set. What a killed job has left there goes at the next start.
     """
 
-    """Time for which one snapshot a day is kept, and one an hour for the first week: 30d, 720h. The history is kept for
-    ever."""
-
     snapshot_exact: Duration = setting("snapshot.exact", "1h", "job, maintenance")
     """Time for which every snapshot is kept, so that a reader may use it: 1h, 30m."""
 
