@@ -121,7 +121,7 @@ class Simulation:
             self._apply(BrokerHeartbeat(broker_addr=_address(number)))
         self._apply(Scan())
         waited_ms = to_ms - self._published_at_ms
-        if change_every_ms or waited_ms >= max(PROGRESS_MS, self._settings.live_refresh_millis):
+        if change_every_ms or waited_ms >= PROGRESS_MS:
             self._publish()
         if to_ms - self._maintained_at_ms >= maintain_every_ms:
             self._maintain()

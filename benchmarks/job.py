@@ -160,7 +160,7 @@ class Site:
         tables = Tables(self.folder / "registry")
         former, started_s = tables.newest_term(), time.time()
         with job_process(self.folder, options, self.spark, archive=self.uses_archive) as job:
-            self.brokers.change(0)  # else a start on old tables publishes only signs of life, after liveRefreshMillis
+            self.brokers.change(0)  # else a start on old tables publishes only signs of life, after 5 minutes
             tables.wait_for_publication(former)
             first_ms = tables.since(former)
             with heartbeats(self.peers):

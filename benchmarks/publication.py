@@ -116,7 +116,7 @@ def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
     with bench.producer(settings) as producer:
         fleet = Brokers(producer, BROKERS, TOPICS_PER_BROKER)
         fleet.register_all()
-        events = job_query.registry_rows(kafka_records(bench.spark, settings, None), settings)
+        events = job_query.registry_rows(kafka_records(bench.spark, settings, None))
         query = events.writeStream.foreachBatch(append).option("checkpointLocation", f"{target}-checkpoint").start()
         query.processAllAvailable()
         found = []
@@ -168,7 +168,7 @@ def _commits(settings: NamesrvSettings) -> int:
 
 def batch_time_ms(bench: Bench, brokers: int, rounds: int) -> tuple[int, int]:
     """Return the median ms of a batch in which every broker heartbeats, and of one in which a broker changes too."""
-    settings = bench.settings(f"fleet-{brokers}", **{"maxOffsetsPerTrigger": "none"})
+    settings = bench.settings(f"fleet-{brokers}", **{"maxOffsetsPerTrigger": 2**31 - 1})
     quiet, changed = [], []
     with bench.running(settings, brokers) as (job, fleet):
         for number in range(rounds):
@@ -194,11 +194,11 @@ class _Nothing(StatefulProcessor):
 
 def floor_of_keys_ms(bench: Bench, brokers: int, rounds: int) -> int:
     """Return the median ms of a batch with a heartbeat of every broker, with an empty processor and no tables."""
-    settings = bench.settings(f"floor-{brokers}", **{"maxOffsetsPerTrigger": "none"})
+    settings = bench.settings(f"floor-{brokers}", **{"maxOffsetsPerTrigger": 2**31 - 1})
     with bench.producer(settings) as producer, patch.object(job_query, "BrokerLiveness", _Nothing):
         fleet = Brokers(producer, brokers, TOPICS_PER_BROKER)
         fleet.register_all()
-        rows = job_query.registry_rows(kafka_records(bench.spark, settings, None), settings)
+        rows = job_query.registry_rows(kafka_records(bench.spark, settings, None))
         running = rows.writeStream.foreachBatch(lambda frame, _: frame.write.format("noop").mode("overwrite").save())
         started = running.option("checkpointLocation", f"{settings.delta_root}-checkpoint").start()
         found = []

@@ -80,7 +80,7 @@ class _Log:
 
     def __init__(self, settings: NamesrvSettings) -> None:
         self.records = 0
-        self.ticks = Ticks(asyncio.get_running_loop(), settings.tick_millis, settings.idle_tick_millis)
+        self.ticks = Ticks(asyncio.get_running_loop(), settings.tick_millis)
 
     def send(self, request: Request, record: bytes | None = None, host: str = "") -> asyncio.Future[LogPosition]:
         del host

@@ -135,7 +135,7 @@ def measure(watchers: int, changes: int) -> tuple[list[float], int]:
         registry = Registry(f"{folder}/registry")
         _register(registry)
         registry.publish()
-        options = {"console.maxWatchers": watchers + 10, "console.port": 0}
+        options = {"console.port": 0}
         command = program(Path(folder, "registry"), options, "console")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
             assert console.stdout is not None

@@ -18,10 +18,7 @@ from namesrv_stream.tables.root import Root
 
 
 @click.command()
-@table_job(
-    "maintain_tables",
-    "What it has committed stays, readers see nothing of the rest, and the next run does what is left.",
-)
+@table_job("maintain_tables")
 @click.option("--no-vacuum", is_flag=True, help="Keep all snapshots and files.")
 def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
     """Merge small files, and remove rows past retention, and snapshots and files that are not kept."""
@@ -34,7 +31,6 @@ def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
             root,
             vacuum=not no_vacuum,
             exact_ms=round(settings.snapshot_exact.total_seconds() * 1000),
-            rejected_retention_ms=round(settings.rejected_retention.total_seconds() * 1000),
             on_table=on_table,
         )
     for care in maintained:

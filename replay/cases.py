@@ -280,7 +280,7 @@ class Case(msgspec.Struct, frozen=True):
 
     def settings(self) -> NamesrvSettings:
         """Return the case's settings. Those that trade exactness for less work or more safety get exact values."""
-        exact = {"reconcileIntervalMillis": 0, "liveRefreshMillis": 0}
+        exact = {"reconcileIntervalMillis": 0}
         if self.replay == "arrival":
             exact["tickGapMillis"] = 0
         return NamesrvSettings.model_validate({**(self.config or {}), **exact})

@@ -154,8 +154,7 @@ def a_master_that_is_back_is_writable(trial: Trial) -> None:
 def two_names_that_differ_in_a_blank_are_two_clusters(trial: Trial) -> None:
     """A properties file has a blank behind the cluster's name. clusterList shows two clusters of the same name.
 
-    Right: Names are taken as they are sent. `clusterList` and console of the registry show such a name in quotes, and
-    its `doctor` names look-alikes.
+    Right: Names are taken as they are sent. `clusterList` and console of the registry show such a name in quotes.
     """
     names = [trial.named("cluster"), f"{trial.named('cluster')} "]
     for index, name in enumerate(names):

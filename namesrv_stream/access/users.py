@@ -1,12 +1,7 @@
 """Users, the file that names them, and the rules that decide which user has sent a request.
 
-The signature of a request counts first, then the connection's client certificate, then the peer's address. The users
-file is TOML, a [[user]] for each user, readable by the gateway's user and not by everybody:
-
-[[user]] name = "broker-a" role = "broker" # reader, broker or admin accessKey = "broker-a" # known by these keys
-secretKey = "..." # or secretKeyFile, a file that has it alone, beside this one or by its whole path certificates =
-["DNS:broker-a"] # or by a client certificate networks = ["10.0.0.1/32"] # or, last, by its address clusters =
-["DefaultCluster"] # what a broker may speak for names = ["broker-a"] addresses = ["10.0.0.1:10911"]
+The signature of a request counts first, then the connection's client certificate. The users file is TOML, a [[user]]
+for each user, readable by the gateway's user and not by everybody; docs/security.md has an example.
 """
 
 from __future__ import annotations
@@ -21,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +30,12 @@ log = logging.getLogger(__name__)
 MIN_SECRET_CHARS = 8
 _CLOSED_TO = stat.S_IWGRP | stat.S_IRWXO
 """The mode bits that a file of secrets must not have. The group may read it, because Kubernetes mounts secrets so."""
+
+_RETIRED = {
+    "networks": "An address proves nobody: give the user keys or a certificate, and let a firewall keep others out.",
+    "secretKeyFile": "Put the secret into the users file itself, as secretKey.",
+}
+"""Keys of earlier releases -> what to do instead."""
 
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f\x7f]{1,128}(?![\s\S])")]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -52,17 +52,15 @@ class Role(StrEnum):
 class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A person or program that the history can name, as a [[user]] of the file has it.
 
-    A user is identified by a pair of keys, by names in client certificates, or by address ranges. A user with the
-    broker role may send requests about `clusters`, `names` and `addresses`: patterns, in which `*` stands for any text.
+    A user is identified by a pair of keys, or by names in client certificates. A user with the broker role
+    may send requests about `clusters`, `names` and `addresses`: patterns, in which `*` stands for any text.
     """
 
     name: _Name
     role: Role
     access_key: str = ""
     secret_key: str = ""
-    secret_key_file: str = ""
     certificates: list[_Text] = []
-    networks: list[_Text] = []
     clusters: list[_Text] = []
     names: list[_Text] = []
     addresses: list[_Text] = []
@@ -70,18 +68,6 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     def __repr__(self) -> str:
         """Return the name and role, without the secret."""
         return f"User({self.name!r}, {self.role.value!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The connection that a request came over.
-
-    `address`: the peer's IP address, None if the connection does not prove it. `certificate_names`: the subject
-    alternative names of the peer's certificate, which the gateway has verified, each as `DNS:name`.
-    """
-
-    address: str | None = None
-    certificate_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +79,25 @@ class Sender:
 
 
 class Users:
-    """All users. No two of them share a key, a certificate name or an address range."""
+    """All users. No two of them share a key or a certificate name."""
 
     def __init__(self, known: Iterable[User] = ()) -> None:
-        """Index the users. Raises ValueError if an address range cannot be parsed."""
         self._by_access_key: dict[str, User] = {}
         self._by_certificate: dict[str, User] = {}
-        self._by_network: dict[IPv4Network | IPv6Network, User] = {}
         for user in known:
             if user.access_key:
                 self._by_access_key[user.access_key] = user
             self._by_certificate |= dict.fromkeys(user.certificates, user)
-            self._by_network |= dict.fromkeys(_networks(user), user)
 
-    def sender(self, command: RemotingCommand, origin: Origin) -> Sender:
-        """Return the sender of a request. A signed request comes from its signer, whatever its connection proves."""
+    def sender(self, command: RemotingCommand, certificate_names: frozenset[str] = frozenset()) -> Sender:
+        """Return the sender of a request. A signed request comes from its signer, whatever its connection proves.
+
+        `certificate_names`: the subject alternative names of the peer's verified certificate, each as `DNS:name`.
+        """
         access_key = access_key_of(command)
         if access_key is not None:
             return self._signer(command, access_key)
-        user = self._of_certificate(origin.certificate_names) or self._of_address(origin.address)
+        user = self._of_certificate(certificate_names)
         return Sender(user, "" if user else "it is not signed")
 
     def holder_of(self, access_key: str, secret_key: bytes) -> Sender:
@@ -131,19 +117,6 @@ class Users:
     def _of_certificate(self, names: frozenset[str]) -> User | None:
         found = sorted(names & self._by_certificate.keys())
         return self._by_certificate[found[0]] if found else None
-
-    def _of_address(self, address: str | None) -> User | None:
-        """Return the user of the smallest range that contains the address, None if there is none."""
-        if address is None or not self._by_network:
-            return None
-        try:
-            ip = ip_address(address)
-        except ValueError:  # a host name, which proves nothing
-            return None
-        if isinstance(ip, IPv6Address) and ip.ipv4_mapped:  # an IPv4 peer of a socket that listens at ::
-            ip = ip.ipv4_mapped
-        around = [network for network in self._by_network if ip in network]
-        return self._by_network[max(around, key=lambda network: network.prefixlen)] if around else None
 
 
 def is_within(text: str, patterns: Iterable[str]) -> bool:
@@ -188,7 +161,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_users(file: Path) -> Users:
     """Return the users in a file. Raises SettingError if the file cannot be used."""
     try:
-        known = [_with_secret(file, user) for user in msgspec.toml.decode(_text(file), type=_File).user]
+        known = msgspec.toml.decode(_text(file), type=_File).user
         for user in known:
             for problem in _problems(user):
                 raise ValueError(f"user {user.name}: {problem}")
@@ -196,9 +169,9 @@ def read_users(file: Path) -> Users:
         return Users(known)
     except (OSError, msgspec.MsgspecError, ValueError) as error:  # a TOML error and UnicodeDecodeError are ValueErrors
         problem = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
-        raise SettingError(
-            "auth.usersPath", f"users file {file}: {problem}", "docs/security.md has an example."
-        ) from error
+        retired = (instead for key, instead in _RETIRED.items() if f"unknown field `{key}`" in problem)
+        advice = next(retired, "docs/security.md has an example.")
+        raise SettingError("auth.usersPath", f"users file {file}: {problem}", advice) from error
 
 
 def _stamp(file: Path) -> tuple[int, ...] | None:
@@ -218,24 +191,13 @@ def _text(file: Path) -> str:
         return opened.read()
 
 
-def _with_secret(file: Path, user: User) -> User:
-    """Return the user with the secret of its own file, if it names one. Raises ValueError and OSError."""
-    if not user.secret_key_file:
-        return user
-    if user.secret_key:
-        raise ValueError(f"user {user.name}: secretKey and secretKeyFile exclude each other, give one of them")
-    return msgspec.structs.replace(user, secret_key=_text(file.parent / user.secret_key_file).strip())
-
-
 def _problems(user: User) -> Iterator[str]:
     if bool(user.access_key) != bool(user.secret_key):
         yield "accessKey and secretKey belong together, give both"
     if user.secret_key and len(user.secret_key) < MIN_SECRET_CHARS:
         yield f"its secretKey is shorter than {MIN_SECRET_CHARS} characters"
-    if not (user.access_key or user.certificates or user.networks):
-        yield "the user cannot be recognised: give accessKey and secretKey, or certificates, or networks"
-    if user.networks and user.role is Role.ADMIN:
-        yield "an address does not prove an admin, give it accessKey and secretKey instead of networks"
+    if not (user.access_key or user.certificates):
+        yield "the user cannot be recognised: give accessKey and secretKey, or certificates"
     bounds = (user.clusters, user.names, user.addresses)
     if user.role is Role.BROKER and not all(bounds):
         yield 'a broker needs clusters, names and addresses that it may speak for, ["*"] for all'
@@ -243,20 +205,12 @@ def _problems(user: User) -> Iterator[str]:
         yield "clusters, names and addresses are for the role broker alone"
 
 
-def _networks(user: User) -> list[IPv4Network | IPv6Network]:
-    try:
-        return [ip_network(text) for text in user.networks]
-    except ValueError as error:
-        raise ValueError(f"user {user.name}: networks: {error}") from error
-
-
 def _check_unique(known: Sequence[User]) -> None:
-    """Raise ValueError if a name, key, certificate or range appears twice."""
+    """Raise ValueError if a name, key or certificate appears twice."""
     for what, found in (
         ("name", [user.name for user in known]),
         ("accessKey", [user.access_key for user in known if user.access_key]),
         ("certificate", [name for user in known for name in user.certificates]),
-        ("network", [str(network) for user in known for network in _networks(user)]),
     ):
         if twice := [each for each, times in Counter(found).items() if times > 1]:
             raise ValueError(f"the {what} {twice[0]} is there twice")

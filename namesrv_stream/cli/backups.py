@@ -9,7 +9,6 @@ import click
 
 from namesrv_stream.cli.commanding import requested_by_option
 from namesrv_stream.cli.output import say, time_text
-from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import as_of_option, open_reader, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
@@ -25,8 +24,6 @@ from namesrv_stream.tools.backup_file import (
     Content,
     backup_name,
     content_of,
-    last_backup,
-    note_backup,
     read_backup,
     write_backup,
 )
@@ -41,7 +38,6 @@ from namesrv_stream.tools.putting_back import (
     salvaged,
 )
 
-_WHOLE_OR_NOT = "A file is written whole or not at all, and no backup was removed before that. Run it again."
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -55,10 +51,8 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask before fewer 
 @click.pass_obj
 def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
     """Write the route tables of one snapshot to FILE, without the history. A job may run meanwhile."""
-    with ends_on_sigterm("namesrv-stream export", _WHOLE_OR_NOT):
-        reader = open_reader(invocation.settings)
-        content = content_of(reader, *(as_of or AsOf()))
-        write_backup(file, content)
+    content = content_of(open_reader(invocation.settings), *(as_of or AsOf()))
+    write_backup(file, content)
     click.echo(_written(file, content))
 
 
@@ -68,19 +62,17 @@ def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
 @click.pass_obj
 def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
     """Export the newest snapshot to FOLDER/epoch-N.zip, for `restore N --from FOLDER`. A job may run meanwhile."""
-    with ends_on_sigterm("namesrv-stream backup", _WHOLE_OR_NOT):
-        content = content_of(open_reader(invocation.settings))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
-        file = folder / backup_name(content.snapshot.epoch)
-        write_backup(file, content)
-        note_backup(root_of(invocation.settings), file, content.snapshot.epoch)
-        click.echo(_written(file, content))
-        for old in _by_epoch(folder)[:-keep] if keep else ():
-            old.unlink(missing_ok=True)
-            click.echo(f"removed {old}")
+    content = content_of(open_reader(invocation.settings))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
+    file = folder / backup_name(content.snapshot.epoch)
+    write_backup(file, content)
+    click.echo(_written(file, content))
+    for old in _by_epoch(folder)[:-keep] if keep else ():
+        old.unlink(missing_ok=True)
+        click.echo(f"removed {old}")
 
 
 def _by_epoch(folder: Path) -> list[Path]:
@@ -173,8 +165,8 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
     wanted = nothing(now.content.snapshot) if from_log else backup or now.content
     for line in _losses(now):
         click.echo(line)
-    if now.lost.keys() & now.content.rows.keys() and backup is None and (place := last_backup(root)):
-        click.echo(f"the newest backup that was written has epoch {place.epoch}: `repair --from {place.folder}`.")
+    if now.lost.keys() & now.content.rows.keys() and backup is None:
+        click.echo("a backup may have these rows: `repair --from FOLDER` publishes the newest one of a folder.")
     for damage in found:
         if not damage.file:
             click.echo(f"{damage.table}: {damage.problem}; they become these.")

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from namesrv_stream.cli import ends_at_once_on_ctrl_c
 from namesrv_stream.cli.output import say
 from namesrv_stream.config import Invocation, log_notes, to_properties_text
 from namesrv_stream.errors import NamesrvError, did_you_mean, masked
@@ -198,8 +197,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does, but name the nearest command if there is none of this name."""
-        with ends_at_once_on_ctrl_c():
-            command = self.get_command(ctx, args[0])
+        command = self.get_command(ctx, args[0])
         if command is None and not args[0].startswith("-"):
             ctx.fail(f"no command {args[0]}. {did_you_mean(args[0], COMMANDS)}--help lists all.")
         return super().resolve_command(ctx, args)

@@ -17,7 +17,6 @@ from namesrv_stream.tools.comparison import Compared, Namesrv, Tables
 from namesrv_stream.tools.comparison import compare as compare_sides
 from namesrv_stream.tools.doctor import Check, Finding, findings
 from namesrv_stream.tools.doctor import kafka_checks as kafka
-from namesrv_stream.tools.doctor import machine_checks as machine
 from namesrv_stream.tools.doctor import storage_checks as storage
 from namesrv_stream.wire.json_text import encode_json
 
@@ -41,7 +40,9 @@ _MAX_TEXT = 200
 @json_option
 @click.pass_context
 def doctor(context: click.Context, role: str, tables: bool, as_json: bool) -> None:
-    """Check Java, jars, Python workers, Kafka, storage, certificate and users file. Ends with 1 if a check failed.
+    """Check Kafka, storage, job, tables and certificate. Ends with 1 if a check failed.
+
+    What a start checks by itself is not checked here: Java, jars, Python packages, users file.
 
     It disturbs no running process: it sends no record, and removes the files that it writes beside tables and
     checkpoint. On an object store the small table _conditional_put stays.
@@ -66,10 +67,6 @@ def _checks(role: str) -> dict[str, Check]:
         role, kafka.JOB_RIGHTS | kafka.GATEWAY_RIGHTS
     )
     checks: list[tuple[str, str, Check]] = [
-        ("job", "Java", machine.check_java),
-        ("job", "jars", machine.check_jars),
-        ("job", "pyspark", machine.check_spark),
-        ("job", "Python workers", machine.check_workers),
         ("job", "commits", storage.check_writing),
         ("job", "checkpoint", storage.check_checkpoint),
         ("job", "temporary folder", storage.check_temp_folder),
@@ -77,8 +74,7 @@ def _checks(role: str) -> dict[str, Check]:
         (role, "job", kafka.check_job),
         (role, "tables", storage.check_tables),
         (role, "contents", storage.check_contents),
-        ("gateway", "certificate", machine.check_certificate),
-        ("gateway", "users file", machine.check_users),
+        ("gateway", "certificate", storage.check_certificate),
     ]
     return {name: check for of_role, name, check in checks if role in (of_role, "all")}
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from rich.console import Console, Group
 from rich.rule import Rule
 from rich.table import Table
 
-from namesrv_stream.cli import INTERRUPTED
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation
@@ -30,12 +30,13 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.fleet.broker import Broker
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
+from namesrv_stream.tools.local.process import ServerEndedError
 from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
 
 _CHECK_EVERY_S = 1.0
-_END_LIMIT_S = 8.0
 _SCENE_LIMIT_S = 180.0
 _LOOK_EVERY_S = 0.2
+_INTERRUPTED = 128 + signal.SIGINT
 _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
@@ -58,8 +59,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     port = own_kafka_port(settings)
     stop = threading.Event()
     set_up_logging(log_format=settings.log_format)
-    with _ended_in_time(stop) as watched, LocalStack(settings, data, port) as stack:
-        watched.append(stack)
+    with LocalStack(settings, data, port) as stack, _ended_by_a_dead_part():
         stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
@@ -70,26 +70,17 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
 
 
 @contextmanager
-def _ended_in_time(stop: threading.Event) -> Iterator[list[LocalStack]]:
-    """End this process `_END_LIMIT_S` after `stop` if a part of the stack has died that the others wait for.
+def _ended_by_a_dead_part() -> Iterator[None]:
+    """End this process at once, with the reason, if Kafka or Spark's JVM has died.
 
-    Kafka and Spark's JVM end with this process. The tables and Kafka's log are consistent at any moment.
+    An end in order would wait for the dead one. The other one ends with this process. The tables and Kafka's log are
+    consistent at any moment.
     """
-    watched: list[LocalStack] = []
-    ended = threading.Event()
-
-    def watch() -> None:
-        stop.wait()
-        if watched and watched[0].is_hurt and not ended.wait(_END_LIMIT_S):
-            say("a part has died, so not all could be ended in order. Nothing that Kafka has accepted is lost.")
-            os._exit(1)
-
-    threading.Thread(target=watch, name="end", daemon=True).start()
     try:
-        yield watched
-    finally:
-        ended.set()
-        stop.set()
+        yield
+    except ServerEndedError as died:
+        say(f"{died}\nThis ends all of it. Nothing that Kafka has accepted is lost.")
+        os._exit(died.exit_status)
 
 
 def _what_runs(stack: LocalStack) -> Group:
@@ -182,12 +173,13 @@ def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
         with ExitStack() as open_things:
             with output.status("Starting Kafka, Spark and the gateway ..."):
                 stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
-            yield Stage(own, stack, output)
+            with _ended_by_a_dead_part():
+                yield Stage(own, stack, output)
             with output.status("Stopping all of it ..."):
                 open_things.close()
     except KeyboardInterrupt:
         say(f"interrupted: all of it is stopped. What there is of the tables is in {own.settings.delta_root}.")
-        raise click.exceptions.Exit(INTERRUPTED) from None
+        raise click.exceptions.Exit(_INTERRUPTED) from None
 
 
 PLAN = FleetPlan(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ import click
 from namesrv_stream.cli.entry import DEBUG, key_values
 from namesrv_stream.cli.output import say
 from namesrv_stream.config import as_options
-from namesrv_stream.errors import masked
-from namesrv_stream.tools.local.folder import is_in_service
 from namesrv_stream.tools.local.jars import retrieved_jars
 from namesrv_stream.tools.local.submission import ARCHIVE, PROGRAMS, submission
 
@@ -34,7 +31,6 @@ _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
     metavar="KEY=VALUE",
     help="Any other option of Spark, over conf/spark-defaults.conf. Repeatable.",
 )
-@click.option("--take-over", is_flag=True, help="Do not ask before the job of an `up` on this machine is replaced.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def submit(
@@ -54,8 +50,6 @@ def submit(
     options = {**context.obj.options, **settings}
     in_force = replace(context.obj, options=options).settings
     is_job = program == PROGRAMS[0]
-    if is_job and "--standby" not in arguments and not named["take_over"]:
-        _ask_if_served(in_force.delta_root)
     debug = ["--debug"] if context.meta.get(DEBUG) and is_job else []
     file = [] if context.obj.file is None else ["-c", str(context.obj.file)]
     given = [*file, *as_options(options), *debug, *arguments]
@@ -63,19 +57,6 @@ def submit(
     temp = Path(in_force.job_temp_folder) if is_job else None
     command, environment = submission(program, given, spark_options={**spark_options, **of_names}, temp=temp)
     os.execve(command[0], command, environment)
-
-
-def _ask_if_served(root: str) -> None:
-    """Ask the user whether to replace the job of an `up` on this registry.
-
-    Raises click.UsageError without a terminal.
-    """
-    if not is_in_service(root):
-        return
-    served = f"`namesrv-stream up` serves {masked(root)}, and this job would replace its job"
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"{served}. Give --take-over if that is meant, or --standby to wait for its end.")
-    click.confirm(f"{served}. Replace it?", abort=True)
 
 
 @click.command()

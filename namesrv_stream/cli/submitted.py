@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from namesrv_stream.cli import exit_on_sigterm
 from namesrv_stream.cli.entry import ZONE, settings_options
-from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
@@ -26,14 +26,12 @@ def takes_settings(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def table_job(
-    program: str, when_terminated: str = "Run it again."
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator for a program that works on a registry's tables.
 
     It adds -c, --set and --root to a click command, and passes their registry and settings as its first arguments. A
     NamesrvError is printed as its message and ends the program with the error's exit status. SIGTERM ends the program
-    at once with the line `when_terminated`.
+    at once: what it has committed stays.
     """
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
@@ -41,11 +39,11 @@ def table_job(
         @functools.wraps(function)
         def command(invocation: Invocation, **options: Any) -> None:
             set_up_logging()
+            exit_on_sigterm()
             try:
-                with ends_on_sigterm(program, when_terminated):
-                    root = root_of(invocation.settings)
-                    root.open(SNAPSHOT)
-                    function(root, invocation.settings, **options)
+                root = root_of(invocation.settings)
+                root.open(SNAPSHOT)
+                function(root, invocation.settings, **options)
             except NamesrvError as error:
                 click.echo(f"{program}: {error}", err=True)
                 sys.exit(error.exit_status)

@@ -20,6 +20,21 @@ from namesrv_stream.errors import SettingError, did_you_mean, note_secrets
 log = logging.getLogger(__name__)
 
 ENV_PREFIX = "NAMESRV_"
+RETIRED = {
+    "clockJumpGraceMillis": "A step of a clock no longer ends leases. Leave it out.",
+    "clockJumpMillis": "A step of a clock no longer ends leases. Leave it out.",
+    "console.maxWatchers": "A console takes 2,000 watchers. Start a second one for more.",
+    "idleTickMillis": "A gateway ticks every 2 s while no lease can end soon, and every tickMillis otherwise.",
+    "liveRefreshMillis": "The job publishes signs of life every 5 minutes, and with each change.",
+    "peerBufferMaxBytes": "A gateway holds 256 MiB for its peers. maxConnections limits how many there are.",
+    "registrationCacheMaxBytes": "A gateway compares registrations with the tables. Leave it out.",
+    "rejected.retention": "Maintenance keeps the rows of the table `rejected` for 90 days. Copy those you need longer.",
+    "snapshot.retention": "Any past moment is made from the history, which is kept for ever. Leave it out.",
+    "watermarkDelayMillis": "No lease depended on it. Leave it out.",
+    "writer": "delta-rs writes all tables. Leave it out.",
+}
+"""Settings of earlier releases -> what holds now, and what to do instead."""
+
 _SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
@@ -84,7 +99,7 @@ class Invocation:
 def log_notes(settings: NamesrvSettings) -> None:
     """Log a process's notes about its settings at the start: settings without effect."""
     if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
-        log.warning("accepted, and without effect here: %s. docs/configuration.md has the reasons.", ", ".join(idle))
+        log.warning("accepted, and without effect here: %s. docs/migration.md has the reasons.", ", ".join(idle))
     if settings.idle.get("enableControllerInNamesrv") == "true":
         log.warning(
             "enableControllerInNamesrv=true: no controller runs in this process. Run RocketMQ's mqcontroller beside "
@@ -135,7 +150,7 @@ def _key_of_variable(name: str) -> str | None:
     return None
 
 
-_KEYS_BY_VARIABLE = {environment_name(key): key for key in CATALOGUE if not key.endswith("*")}
+_KEYS_BY_VARIABLE = {environment_name(key): key for key in [*CATALOGUE, *RETIRED] if not key.endswith("*")}
 
 
 def _read_properties(file: Path) -> dict[str, str]:
@@ -156,7 +171,10 @@ def _decoded(content: bytes) -> str:
 
 
 def _check_known(origins: Mapping[str, str]) -> None:
-    """Raise SettingError if there are unknown keys. `origins`: key -> the place where it was found."""
+    """Raise SettingError if there are retired or unknown keys. `origins`: key -> the place where it was found."""
+    for key, place in origins.items():
+        if key in RETIRED:
+            raise SettingError(key, f"is no longer a setting, {place}", RETIRED[key])
     unknown = [(key, place) for key, place in origins.items() if not _is_known(key)]
     if not unknown:
         return

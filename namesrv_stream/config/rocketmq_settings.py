@@ -1,7 +1,7 @@
 """The settings that a `namesrv.properties` of RocketMQ 5.4.0 may hold, with its names and defaults.
 
-Settings that have an effect here are fields. All others are rows of a table. They are accepted and named once at the
-start, so that a file for RocketMQ or an earlier release need not be changed.
+Settings that have an effect here are fields. All others are names. They are accepted and named once at the start, so
+that a file for RocketMQ need not be changed.
 """
 
 from __future__ import annotations
@@ -15,61 +15,33 @@ from namesrv_stream.config.values import Boolean, Count, Int, Location, Port
 CONFIG_BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 """Keys that cannot change at run time, even if the setting `configBlackList` does not list them (A5)."""
 
-_IDLE = {
-    "Where RocketMQ is installed; not needed here.": "rocketmqHome=",
-    "There is no scan: a lease ends at the first tick after its deadline.": "scanNotActiveBrokerInterval=5000",
-    "There is no such queue: unregistrations go on Kafka.": "unRegisterBrokerQueueCapacity=3000",
-    "There are no thread pools.": """
-        clientRequestThreadPoolNums=8 clientRequestThreadPoolQueueCapacity=50000 defaultThreadPoolNums=16
-        defaultThreadPoolQueueCapacity=10000
-    """,
-    "There is no controller here: run RocketMQ's beside it.": "enableControllerInNamesrv=false",
-    "The gateway is one event loop.": "serverWorkerThreads=8 serverCallbackExecutorThreads=0 serverSelectorThreads=3",
-    "Netty's own.": """
-        serverOnewaySemaphoreValue=256 serverAsyncSemaphoreValue=64 serverPooledByteBufAllocatorEnable=true
-        serverNettyWorkerGroupEnable=true useEpollNativeSelector=false writeBufferHighWaterMark=0
-        writeBufferLowWaterMark=0
-    """,
-    "The gateway always stops in order.": "enableShutdownGracefully=false shutdownWaitTimeSeconds=30",
-    "A setting of release 0.1. delta-rs now writes all tables, as it did with `rust`.": "writer=auto",
-}
-"""Reasons for which settings have no effect -> the settings with their defaults."""
+_WITHOUT_EFFECT = """
+    channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
+    clientCloseSocketIfTimeout clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable
+    clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clientSocketRcvBufSize clientSocketSndBufSize
+    clientWorkerThreads connectTimeoutMillis controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId
+    controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums controllerType
+    defaultThreadPoolNums defaultThreadPoolQueueCapacity disableCallbackExecutor disableNettyWorkerGroup
+    electMasterMaxRetryCount enableControllerInNamesrv enableElectUncleanMaster enableReconnectForGoAway
+    enableShutdownGracefully isProcessReadEvent isScanAvailableNameSrv mappedFileSize maxReconnectIntervalTimeSeconds
+    metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
+    metricsExporterType metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+    metricsPromExporterHost metricsPromExporterPort notifyBrokerRoleChanged processReadEvent rocketmqHome
+    scanAvailableNameSrv scanInactiveMasterInterval scanNotActiveBrokerInterval serverAsyncSemaphoreValue
+    serverCallbackExecutorThreads serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
+    serverPooledByteBufAllocatorEnable serverSelectorThreads serverWorkerThreads shutdownWaitTimeSeconds
+    socksProxyConfig unRegisterBrokerQueueCapacity useEpollNativeSelector useTLS writeBufferHighWaterMark
+    writeBufferLowWaterMark
+"""
+WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
+"""Other settings of RocketMQ's NameServer, controller and Netty; docs/migration.md has the reasons."""
 
-_NETTY_CLIENT = """
-    channelNotActiveInterval=60000 clientAsyncSemaphoreValue=65535 clientCallbackExecutorThreads=2
-    clientChannelMaxIdleTimeSeconds=120 clientCloseSocketIfTimeout=true clientOnewaySemaphoreValue=65535
-    clientPooledByteBufAllocatorEnable=false clientSocketRcvBufSize=0 clientSocketSndBufSize=0 clientWorkerThreads=4
-    connectTimeoutMillis=3000 disableCallbackExecutor=false disableNettyWorkerGroup=false enableReconnectForGoAway=true
-    isScanAvailableNameSrv=true maxReconnectIntervalTimeSeconds=60 scanAvailableNameSrv=true socksProxyConfig={}
-    useTLS=false
-"""
-_CONTROLLER = """
-    controllerDLegerGroup= controllerDLegerPeers= controllerDLegerSelfId= controllerRequestThreadPoolQueueCapacity=50000
-    controllerStorePath= controllerThreadPoolNums=16 controllerType=DLedger electMasterMaxRetryCount=3
-    enableElectUncleanMaster=false isProcessReadEvent=false mappedFileSize=1073741824
-    metricGrpcExporterIntervalInMills=60000 metricGrpcExporterTimeOutInMills=3000
-    metricLoggingExporterIntervalInMills=10000 metricsExporterType=DISABLE metricsGrpcExporterHeader=
-    metricsGrpcExporterTarget= metricsInDelta=false metricsLabel= metricsPromExporterHost= metricsPromExporterPort=5557
-    notifyBrokerRoleChanged=true processReadEvent=false scanInactiveMasterInterval=5000
-"""
-_FORMER = "clockJumpMillis=15000 clockJumpGraceMillis=60000 registrationCacheMaxBytes=134217728"
 _JRAFT_PREFIXES = ("jRaft", "jraftConfig")
 
 
-def _defaults(pairs: str) -> dict[str, str]:
-    return dict(pair.split("=", 1) for pair in pairs.split())
-
-
-IDLE_REASONS = {key: reason for reason, pairs in _IDLE.items() for key in _defaults(pairs)}
-"""Key of a setting without effect that the catalogue names -> why it has none."""
-
-IDLE_DEFAULTS = _defaults(" ".join([*_IDLE.values(), _NETTY_CLIENT, _CONTROLLER, _FORMER]))
-"""Key of a setting without effect -> its default in RocketMQ 5.4.0, or in the release that had it."""
-
-
 def is_idle(key: str) -> bool:
-    """Return whether the key is a setting that nothing here reads."""
-    return key in IDLE_DEFAULTS or key.startswith(_JRAFT_PREFIXES)
+    """Return whether the key is a setting of RocketMQ's that nothing here reads."""
+    return key in WITHOUT_EFFECT or key.startswith(_JRAFT_PREFIXES)
 
 
 def setting(  # returns Any, as pydantic's Field does: the field's annotation gives the type

@@ -9,12 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from namesrv_stream.config.rocketmq_settings import (
     CONFIG_BLACK_LIST,
-    IDLE_DEFAULTS,
-    IDLE_REASONS,
     RocketmqSettings,
     is_idle,
     setting,
@@ -23,9 +21,7 @@ from namesrv_stream.config.storage import default_checkpoint, default_temp_folde
 from namesrv_stream.config.values import (
     Boolean,
     Count,
-    CountOrNone,
     Duration,
-    Int,
     Location,
     Millis,
     Networks,
@@ -43,7 +39,7 @@ _START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", 
 _SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
 
 LONGEST_TICK_MS = 2_000
-"""Longest time between two ticks (E7)."""
+"""Longest time between two ticks (E7); a gateway ticks so often while no lease can end soon."""
 
 
 class ConfigBlackListError(NamesrvError):
@@ -65,7 +61,7 @@ class NamesrvSettings(RocketmqSettings):
     """The settings in force. Frozen: a change at run time makes a new object."""
 
     idle: dict[str, str] = Field(default_factory=dict)
-    """The settings without effect that were given another value than their default."""
+    """RocketMQ's settings without effect here, as they were given."""
 
     kafka_bootstrap_servers: Servers = setting("kafka.bootstrap.servers", "127.0.0.1:9092", "job, gateway, fleet, cli")
     """Kafka's addresses, host:port,..."""
@@ -98,9 +94,6 @@ class NamesrvSettings(RocketmqSettings):
     noexec. Beside the checkpoint unless set. What a killed job has left there goes at the next start.
     """
 
-    """Time for which one snapshot a day is kept, and one an hour for the first week: 30d, 720h. The history is kept for
-    ever."""
-
     snapshot_exact: Duration = setting("snapshot.exact", "1h", "job, maintenance")
     """Time for which every snapshot is kept, so that a reader may use it: 1h, 30m."""
 
@@ -108,20 +101,11 @@ class NamesrvSettings(RocketmqSettings):
     """Time after which the job again merges small files and removes snapshots and files that are not kept; 0: never,
     `maintain_tables` does it."""
 
-    rejected_retention: Duration = setting("rejected.retention", "90d", "job, maintenance")
-    """Time for which maintenance keeps the rows of the table `rejected`."""
-
     trigger_millis: Millis = setting("triggerMillis", 500, "job")
     """Shortest time between two micro-batches."""
 
-    max_offsets_per_trigger: CountOrNone = setting("maxOffsetsPerTrigger", 20_000, "job")
-    """Most records of one micro-batch, so that a backlog is read in several; none: no limit."""
-
-    watermark_delay_millis: Millis = setting("watermarkDelayMillis", 0, "job")
-    """Time for which Spark keeps the state of an address after its timeout; no lease depends on it."""
-
-    live_refresh_millis: Millis = setting("liveRefreshMillis", 300_000, "job")
-    """Shortest event time between two publications that have only signs of life."""
+    max_offsets_per_trigger: Count = setting("maxOffsetsPerTrigger", 20_000, "job")
+    """Most records of one micro-batch, so that a backlog is read in several."""
 
     tick_gap_millis: Millis = setting("tickGapMillis", 3_000, "job")
     """Longest time between two successive ticks that counts towards leases. The rest of a longer gap counts as an
@@ -137,11 +121,7 @@ class NamesrvSettings(RocketmqSettings):
 
     tick_millis: Count = setting("tickMillis", 1000, "job, gateway, fleet")
     """Time between two ticks that a process sends to Kafka; a gateway sends them so often only while a lease may end
-    soon. Only a tick ends a silent lease."""
-
-    idle_tick_millis: Count = setting("idleTickMillis", 2000, "gateway")
-    """Time between two ticks of a gateway while no lease can end soon. Light heartbeats wait for such a tick if their
-    lease is 8 times that or longer, so an idle job has one micro-batch in this time. Under 1000 they do not wait."""
+    soon, otherwise every 2 s. Only a tick ends a silent lease."""
 
     kafka_away_millis: Millis = setting("kafkaAwayMillis", 20_000, "gateway")
     """Time without an acknowledged record after which a gateway closes the connections of brokers, so that they use
@@ -176,9 +156,6 @@ class NamesrvSettings(RocketmqSettings):
 
     proxy_protocol_trusted: Networks = setting("proxyProtocol.trusted", "", "gateway")
     """Load balancers whose PROXY headers are trusted, such as 10.0.0.5,10.1.0.0/16; empty: none."""
-
-    peer_buffer_max_bytes: Count = setting("peerBufferMaxBytes", 268_435_456, "gateway")
-    """Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together."""
 
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
         "tls.server.mode", "permissive", "gateway, console"
@@ -225,9 +202,6 @@ class NamesrvSettings(RocketmqSettings):
     console_trusted_proxies: Networks = setting("console.trustedProxies", "", "console")
     """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16."""
 
-    console_max_watchers: Count = setting("console.maxWatchers", 2000, "console")
-    """Most watchers of changes at one time."""
-
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, data: object) -> object:
@@ -236,8 +210,8 @@ class NamesrvSettings(RocketmqSettings):
             return data
         own = {key: value for key, value in data.items() if not is_passed_through(key) and not is_idle(key)}
         idle = {key: str(value) for key, value in data.items() if is_idle(key)}
-        if changed := {key: text for key, text in idle.items() if text.lower() != IDLE_DEFAULTS.get(key, "").lower()}:
-            own["idle"] = changed
+        if idle:
+            own["idle"] = idle
         for name, pattern in (("kafka_options", "kafka.*"), ("storage_options", "delta.storage.*")):
             prefix = pattern[:-1]
             more = {k[len(prefix) :]: v for k, v in data.items() if is_passed_through(k) and k.startswith(prefix)}
@@ -264,13 +238,12 @@ class NamesrvSettings(RocketmqSettings):
 
     @model_validator(mode="after")
     def _check_ticks(self) -> Self:
-        for key, period_ms in (("tickMillis", self.tick_millis), ("idleTickMillis", self.idle_tick_millis)):
-            if period_ms > LONGEST_TICK_MS and self.tick_gap_millis:
-                raise SettingError(
-                    key,
-                    f"is {period_ms}: time without ticks counts only in part, so silent leases would end late",
-                    f"Set {LONGEST_TICK_MS} or less.",
-                )
+        if self.tick_millis > LONGEST_TICK_MS and self.tick_gap_millis:
+            raise SettingError(
+                "tickMillis",
+                f"is {self.tick_millis}: time without ticks counts only in part, so silent leases would end late",
+                f"Set {LONGEST_TICK_MS} or less.",
+            )
         if self.kafka_away_millis <= 2 * LONGEST_TICK_MS:
             raise SettingError(
                 "kafkaAwayMillis",
@@ -281,9 +254,9 @@ class NamesrvSettings(RocketmqSettings):
 
     def properties(self, *, masked: bool = True) -> dict[str, str]:
         """Return all settings, key -> text, sorted by key. `masked` hides passwords and other secrets."""
-        texts: dict[str, str] = {}
+        texts = dict(self.idle)
         for info in CATALOGUE.values():
-            value = getattr(self, info.name) if info.name else self.idle.get(info.key, info.default)
+            value = getattr(self, info.name)
             if isinstance(value, dict):
                 texts |= {info.key[:-1] + key: text for key, text in value.items()}
             else:
@@ -293,9 +266,9 @@ class NamesrvSettings(RocketmqSettings):
     def live_changes(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the entries of `properties` that UPDATE_NAMESRV_CONFIG applies (A5), as RocketMQ prints them.
 
-        Unknown keys and numbers that cannot be parsed are ignored, as in RocketMQ. Raises ConfigBlackListError for a
-        key of the black list, and for a key that only has an effect at a start, which would otherwise be accepted and
-        change nothing.
+        Unknown keys, settings without effect and numbers that cannot be parsed are ignored. Raises
+        ConfigBlackListError for a key of the black list, and for a key that only has an effect at a start, which would
+        otherwise be accepted and change nothing.
         """
         black_list = {*CONFIG_BLACK_LIST, *self.config_black_list.split(";")}
         if refused := sorted(key for key in properties if key in black_list or _is_start_only(key)):
@@ -310,19 +283,17 @@ class NamesrvSettings(RocketmqSettings):
         """
         parsed = {key: _as_rocketmq_parses(key, text) for key, text in changes.items() if key in CATALOGUE}
         known = {key: value for key, value in parsed.items() if value is not None}
-        fields = {CATALOGUE[key].name: value for key, value in known.items() if key not in IDLE_REASONS}
-        idle = {key: java_text(value) for key, value in known.items() if key in IDLE_REASONS}
-        return self.model_copy(update={**fields, "idle": {**self.idle, **idle}})
+        return self.model_copy(update={CATALOGUE[key].name: value for key, value in known.items()})
 
 
 class SettingInfo(NamedTuple):
-    """The facts about one setting. A setting without effect has no field: its `name` and `read_by` are empty."""
+    """The facts about one setting. `read_by` is empty if it has no effect."""
 
     key: str
     name: str
     default: str
-    read_by: str = ""
-    is_live: bool = False
+    read_by: str
+    is_live: bool
 
 
 def _catalogue() -> dict[str, SettingInfo]:
@@ -335,7 +306,7 @@ def _catalogue() -> dict[str, SettingInfo]:
         value = getattr(defaults, name)
         default = field.default if isinstance(field.default, str) else "" if value == {} else java_text(value)
         infos[field.alias] = SettingInfo(field.alias, name, default, facts["read_by"], facts["live"])
-    return infos | {key: SettingInfo(key, "", IDLE_DEFAULTS[key]) for key in IDLE_REASONS}
+    return infos
 
 
 def is_passed_through(key: str) -> bool:
@@ -368,16 +339,14 @@ def _as_rocketmq_parses(key: str, text: str) -> object:
     if info.default in ("true", "false"):
         return text.lower() == "true"
     try:
-        if info.name:
-            return getattr(NamesrvSettings.model_validate({key: text}), info.name)
-        return TypeAdapter(Int).validate_python(text) if info.default.isdecimal() else text
+        return getattr(NamesrvSettings.model_validate({key: text}), info.name)
     except ValidationError:
         return None
 
 
 _OWN_KEYS = frozenset(str(field.alias) for field in NamesrvSettings.model_fields.values())
 CATALOGUE = _catalogue()
-"""Properties name -> facts about the setting: RocketMQ's, this project's, and those without effect."""
+"""Properties name -> facts about the setting: RocketMQ's and this project's."""
 
 
 def to_properties_text(settings: NamesrvSettings) -> str:

@@ -11,7 +11,7 @@ import textwrap
 from itertools import pairwise
 from pathlib import Path
 
-from namesrv_stream.config.rocketmq_settings import IDLE_REASONS, RocketmqSettings
+from namesrv_stream.config.rocketmq_settings import RocketmqSettings
 from namesrv_stream.config.settings import CATALOGUE, NamesrvSettings, SettingInfo
 
 BEGIN = "<!-- settings: written by `python -m namesrv_stream.config.settings_docs` -->\n"
@@ -19,7 +19,7 @@ END = "<!-- end of settings -->\n"
 
 
 def _meanings() -> dict[str, str]:
-    """Return the meanings of all settings by key: docstrings below the fields, and reasons of those without effect."""
+    """Return the meanings of all settings by key: the docstrings below the fields."""
     docstrings = {}
     for model in (RocketmqSettings, NamesrvSettings):
         [definition] = ast.parse(inspect.getsource(model)).body
@@ -28,7 +28,7 @@ def _meanings() -> dict[str, str]:
             match field, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                     docstrings[name] = " ".join(text.split())
-    return {key: docstrings[info.name] for key, info in CATALOGUE.items() if info.name} | IDLE_REASONS
+    return {key: docstrings[info.name] for key, info in CATALOGUE.items()}
 
 
 MEANINGS = _meanings()
@@ -58,10 +58,7 @@ def example_file() -> str:
         # Settings of namesrv-stream; give this file with -c. Every line shows a default: remove the # to change one.
         # An option of the command line or a variable NAMESRV_... wins. docs/configuration.md has more on each.
         """)
-    used = [info for info in CATALOGUE.values() if info.read_by]
-    idle = [info for info in CATALOGUE.values() if not info.read_by]
-    lines = [head, *map(_example, sorted(used, key=_is_rocketmqs)), "# RocketMQ settings that have no effect here\n"]
-    return "\n".join(lines) + "".join(f"#{info.key}={info.default}\n" for info in idle)
+    return "\n".join([head, *map(_example, sorted(CATALOGUE.values(), key=_is_rocketmqs))])
 
 
 def _example(info: SettingInfo) -> str:

@@ -30,10 +30,6 @@ def _whole_number(text: str) -> int:
     return int(text)
 
 
-def _number_or_none(text: str) -> int | None:
-    return None if text.strip().lower() in ("", "none") else _whole_number(text)
-
-
 def parsed_duration(text: str) -> timedelta:
     """Parse `30d`, `720h`, `90m`, `45s` or `500ms`. Raises ValueError with the accepted forms."""
     if not (match := _DURATION.fullmatch(text.strip().lower())):
@@ -77,7 +73,6 @@ def _readable_by_delta(path: str) -> str:
 Boolean = Annotated[bool, _parsed_by(_boolean)]
 Int = Annotated[int, _parsed_by(_whole_number), Field(ge=-(2**31), le=2**31 - 1)]
 Count = Annotated[int, _parsed_by(_whole_number), Field(ge=1, le=2**31 - 1)]
-CountOrNone = Annotated[Annotated[int, Field(ge=1)] | None, _parsed_by(_number_or_none)]
 Millis = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=2**31 - 1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Port = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=65_535)]
@@ -89,12 +84,12 @@ Networks = Annotated[str, AfterValidator(_networks)]
 
 
 def java_text(value: object) -> str:
-    """Return the value as a properties file has it: `true`, `30d`, `none`."""
+    """Return the value as a properties file has it: `true`, `30d`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, timedelta):
         return _duration_text(value)
-    return "none" if value is None else str(value)
+    return str(value)
 
 
 def _duration_text(value: timedelta) -> str:

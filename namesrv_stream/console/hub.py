@@ -39,6 +39,8 @@ MAX_REPLAYED = 1_000
 MAX_PENDING_BYTES = 1024 * 1024
 """Most bytes of events that wait for one watcher."""
 
+MAX_WATCHERS = 2_000
+
 PROGRESS_EVERY_S = 15.0
 TAKE_LIMIT_S = 60.0
 """A watcher whose connection takes nothing for this time is dropped. It is sent an event at least every 15 s."""
@@ -216,8 +218,7 @@ class Hub:
         if len(self._watchers()) >= self._limit:
             raise RefusedError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{self._limit} watchers are connected, which is the limit console.maxWatchers. Ask another console, "
-                "or raise it.",
+                f"{self._limit} watchers are connected, which is the most. Ask another console.",
             )
         if topics not in self._subscriptions:
             self._subscriptions[topics] = Subscription(topics, self._settings)

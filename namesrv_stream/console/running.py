@@ -18,7 +18,7 @@ from namesrv_stream.answers.job_status import Status, health, newest_row, status
 from namesrv_stream.answers.job_watch import JobWatch
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.command_rights import Admission
-from namesrv_stream.console.hub import Hub
+from namesrv_stream.console.hub import MAX_WATCHERS, Hub
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.errors import NamesrvError, StorageError
@@ -122,7 +122,7 @@ class Running:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Follow the snapshots, and send them to watchers, as long as the `async with` lasts."""
-        self.hub = Hub(self.settings, self.settings.console_max_watchers)
+        self.hub = Hub(self.settings, MAX_WATCHERS)
         self._feed = Feed(self.kept, self.hub.go_to)
         self._feed.start()
         self._watch.start()

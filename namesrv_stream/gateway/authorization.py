@@ -49,12 +49,12 @@ class Authorization:
 
         `live`: leases by broker address.
         """
-        sender = (self._rights.users or Users()).sender(command, connection.origin)
+        sender = (self._rights.users or Users()).sender(command, connection.certificate_names)
         try:
             observed = self._rights.check(command, sender, live)
         except NotAllowedError as error:
             self._note(error, connection, "refused")
-            self._on_refused(error, connection.origin.address or connection.host)
+            self._on_refused(error, connection.host)
             raise
         if observed is not None:
             self._note(observed, connection, "observed")

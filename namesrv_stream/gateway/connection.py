@@ -10,7 +10,6 @@ import time
 from typing import Protocol, cast
 
 from namesrv_stream.access.addresses import TrustedProxies, peer_of
-from namesrv_stream.access.users import Origin
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.connection_states import ConnectionStates, Event, State
@@ -36,6 +35,9 @@ _SECONDS_OF_ANY_TURN = 0.0001
 _SECONDS_OF_A_BYTE = 0.000_001
 """Most time for a byte that a host is charged with, however long its turn took. So no host loses its turn because other
 work keeps the machine busy. This thread's CPU time would be exact, but reading it takes a system call."""
+
+PEER_BUFFER_BYTES = 256 * 1024 * 1024
+"""Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together."""
 
 WHOLE_LIMIT_S = 10.0
 """Time within which a peer has to complete a PROXY header, a TLS handshake or a frame that it has begun."""
@@ -98,7 +100,6 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.host, self.peer = peer_of(transport.get_extra_info("peername"))
         terms = self._connections.terms(self.host)
-        self._is_from_proxy = terms.is_trusted_proxy
         context = self._connections.certificates.context
         self._inbound = Inbound(terms, context, self._transport.write, self._is_answered)
         self.counted_for = None if terms.is_trusted_proxy else self.host
@@ -242,13 +243,9 @@ class Connection(asyncio.Protocol):
         return self._transport.is_closing()
 
     @property
-    def origin(self) -> Origin:
-        """The identity that the connection proves.
-
-        The address of a load balancer or in a PROXY header proves nothing.
-        """
-        tls = self._inbound.tls
-        return Origin(None if self._is_from_proxy else self.host, tls.certificate_names if tls else frozenset())
+    def certificate_names(self) -> frozenset[str]:
+        """The names in the peer's verified certificate, each as `DNS:name`; none without one."""
+        return tls.certificate_names if (tls := self._inbound.tls) else frozenset()
 
     @property
     def content(self) -> bytes:
@@ -367,7 +364,7 @@ class Connections:
         self.shares: FairShares[Connection] = FairShares(
             settings.max_connections if max_connections is None else max_connections,
             settings.max_connections_per_address,
-            settings.peer_buffer_max_bytes,
+            PEER_BUFFER_BYTES,
         )
 
     @property

@@ -68,7 +68,7 @@ class Share:
     """A limited amount that hosts take from and give back."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._of_host: Counter[Host] = Counter()
         self.taken = 0
 
@@ -77,7 +77,7 @@ class Share:
 
         So a single host gets half, a second one half of the rest, and there is always room for one more.
         """
-        return self._of_host[host] + amount <= self._limit - self.taken
+        return self._of_host[host] + amount <= self.limit - self.taken
 
     def take(self, host: Host, amount: int) -> None:
         """Count the amount that a host takes, even if there is no room."""
@@ -93,7 +93,7 @@ class Share:
     @property
     def is_exceeded(self) -> bool:
         """True if hosts have taken more than the limit."""
-        return self.taken > self._limit
+        return self.taken > self.limit
 
     @property
     def heaviest(self) -> Host:
@@ -138,7 +138,7 @@ class FairShares(Generic[C]):
     """Counts what each host has of the things that the connections of one server share. Lives in the event loop.
 
     - Connections: over the limit, of the host with most connections that have sent nothing, one of these is closed.
-    - Memory: over peerBufferMaxBytes, the host that holds most loses its connection with most bytes times seconds.
+    - Memory: over the limit, the host that holds most loses its connection with most bytes times seconds.
     - The event loop's time: all other hosts are read from in each round of the loop. Of heavy hosts one connection
       works in a round, the hosts in turn. Then they rest for so long that they keep to their limits.
     """
@@ -231,7 +231,7 @@ class FairShares(Generic[C]):
             payer.log_line(
                 logging.WARNING,
                 f"connection of {payer.peer} closed: it holds {payer.counted_bytes} bytes of unfinished frames and "
-                f"answers not taken, and all peers hold {self.held_bytes}, over peerBufferMaxBytes",
+                f"answers not taken, and all peers hold {self.held_bytes}, over the limit of {self._memory.limit}",
             )
             payer.abort("it held too many bytes")
             self._set_held(payer, 0, now_s)

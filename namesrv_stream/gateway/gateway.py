@@ -32,7 +32,7 @@ from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.reporting.metrics_server import MonitoringServer
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
+from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.job_progress import is_stale as is_behind
 from namesrv_stream.tables.job_progress import job_progress
@@ -271,19 +271,18 @@ class Gateway:
         return self._kafka_silence if self._is_kafka_away else self._readiness()
 
     async def _take_over_kv(self) -> None:
-        """Take over the file at kvConfigPath (K5), if the registry has no KV namespace or an unfinished takeover.
+        """Take over the file at kvConfigPath (K5), if the registry has no KV namespace.
 
         Waits until a snapshot has been published and Kafka is connected.
         """
         await self._has_snapshot.wait()
         await self._link.has_connected.wait()
         commands = kv_table.commands_of(Path(self._settings.kv_config_path))
-        steps = kv_table.steps_of(commands, self._answers.tables.kv)
-        taken_over = [step for step in steps if await self._put_until_logged(step) and step in commands]
-        if steps:
-            log.info("%d of %d KV entries taken over from kvConfigPath", len(taken_over), len(commands))
+        if commands and not self._answers.tables.kv:
+            taken_over = [await self._put_until_logged(command) for command in commands]
+            log.info("%d of %d KV entries taken over from kvConfigPath", sum(taken_over), len(commands))
 
-    async def _put_until_logged(self, command: PutKvConfig | DeleteKvConfig) -> bool:
+    async def _put_until_logged(self, command: PutKvConfig) -> bool:
         """Send the entry until Kafka takes it (return True) or refuses it (return False)."""
         while True:
             try:

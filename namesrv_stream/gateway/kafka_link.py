@@ -78,7 +78,7 @@ class KafkaLink:
         self._bytes = Share(MAX_ON_THE_WAY_BYTES)
         self._is_failing = False
         self._acknowledged_s = self._loop.time()
-        self.ticks = Ticks(self._loop, settings.tick_millis, settings.idle_tick_millis)
+        self.ticks = Ticks(self._loop, settings.tick_millis)
         self.has_connected = asyncio.Event()
 
     async def __aenter__(self) -> Self:

@@ -1,26 +1,22 @@
-"""Take a NameServer's KV file over into the registry, once (K5), and log the KV table (K6)."""
+"""Read a NameServer's KV file (K5), and log the KV table (K6)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
+from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.wire.json_text import decode_json
 from namesrv_stream.wire.wire_errors import BadRequestError
 
 log = logging.getLogger(__name__)
 
 KvTable = Mapping[str, Mapping[str, str]]
-
-MARK_NAMESPACE = "NAMESRV_STREAM"
-MARK_KEY = "kvConfigPath"
-"""The mark of a takeover: an entry that is put before the file's first entry and deleted after its last."""
 
 MAX_ENTRIES = 500
 MAX_CHARS = 500
@@ -53,21 +49,6 @@ def commands_of(file: Path) -> list[PutKvConfig]:
         for key, value in entries.items()
         if key
     ]
-
-
-def steps_of(commands: Sequence[PutKvConfig], kv: KvTable) -> list[PutKvConfig | DeleteKvConfig]:
-    """Return the commands that take the file over into a registry with this KV; none if it has KV of its own.
-
-    If the KV has the mark of an interrupted takeover, only missing entries are put.
-    """
-    is_interrupted = MARK_KEY in kv.get(MARK_NAMESPACE, {})
-    if not commands or (kv and not is_interrupted):
-        return []
-    by = commands[0].requested_by
-    mark = PutKvConfig(namespace=MARK_NAMESPACE, key=MARK_KEY, value="is being taken over", requested_by=by)
-    missing = [command for command in commands if command.key not in kv.get(command.namespace, {})]
-    end = DeleteKvConfig(namespace=MARK_NAMESPACE, key=MARK_KEY, requested_by=by)
-    return [*([] if is_interrupted else [mark]), *missing, end]
 
 
 async def log_kv(table: Callable[[], KvTable]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import click
 
 from namesrv_stream.config import Invocation, NamesrvSettings, log_notes, to_properties_text
-from namesrv_stream.config.rocketmq_settings import IDLE_DEFAULTS, RocketmqSettings
+from namesrv_stream.config.rocketmq_settings import WITHOUT_EFFECT, RocketmqSettings
 from namesrv_stream.gateway.background_gateway import run_in_loop, serve
 from namesrv_stream.gateway.gateway import Gateway
 from namesrv_stream.reporting.logs import set_up_logging
@@ -35,7 +35,7 @@ def _note_setting(context: click.Context, option: click.Parameter, text: str | N
 
 def _with_settings(command: click.Command) -> click.Command:
     """Let a command take each of RocketMQ's settings as `--name value`, as its NameServer does."""
-    keys = [str(field.alias) for field in RocketmqSettings.model_fields.values()] + list(IDLE_DEFAULTS)
+    keys = [str(field.alias) for field in RocketmqSettings.model_fields.values()] + sorted(WITHOUT_EFFECT)
     command.params += [
         click.Option([f"--{key}"], expose_value=False, callback=_note_setting, hidden=True) for key in keys
     ]

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from zlib import crc32
 
+from namesrv_stream.config.settings import LONGEST_TICK_MS
+
 GATHERED_FROM_MS, GATHERED_FOR_MS, TICK_AT_MS = 600, 250, 900
 """Phases after a whole multiple of a period: the beginning and length of the time in which waiting heartbeats are sent,
 and the tick. Spark begins micro-batches at whole multiples of `triggerMillis`, so records that are sent around such a
@@ -35,7 +37,11 @@ class Ticks:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, often_ms: int, calm_ms: int, wall_s: Callable[[], float] = time.time
+        self,
+        loop: asyncio.AbstractEventLoop,
+        often_ms: int,
+        calm_ms: int = LONGEST_TICK_MS,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         self.often_ms, self.calm_ms = often_ms, calm_ms
         self._loop = loop

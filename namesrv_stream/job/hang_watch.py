@@ -1,13 +1,12 @@
-"""End a job whose JVM no longer answers, or whose query stands still while the log grows.
+"""End a job whose JVM no longer answers, or whose micro-batch makes no step.
 
 Such a job would hold Kafka's lock for ever, because its Python process still answers Kafka. The thread that counts
-makes no calls that may hang; two other threads call the JVM and Kafka. It counts looks, not seconds, because a paused
+makes no calls that may hang; another thread calls the JVM. It counts looks, not seconds, because a paused
 machine makes no looks.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Hashable
@@ -17,18 +16,15 @@ from typing import Self
 import psutil
 from pyspark.sql import SparkSession
 
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.job.failures import JobHungError, SessionLostError, require_session
-
-log = logging.getLogger(__name__)
+from namesrv_stream.job.failures import JobHungError, require_session
 
 LOOK_EVERY_S = 1.0
 MAX_MISSED_PINGS = 60
 """Looks without an answer after which the JVM counts as hung. A full garbage collection of the job's 1 GB takes
 seconds."""
 
-QUERY_LOOKS = 1_800
-"""Looks without a step, beyond triggerMillis, after which the query counts as hung.
+BATCH_LOOKS = 1_800
+"""Looks without a step after which a running micro-batch counts as hung.
 
 A step is a record applied, or a point of a publication.
 
@@ -37,58 +33,36 @@ second. A commit to a storage that does not answer ends after 180 s with an erro
 """
 
 UNREADY_LOOKS = 5
-LOG_LOOKS = 60
-"""Looks after which a query that stands still is compared with the log. If the log has not grown, the count starts
-anew."""
 
 
 class Hang:
-    """Looks since the last answer of the JVM and since the last step of the query."""
+    """Looks since the last answer of the JVM, and since the last step of the running micro-batch."""
 
-    def __init__(self, trigger_millis: int) -> None:
-        self._query_looks = QUERY_LOOKS + round(trigger_millis / 1000 / LOOK_EVERY_S)
-        self.missed_pings = 0
-        self.still_looks = 0
+    def __init__(self) -> None:
+        self.missed_pings = self.still_looks = 0
         self._answers = 0
         self._seen: tuple[int, Hashable] = (0, None)
-        self._ask_at = LOG_LOOKS
-        self._log_end: int | None = None
 
     def look(self, step: Hashable) -> JobHungError | None:
         """Count a look. Return the error if the job hangs.
 
-        `step` is a different value after each step of the query, and None while no query runs.
+        `step` is a different value after each step of a micro-batch, and None while none runs.
         """
         answers, former = self._seen
         self._seen = self._answers, step
         self.missed_pings = self.missed_pings + 1 if answers == self._answers else 0
-        if step is None or step != former:
-            self.still_looks, self._ask_at = 0, LOG_LOOKS
-        else:
-            self.still_looks += 1
+        self.still_looks = 0 if step is None or step != former else self.still_looks + 1
         if self.missed_pings >= MAX_MISSED_PINGS:
             return JobHungError(f"the JVM of this job has not answered for {MAX_MISSED_PINGS * LOOK_EVERY_S:.0f} s",
                                 "was it stopped or swapped out, or is spark.driver.memory too small?")  # fmt: skip
-        if self.still_looks >= self._query_looks:
-            return JobHungError(f"the query has not moved for {self._query_looks * LOOK_EVERY_S:.0f} s and the log has",
+        if self.still_looks >= BATCH_LOOKS:
+            return JobHungError(f"a micro-batch has made no step for {BATCH_LOOKS * LOOK_EVERY_S:.0f} s",
                                 "do Spark's workers run, and does the storage of the tables answer?")  # fmt: skip
         return None
 
     def note_answer(self) -> None:
         """Note an answer of the JVM. Another thread calls this."""
         self._answers += 1
-
-    @property
-    def asks_for_the_log(self) -> bool:
-        """True if the query has stood still for LOG_LOOKS, so that it has to be compared with the log."""
-        return self.still_looks >= self._ask_at
-
-    def note_log_end(self, log_end: int | None) -> None:
-        """Note the end of the log, None if it is not known. A third thread calls this."""
-        self._ask_at += LOG_LOOKS
-        former, self._log_end = self._log_end, log_end
-        if log_end in (None, former):
-            self.still_looks, self._ask_at = 0, LOG_LOOKS
 
     @property
     def problem(self) -> str | None:
@@ -102,28 +76,28 @@ class HangWatch:
     """Looks once a second within a `with`; leaving it raises JobHungError if the job hung.
 
     If the job hangs, it calls `give_up` and kills the JVM, which ends every call that waits for the JVM. `step` returns
-    the value for `Hang.look`; `log_end` returns the end of the log, None if Kafka does not answer.
+    the query's last step; `is_in_batch` asks the JVM whether a micro-batch runs.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        trigger_millis: int,
         give_up: Callable[[], None],
         step: Callable[[], Hashable],
-        log_end: Callable[[], int | None],
+        is_in_batch: Callable[[], bool],
     ) -> None:
         self._hung: JobHungError | None = None
-        self._hang = Hang(trigger_millis)
+        self._hang = Hang()
         self._spark = spark
         self._jvm = psutil.Process(pid_of_jvm(spark))
         self._give_up = give_up
         self._step = step
-        self._log_end = log_end
+        self._ask_is_in_batch = is_in_batch
+        self._is_in_batch = False
         self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
-        for act in (self._look, self._ask_jvm, self._ask_kafka):
+        for act in (self._look, self._ask_jvm):
             threading.Thread(target=self._act_on, args=(act,), name="hang-watch", daemon=True).start()
         return self
 
@@ -145,7 +119,7 @@ class HangWatch:
         return self._hang.missed_pings * LOOK_EVERY_S
 
     def query_still_s(self) -> float:
-        """Return the seconds since the last step of the query; LOG_LOOKS of them at most if the log does not grow."""
+        """Return the seconds since the last step of the running micro-batch."""
         return self._hang.still_looks * LOOK_EVERY_S
 
     def _act_on(self, act: Callable[[], None]) -> None:
@@ -153,30 +127,16 @@ class HangWatch:
             act()
 
     def _look(self) -> None:
-        self._hung = self._hang.look(self._step())
+        self._hung = self._hang.look(self._step() if self._is_in_batch else None)
         if self._hung is not None:
             self._give_up()
             _end_jvm(self._jvm, self._hung)
 
     def _ask_jvm(self) -> None:
-        with suppress(SessionLostError):  # which ends the job anyway
+        with suppress(Exception):  # the job ends by itself, and without this thread the JVM would seem silent
             require_session(self._spark)
             self._hang.note_answer()
-
-    def _ask_kafka(self) -> None:
-        """Ask Kafka for the end of the log, in a thread of its own.
-
-        A silent Kafka does not make the JVM seem silent.
-        """
-        if self._hang.asks_for_the_log:
-            log_end = None
-            try:
-                log_end = self._log_end()
-            except NamesrvError as error:
-                log.debug("the end of the log is not known: %s", error)
-            except Exception:
-                log.exception("the end of the log is not known: internal error")
-            self._hang.note_log_end(log_end)
+            self._is_in_batch = self._ask_is_in_batch()
 
 
 def pid_of_jvm(spark: SparkSession) -> int:

@@ -76,7 +76,7 @@ class JobMetrics:
             "Free part of the disk of the tables or the checkpoint, of the fuller one; 1 without a disk.",
         )
         self._jvm_silent_s = gauge("jvm_silent_seconds", "Since the last answer of the JVM.")
-        self._query_still_s = gauge("query_still_seconds", "Since the query's last step; over 60 if the log grows.")
+        self._query_still_s = gauge("query_still_seconds", "Since the last step of the running micro-batch.")
         self._progress_at = ""
         self._writing_since_s: dict[str, float] = {}
         self._event_time_ms: int | None = None

@@ -115,7 +115,8 @@ class MicroBatches:
 
     Each record is applied once. One below `next_offset` is skipped if Spark reads it again. If Spark's checkpoint is
     ahead of the tables, the missing records are read from Kafka here. Call `close` before the query is stopped, so that
-    no batch is cut in two. `show` receives a sign of progress while nothing is published.
+    no batch is cut in two. `show` receives a sign of progress while nothing is published. `live_refresh_ms`: shortest
+    event time between two publications that have only signs of life.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # what it reads, writes and reports to
@@ -126,6 +127,7 @@ class MicroBatches:
         next_offset: int,
         metrics: JobMetrics | None = None,
         show: Callable[[ProgressSign], None] = lambda _sign: None,
+        live_refresh_ms: int = PROGRESS_MS,
     ) -> None:
         self.failure: BaseException | None = None
         self.tick_silence = TickSilence()
@@ -138,6 +140,7 @@ class MicroBatches:
         self._publisher = publisher
         self._reader = reader
         self._show = show
+        self._live_refresh_ms = live_refresh_ms
         self._registry = _loaded_registry(settings, publisher)
         self._progress = LogProgress(next_offset, publisher.last.event_time, publisher.last.last_append)
         self._rejected: list[RejectedRow] = []
@@ -348,15 +351,14 @@ class MicroBatches:
         before: in a quiet registry nothing else would show before the first one ends that brokers are silent.
         """
         waited_ms = self._progress.waited_ms
-        refresh_ms = self._settings.live_refresh_millis
         return (
             not self._publications
             or self._registry.has_changes()
             or bool(self._rejected)
             or self._registry.late_addresses != self._late
-            or (self._registry.has_signs_of_life() and waited_ms >= refresh_ms)
-            or waited_ms >= max(refresh_ms, PROGRESS_MS)
-            or self._progress.silent_s >= 2 * max(refresh_ms, PROGRESS_MS) / 1000
+            or (self._registry.has_signs_of_life() and waited_ms >= self._live_refresh_ms)
+            or waited_ms >= PROGRESS_MS
+            or self._progress.silent_s >= 2 * PROGRESS_MS / 1000
         )
 
     def _publish(self, kind: SnapshotKind) -> None:

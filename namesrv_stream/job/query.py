@@ -65,7 +65,7 @@ def start_query(
     records = kafka_records(spark, settings, beginning.next_offset if is_new else None)
     leases = known_leases(spark, beginning.live) if is_new and len(beginning.live) else None
     writer = (
-        registry_rows(records, settings, leases)
+        registry_rows(records, leases)
         .writeStream.queryName(QUERY_NAME)
         .foreachBatch(handle)
         .option("checkpointLocation", checkpoint.location)
@@ -96,14 +96,14 @@ def show_workers_this_package(spark: SparkSession) -> None:
     environment["PYTHONPATH"] = os.pathsep.join([folder_or_zip, *others])
 
 
-def registry_rows(records: DataFrame, settings: NamesrvSettings, leases: DataFrame | None = None) -> DataFrame:
+def registry_rows(records: DataFrame, leases: DataFrame | None = None) -> DataFrame:
     """The rows of a micro-batch: one a record, as it is, and one an address whose state was evicted.
 
     An eviction has no offset, its address as key, and its last sign of life as time. `leases`: the state to begin with.
     """
     evictions = (
         signs_of_life(records)
-        .withWatermark("event_time", f"{settings.watermark_delay_millis} milliseconds")
+        .withWatermark("event_time", "0 milliseconds")
         .groupBy("broker_addr")
         .transformWithState(
             BrokerLiveness(),

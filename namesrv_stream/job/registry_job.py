@@ -42,7 +42,7 @@ from namesrv_stream.job.failures import (
 )
 from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.job.job_metrics import JobMetrics
-from namesrv_stream.job.micro_batch import MicroBatches
+from namesrv_stream.job.micro_batch import PROGRESS_MS, MicroBatches
 from namesrv_stream.job.query import Beginning, check_query, start_query
 from namesrv_stream.job.table_care import TableMaintenance
 from namesrv_stream.job.warm_up import WarmUp
@@ -109,7 +109,8 @@ class RouteRegistryJob:
 
     `on_point` is called at each point of a publication
     (see `Publisher.claim`). `accepts_new_log` allows once that the topic is not the one from which the tables were
-    made. `is_replay` allows a topic with CreateTime.
+    made. `is_replay` allows a topic with CreateTime, and publishes the signs of
+    life of each micro-batch.
     """
 
     def __init__(
@@ -155,9 +156,8 @@ class RouteRegistryJob:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
         self._stop = stop
         log_notes(self._settings)
-        trigger_millis = self._settings.trigger_millis
         with (
-            HangWatch(self._spark, trigger_millis, self._lock.give_up, self._step, self._log_end) as watch,
+            HangWatch(self._spark, self._lock.give_up, self._step, self._is_in_batch) as watch,
             self._pages(watch),
         ):
             self._silence = watch.readiness
@@ -188,8 +188,9 @@ class RouteRegistryJob:
         batches = self._batches if self.started.is_set() else None
         return None if batches is None else (self._steps, batches.applied_offset)
 
-    def _log_end(self) -> int | None:
-        return end_offsets(self._kafka, self._settings.kafka_topic).get(LOG_PARTITION)
+    def _is_in_batch(self) -> bool:
+        query = self.query if self.started.is_set() else None
+        return query is not None and bool(query.status["isTriggerActive"])
 
     def _run(self) -> None:
         reach_checkpoint(self._spark, self._settings)
@@ -312,7 +313,14 @@ class RouteRegistryJob:
                 beginning = Beginning(next_offset, publisher.table(LIVE.name))
             show = ProgressFile(self._root).write
             loading = open_things.enter_context(ThreadPoolExecutor(1, "load-tables")).submit(
-                MicroBatches, self._settings, publisher, reader, next_offset, self.metrics, show
+                MicroBatches,
+                self._settings,
+                publisher,
+                reader,
+                next_offset,
+                self.metrics,
+                show,
+                0 if self._is_replay else PROGRESS_MS,
             )
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))

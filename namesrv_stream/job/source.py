@@ -52,9 +52,8 @@ def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: i
         "startingOffsets": "earliest"
         if next_offset is None
         else json.dumps({settings.kafka_topic: {str(LOG_PARTITION): next_offset}}),
+        "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
     }
-    if settings.max_offsets_per_trigger is not None:
-        options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
     return spark.readStream.format("kafka").options(**options).load()
 
 

@@ -41,7 +41,6 @@ class TableMaintenance:
         self._root = root
         self._every_s = settings.maintenance_millis / 1000
         self._exact_ms = round(settings.snapshot_exact.total_seconds() * 1000)
-        self._rejected_ms = round(settings.rejected_retention.total_seconds() * 1000)
         self._on_point = on_point
         self._begun: set[str] = set()
         self._stopped = threading.Event()
@@ -72,7 +71,6 @@ class TableMaintenance:
             self._root,
             sort=False,
             exact_ms=self._exact_ms,
-            rejected_retention_ms=self._rejected_ms,
             on_table=on_table,
             but=frozenset(self._begun),
         )

@@ -86,7 +86,7 @@ class WarmUp:
         check_query(self._spark, self._settings)
         records = kafka_records(self._spark, self._settings, max(first, end - _RECORDS))
         return (
-            registry_rows(records, self._settings)
+            registry_rows(records)
             .writeStream.queryName("warm-up")
             .foreachBatch(lambda frame, _batch_id: collected(frame, lambda: self._is_stopping))
             .option("checkpointLocation", self._location)

@@ -90,7 +90,7 @@ class LiveRow(NamedTuple):
     broker_name: Annotated[str, "broker name of the latest accepted registration"]
     broker_id: Annotated[int, "id of the latest accepted registration; another address may hold it now (R8)"]
     last_update_timestamp: Annotated[
-        int, TIME, "last sign of life up to the offset of the snapshot; at most liveRefreshMillis behind the log"
+        int, TIME, "last sign of life up to the offset of the snapshot; at most 5 minutes behind the log"
     ]
     heartbeat_timeout_millis: Annotated[int, "how long the lease lasts after the last sign of life"]
     data_version: Annotated[DataVersion, "data version of the topic table of the broker"]

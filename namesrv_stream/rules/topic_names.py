@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container
 
 _PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
 _SUFFIX = "_REPLY_TOPIC"
@@ -30,19 +28,3 @@ def is_system_topic(name: str, of_brokers: Container[str] = ()) -> bool:
     cluster.
     """
     return name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIX) or name in of_brokers
-
-
-def look_alikes(names: Iterable[str]) -> list[list[str]]:
-    """Return the groups of names that differ in blanks, invisible characters or case alone.
-
-    A name that begins or ends with a blank is in the result even if no other name is like it.
-    """
-    groups = defaultdict(list)
-    for name in names:
-        groups[_as_seen(name)].append(name)
-    return [group for group in groups.values() if len(group) > 1 or group[0] != group[0].strip()]
-
-
-def _as_seen(name: str) -> str:
-    visible = "".join(each for each in unicodedata.normalize("NFKC", name) if unicodedata.category(each) != "Cf")
-    return " ".join(visible.split()).casefold()

@@ -35,7 +35,7 @@ from namesrv_stream.tables.schemas import (
 )
 from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError
 
-DEFAULT_REJECTED_RETENTION_MS = 90 * DAY_MS
+REJECTED_RETENTION_MS = 90 * DAY_MS
 
 MAX_FILES = 4
 """Small files that a table, or a month of history, may have before they are merged."""
@@ -62,13 +62,12 @@ def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look
     sort: bool = True,
     vacuum: bool = True,
     exact_ms: int = DEFAULT_EXACT_MS,
-    rejected_retention_ms: int = DEFAULT_REJECTED_RETENTION_MS,
     on_table: Callable[[str], None] = lambda _name: None,
     but: Collection[str] = (),
 ) -> list[MaintenanceResult]:
     """Compact every table, and remove versions and files that no snapshot of the last `exact_ms` needs.
 
-    Only `rejected` loses rows, `rejected_retention_ms` after their event time. History is never shortened.
+    Only `rejected` loses rows, REJECTED_RETENTION_MS after their event time. History is never shortened.
 
     Without `sort` the months of history are compacted and not sorted. `on_table` is called with the name of each table
     before its turn, and may end the maintenance by an error. The tables named in `but` are left out. Without `vacuum`
@@ -76,7 +75,7 @@ def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look
     """
     now_ms = time.time_ns() // 1_000_000
     named = named_versions(root, now_ms - exact_ms) if vacuum else None
-    caretaker = _Maintenance(root, named, now_ms - rejected_retention_ms, sort)
+    caretaker = _Maintenance(root, named, now_ms - REJECTED_RETENTION_MS, sort)
     care = []
     for spec in TABLES.values():
         if spec.name not in but:

@@ -6,28 +6,22 @@ import io
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.exceptions import DeltaError
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import parquet_rows, rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TableSpec
 from namesrv_stream.tables.snapshot_reader import RouteReader
 
 Rows = Sequence[tuple[Any, ...]]
 FILE_FORMAT = 1
 _MANIFEST = "manifest.json"
-_PLACE = "_backup.json"
 
 
 class Content(NamedTuple):
@@ -88,30 +82,6 @@ def write_backup(file: Path, content: Content) -> None:
         raise BackupFileError(file, f"cannot be written: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
-
-
-class BackupPlace(msgspec.Struct, frozen=True):
-    """The folder and the epoch of the backup that was written last."""
-
-    folder: str
-    epoch: int
-
-
-def note_backup(root: Root, file: Path, epoch: int) -> None:
-    """Leave the backup's place beside the tables, for `repair`. A storage that may only be read is no error."""
-    with suppress(OSError, DeltaError):
-        storage = DeltaStorageHandler(root.url, dict(root.storage_options or {}))
-        with PyFileSystem(storage).open_output_stream(_PLACE, buffer_size=4096) as out:
-            out.write(msgspec.json.encode(BackupPlace(str(file.parent.resolve()), epoch)))
-
-
-def last_backup(root: Root) -> BackupPlace | None:
-    """Return the place of the backup that was written last, None if it is not known."""
-    with suppress(OSError, DeltaError, msgspec.MsgspecError):
-        storage = DeltaStorageHandler(root.url, dict(root.storage_options or {}))
-        with storage.open_input_file(_PLACE) as file:
-            return msgspec.json.decode(file.readall(), type=BackupPlace)
-    return None
 
 
 def read_backup(file: Path) -> Content:

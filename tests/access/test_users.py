@@ -1,8 +1,8 @@
-"""The sender of a request: its signer, the holder of a certificate, or whoever is in an address range."""
+"""The sender of a request: its signer, or the holder of a certificate."""
 
 import pytest
 
-from namesrv_stream.access.users import Origin, Role, User, Users, is_within
+from namesrv_stream.access.users import Role, User, Users, is_within
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 
@@ -18,47 +18,36 @@ USERS = Users(
     [
         user("by key", access_key="k", secret_key=SECRET.decode()),
         user("by certificate", certificates=["DNS:broker-a", "URI:spiffe://x/a"]),
-        user("by range", networks=["10.0.0.0/8"]),
-        user("by smaller range", networks=["10.1.0.0/16"]),
-        user("by IPv6", networks=["fd00::/8"]),
     ]
 )
 
 
-def name_of(command, address=None, *certificate_names):
-    found = USERS.sender(command, Origin(address, frozenset(certificate_names))).user
+def name_of(command, *certificate_names):
+    found = USERS.sender(command, frozenset(certificate_names)).user
     return found.name if found else None
 
 
 @pytest.mark.parametrize(
-    ("address", "certificate_name", "name"),
+    ("certificate_names", "name"),
     [
-        (None, None, None),
-        ("192.0.2.1", None, None),
-        ("localhost", None, None),
-        ("?", None, None),
-        ("10.0.0.1", None, "by range"),
-        ("10.1.0.1", None, "by smaller range"),
-        ("::ffff:10.1.0.1", None, "by smaller range"),
-        ("fd00::1", None, "by IPv6"),
-        ("::1", None, None),
-        ("10.0.0.1", "DNS:broker-a", "by certificate"),
-        (None, "URI:spiffe://x/a", "by certificate"),
-        (None, "DNS:broker-b", None),
-        (None, "URI:broker-a", None),
+        ([], None),
+        (["DNS:broker-a"], "by certificate"),
+        (["DNS:other", "URI:spiffe://x/a"], "by certificate"),
+        (["DNS:broker-b"], None),
+        (["URI:broker-a"], None),
     ],
 )
-def test_a_certificate_counts_before_the_smallest_range(address, certificate_name, name):
-    assert name_of(BARE, address, *filter(None, [certificate_name])) == name
+def test_an_unsigned_request_comes_from_the_holder_of_the_certificate(certificate_names, name):
+    assert name_of(BARE, *certificate_names) == name
 
 
-def test_a_signature_counts_before_all():
-    assert name_of(signed(BARE, "k", SECRET), "10.0.0.1", "DNS:broker-a") == "by key"
+def test_a_signature_counts_before_a_certificate():
+    assert name_of(signed(BARE, "k", SECRET), "DNS:broker-a") == "by key"
 
 
 @pytest.mark.parametrize("command", [signed(BARE, "k", b"wrong key"), signed(BARE, "unknown", SECRET)])
 def test_a_wrong_signature_is_nobodys_wherever_it_comes_from(command):
-    sender = USERS.sender(command, Origin("10.0.0.1", frozenset({"DNS:broker-a"})))
+    sender = USERS.sender(command, frozenset({"DNS:broker-a"}))
     assert (sender.user, sender.reason) == (None, "its AccessKey is not known, or its Signature is wrong")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.config import CATALOGUE, NamesrvSettings, load_settings
-from namesrv_stream.config.loading import environment_name
+from namesrv_stream.config.loading import RETIRED, environment_name
 from namesrv_stream.errors import SettingError
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def test_option_wins_over_environment_over_file_over_default(file):
     environ = {"NAMESRV_TICK_MILLIS": "2", "NAMESRV_LISTEN_PORT": "2"}
     settings = load_settings(path, environ, {"listenPort": "3"})
     assert (settings.listen_port, settings.tick_millis, settings.trigger_millis) == (3, 2, 1)
-    assert settings.live_refresh_millis == 300_000
+    assert settings.maintenance_millis == 1_800_000
 
 
 def test_file_is_java_properties(file):
@@ -95,8 +95,8 @@ def test_every_unknown_key_is_named_with_its_place(file):
         ("expiryGuardRatio", "1.1", "less than or equal to 1"),
         ("console.trustedProxies", "10.0.0.5,x", "'x'"),
         ("maxOffsetsPerTrigger", "0", "1"),
-        ("rejected.retention", "30", "30d"),
-        ("rejected.retention", "0d", "0"),
+        ("snapshot.exact", "30", "30d"),
+        ("snapshot.exact", "0d", "0"),
         ("kafka.bootstrap.servers", "host", "host:port"),
         ("kafka.bootstrap.servers", "a:1,b", "host:port"),
         ("kafka.topic", "a b", "a-zA-Z0-9"),
@@ -119,18 +119,11 @@ def test_wrong_secret_is_not_repeated(file):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("5", 5), ("none", None), ("None", None), ("", None), ("2147483648", 2_147_483_648)]
-)
-def test_max_offsets_per_trigger_may_be_none(text, value):
-    assert load_settings(options={"maxOffsetsPerTrigger": text}).max_offsets_per_trigger == value
-
-
-@pytest.mark.parametrize(
     ("text", "shown"),
     [("30d", "30d"), ("720h", "30d"), ("90m", "90m"), ("60 s", "1m"), ("1500ms", "1500ms"), ("36H", "36h")],
 )
 def test_duration_is_read_and_shown_with_its_unit(text, shown):
-    assert load_settings(options={"rejected.retention": text}).properties()["rejected.retention"] == shown
+    assert load_settings(options={"snapshot.exact": text}).properties()["snapshot.exact"] == shown
 
 
 @pytest.mark.parametrize(
@@ -156,7 +149,7 @@ def test_tilde_in_a_path_is_the_home(monkeypatch):
 def test_every_setting_has_a_variable_of_its_own():
     names = [environment_name(key) for key in CATALOGUE]
     assert len(names) == len(set(names))
-    assert environment_name("unRegisterBrokerQueueCapacity") == "NAMESRV_UN_REGISTER_BROKER_QUEUE_CAPACITY"
+    assert environment_name("kvConfigPath") == "NAMESRV_KV_CONFIG_PATH"
 
 
 def test_options_of_kafka_and_storage_have_variables_too():
@@ -207,17 +200,18 @@ def test_tls_needs_certificate_and_key(options, missing):
         load_settings(options=options)
 
 
-@pytest.mark.parametrize("key", ["tickMillis", "idleTickMillis"])
-def test_e7_ticks_come_at_least_every_2_s(key):
-    assert load_settings(options={key: "2000"})
-    with pytest.raises(SettingError, match=f"{key}.*silent leases would end late.*2000 or less"):
-        load_settings(options={key: "2001"})
-    assert load_settings(options={key: "15000", "tickGapMillis": "0"}), "all time counts"
+def test_e7_ticks_come_at_least_every_2_s():
+    assert load_settings(options={"tickMillis": "2000"})
+    with pytest.raises(SettingError, match=r"tickMillis.*silent leases would end late.*2000 or less"):
+        load_settings(options={"tickMillis": "2001"})
+    assert load_settings(options={"tickMillis": "15000", "tickGapMillis": "0"}), "all time counts"
 
 
-def test_settings_of_earlier_releases_are_accepted_and_named_as_without_effect():
-    former = {"clockJumpMillis": "5000", "clockJumpGraceMillis": "0", "registrationCacheMaxBytes": "1"}
-    assert list(load_settings(options=former).idle) == list(former)
+@pytest.mark.parametrize(("key", "instead"), RETIRED.items())
+def test_a_retired_setting_is_refused_with_what_to_do_instead_wherever_it_is_found(file, key, instead):
+    for places in ((file(f"{key}=1\n"),), (None, {environment_name(key): "1"}), (None, {}, {key: "1"})):
+        with pytest.raises(SettingError, match=f"{re.escape(key)}: is no longer a setting.*{re.escape(instead)}"):
+            load_settings(*places)
 
 
 def test_example_file_shows_every_default(file):

@@ -58,7 +58,6 @@ def make_registry(root):
 
 def make_settings(root, kafka, **more):
     given = {"delta.root": root, "kafka.bootstrap.servers": kafka, "console.port": 0}
-    given["liveRefreshMillis"] = 600_000  # a registry that nobody publishes is stale only after half an hour
     return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
 
 

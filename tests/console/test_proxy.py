@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.console.watch_client import watch
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens
@@ -19,6 +18,7 @@ from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
 from tests.console.test_commands import WIPE
 from tests.console.test_page import Page, driver  # noqa: F401  # a fixture
+from tests.console.watching import watch
 from tests.log_records import first_records
 from tests.system.heartbeats import PATIENT
 from tests.waiting import eventually

@@ -135,7 +135,10 @@ def test_no_file_but_the_pages_is_served(still, path):
         ),
         ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"orderMessageEnable": "1"}, "reason": "r"}, "true and false"),
         ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"waitSecondsForService": "soon"}, "reason": "r"}, "number"),
-        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"writer": "x", "no": "1"}, "reason": "r"}, "no"),
+        (
+            {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"enableTopicList": "true", "no": "1"}, "reason": "r"},
+            "no",
+        ),
         (b"{", "JSON"),
         (b"x" * 70_000, "at most"),
     ],

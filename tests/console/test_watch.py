@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console import hub
+from namesrv_stream.console import hub, running
 from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchResponse
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
-from namesrv_stream.console.watch_client import watch
 from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, C, Client
+from tests.console.watching import watch
 
 
 def first(events, count):
@@ -92,12 +92,13 @@ def test_a_blocking_query_ends_without_events_when_its_time_is_over(still):
     assert (answer["epoch"], answer["events"]) == (3, [])
 
 
-def test_there_is_a_limit_of_watchers_and_of_their_topics(settings, still_root):
-    with BackgroundConsole(settings(delta__root=still_root, console__maxWatchers="1")) as console:
+def test_there_is_a_limit_of_watchers_and_of_their_topics(settings, still_root, monkeypatch):
+    monkeypatch.setattr(running, "MAX_WATCHERS", 1)
+    with BackgroundConsole(settings(delta__root=still_root)) as console:
         events = watch(console.url)
         next(events)
         answer = Client(console.url).get("/v1/watch?wait=1s&epoch=3")
-        assert (answer.status, "console.maxWatchers" in answer.json["detail"]) == (503, True)
+        assert (answer.status, "Ask another console" in answer.json["detail"]) == (503, True)
         topics = "&".join(f"topic=t{number}" for number in range(101))
         assert Client(console.url).get(f"/v1/watch?{topics}").status == 400
 

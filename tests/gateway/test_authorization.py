@@ -213,23 +213,6 @@ def test_users_that_change_are_in_force_without_a_restart(guarded, users):
         )
 
 
-def test_an_address_range_stands_for_a_broker(guarded):
-    text = user("old", "broker", 'networks = ["127.0.0.1/32"]\n')
-    with guarded("writes", text) as running, Peer(running.gateway.port) as peer:
-        assert ask(peer, 103, **OWN).code == ResponseCode.SYSTEM_BUSY
-        assert ask(peer, 103, **FOREIGN).code == ResponseCode.NO_PERMISSION
-        assert ask(peer, 102, namespace="N", key="K").code == ResponseCode.NO_PERMISSION
-
-
-@pytest.mark.parametrize("header", [b"", b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"])
-def test_neither_a_load_balancers_address_nor_its_header_puts_anybody_into_an_address_range(guarded, header):
-    text = user("old", "broker", 'networks = ["127.0.0.1/32", "192.0.2.0/24"]\n')
-    trusting_all = {"proxyProtocol__trusted": "127.0.0.0/8"}
-    with guarded("writes", text, **trusting_all) as running, Peer(running.gateway.port) as peer:
-        peer.socket.sendall(header)
-        assert ask(peer, 103, **OWN).code == ResponseCode.NO_PERMISSION
-
-
 def test_a_verified_certificate_stands_for_a_broker(guarded, tmp_path):
     for file in ("", "known-", "stranger-"):
         make_certificate(tmp_path, "broker", file)

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from namesrv_stream.gateway import connection as connection_module
+from namesrv_stream.gateway import connection
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules import lookup
@@ -94,8 +95,9 @@ def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
         assert peer.ask(105, topic="TopicA").code == 0
 
 
-def test_who_hoards_unfinished_frames_pays_and_not_who_comes_next(registry, settings, caplog):
-    with BackgroundGateway(settings(peerBufferMaxBytes=32 * MIB)) as running, contextlib.ExitStack() as open_peers:
+def test_who_hoards_unfinished_frames_pays_and_not_who_comes_next(registry, settings, caplog, monkeypatch):
+    monkeypatch.setattr(connection, "PEER_BUFFER_BYTES", 32 * MIB)
+    with BackgroundGateway(settings()) as running, contextlib.ExitStack() as open_peers:
         port = running.gateway.port
         good = open_peers.enter_context(Peer(port, host=GOOD))
         frame = encode_command(RemotingCommand(code=4711, opaque=7, body=bytes(8 * MIB)))

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.tools.local.folder import in_service, owned_folder
+from namesrv_stream.tools.local.folder import owned_folder
 
 ANEW = ("kafka", "registry")
 
@@ -56,15 +56,3 @@ def test_the_folder_of_a_registry_that_stays_is_not_ours_to_make_anew(tmp_path):
     with pytest.raises(NamesrvError, match="neither empty"), owned_folder(folder, made_anew=ANEW):
         pass
     assert table.exists()
-
-
-def test_tables_that_another_process_serves_are_refused_and_not_waited_for(tmp_path):
-    registry = str(tmp_path / "registry")
-    with (
-        in_service(registry),
-        pytest.raises(NamesrvError, match=f"served by the `up` of process {os.getpid()}: stop .* --standby"),
-        in_service(registry),
-    ):
-        pass
-    with in_service(registry):
-        pass

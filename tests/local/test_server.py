@@ -3,7 +3,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from namesrv_stream.tools.local.process import OwnedServer, ServerNotStartedError
+from namesrv_stream.tools.local.process import OwnedServer, ServerEndedError
 
 
 class Shell(OwnedServer):
@@ -45,14 +45,14 @@ def test_server_can_be_started_again_after_a_crash(log):
 
 def test_a_server_that_ends_at_once_is_an_error_with_its_output(log):
     server = Shell(log, "echo line 1; echo no room >&2; exit 3")
-    with pytest.raises(ServerNotStartedError, match=rf"(?s)Shell ended with exit code 3; the end of {log}:.*no room"):
+    with pytest.raises(ServerEndedError, match=rf"(?s)Shell ended with exit code 3; the end of {log}:.*no room"):
         server.start()
     assert server.pid is None
 
 
 def test_server_that_never_answers_is_ended(log):
     server = Shell(log, "echo $$; exec sleep 100", limit_s=5)
-    with pytest.raises(ServerNotStartedError, match=r"did not answer within 5 s"):
+    with pytest.raises(ServerEndedError, match=r"did not answer within 5 s"):
         server.start()
     assert not psutil.pid_exists(int(log.read_text()))
 

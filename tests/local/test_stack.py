@@ -8,12 +8,9 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, TermLostError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.backup_file import content_of
 from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.local.process import ServerEndedError
 from namesrv_stream.tools.local.stack import LocalStack
-from namesrv_stream.tools.putting_back import restore_content
 from tests.cli.registry import PublishedRegistry
 from tests.faulty import FaultyProducer, UnforeseenError
 from tests.waiting import eventually
@@ -34,12 +31,6 @@ class ReplacedJob(BackgroundJob):
 
 
 class MortalStack(LocalStack):
-    job_starts = 0
-
-    def _restart_job(self):
-        self.job_starts += 1
-        self.job = BackgroundJob(None, self.settings)
-
     def start_dying_fleet(self):
         """Return when the fleet has died. The end of the stack does not stop it: that would wait for Kafka."""
         self._producer = FaultyProducer()
@@ -85,15 +76,21 @@ def test_a_stack_whose_parts_run_raises_nothing(stack):
     stack.check()
 
 
-def test_a_job_that_a_restore_has_replaced_starts_again_once_that_has_ended(stack):
+class DeadJob(BackgroundJob):
+    def check(self):
+        raise ConnectionError("the JVM does not answer")
+
+
+def test_a_job_that_another_one_has_replaced_is_no_error(stack):
     stack.job = ReplacedJob(None, stack.settings)
     stack.check()
-    assert stack.job_starts == 0
-    root = Root(stack.settings.delta_root)
-    restore_content(root, stack.settings, content_of(RouteReader(root)), "ann", takes_over=True)
-    stack.check()
-    stack.check()
-    assert stack.job_starts == 1
+
+
+def test_a_dead_jvm_is_named_with_the_last_lines_of_its_log_and_where_that_is(stack, tmp_path):
+    (tmp_path / "spark.log").write_text("out of memory\n")
+    stack.job = DeadJob(None, stack.settings)
+    with pytest.raises(ServerEndedError, match=rf"Spark has died .*; the end of {tmp_path}/spark.log:\nout of"):
+        stack.check()
 
 
 def test_a_part_that_died_last_is_raised_when_the_stack_ends(stack):

@@ -7,5 +7,5 @@ from chaos.job import run_job
 from namesrv_stream.job import hang_watch
 
 if __name__ == "__main__":
-    hang_watch.MAX_MISSED_PINGS, hang_watch.QUERY_LOOKS, hang_watch.LOG_LOOKS = 40, 60, 10
+    hang_watch.MAX_MISSED_PINGS, hang_watch.BATCH_LOOKS = 40, 60
     run_job(Path(sys.argv[1]), standby="--standby" in sys.argv)

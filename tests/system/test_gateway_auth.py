@@ -26,7 +26,6 @@ USERS = (
     user("ann", "admin")
     + user("reader", "reader")
     + user("broker-a", "broker", broker_name="broker-a")
-    + user("by-range", "broker", 'networks = ["127.0.0.1/32"]', "broker-old")
     + user("by-certificate", "broker", 'certificates = ["DNS:localhost"]', "broker-tls")
 )
 
@@ -134,19 +133,12 @@ def test_a_broker_with_credentials_lives_and_serves_a_client_that_signs(stack, s
 )
 def test_a_broker_that_may_not_takes_no_route(stack, signing, tmp_path, name, settings):
     before = {each: stack.addresses(each) for each in ("broker-a", "broker-x")}
-    senders = "unknown", "broker-a", "by-range"
+    senders = "unknown", "broker-a"
     before_it = refusals(stack, "REGISTER_BROKER", *senders)
     with broker(tmp_path, stack.namesrv_addr, name, **settings) as stranger:
         until(lambda: refusals(stack, "REGISTER_BROKER", *senders) > before_it)
         stranger.kill()
     assert {each: stack.addresses(each) for each in before} == before
-
-
-def test_a_broker_of_the_line_before_registers_by_its_address(stack, tmp_path):
-    with broker(tmp_path, stack.namesrv_addr, "broker-old", release=Release.V4) as old:
-        registered(stack, "broker-old", {"0": old.address})
-    registered(stack, "broker-old", {})
-    assert requesters(stack, "broker-old", "REGISTERED") == {"by-range"}
 
 
 def test_a_broker_of_the_line_before_registers_by_its_certificate(stack, folder, tmp_path, monkeypatch):

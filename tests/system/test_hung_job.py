@@ -69,7 +69,7 @@ def test_a_standby_takes_over_from_a_job_whose_workers_hang_while_the_log_goes_o
                 with contextlib.suppress(psutil.NoSuchProcess):
                     worker.send_signal(signal.SIGCONT)
         assert active.exit_code == 1
-        assert "the query has not moved for 60 s and the log has" in log.read_text().splitlines()[-1]
+        assert "a micro-batch has made no step for 60 s" in log.read_text().splitlines()[-1]
         say_and_await(heartbeats, 1, 2, 3)
         states = heartbeats.states()
     for view in onlooker.views.values():

@@ -2,9 +2,6 @@
 
 import re
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -15,7 +12,6 @@ from tests.system.heartbeats import until
 
 pytestmark = [pytest.mark.system, pytest.mark.full]  # the demo, in every run, starts the same processes
 LIMIT_S = 120
-NAMESRV_STREAM = Path(sys.executable).with_name("namesrv-stream")
 
 
 def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
@@ -36,21 +32,6 @@ def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
     assert reader.follow().routes.live == {}
 
 
-def is_logged(up, text):
-    """Wait for a line of the log, and return the lines up to it."""
-    lines = []
-    for line in iter(up.stderr.readline, ""):
-        lines.append(line)
-        if text in line:
-            return lines
-    raise AssertionError(f"not logged: {text}: {lines}")
-
-
-def assert_one_line(lines):
-    """Assert that no traceback buries the line that names what has died."""
-    assert [line for line in lines if not line.startswith("20")] == []
-
-
 def children(up, name):
     return [each for each in psutil.Process(up.pid).children(recursive=True) if name in command_of(each)]
 
@@ -62,29 +43,16 @@ def command_of(process):
         return ""
 
 
-def test_up_starts_what_has_died_again_says_so_and_ends_whatever_is_dead(up, tmp_path):
+@pytest.mark.parametrize(
+    ("part", "command", "log"),
+    [("Kafka", "kafka.Kafka", "kafka/"), ("Spark", "org.apache.spark.deploy.SparkSubmit", "spark.log")],
+)
+def test_up_ends_when_a_part_dies_and_shows_its_last_lines_and_its_log(up, tmp_path, part, command, log):
     next(line for line in iter(up.stdout.readline, "") if line.startswith("name server"))
-    reader = RouteReader(str(tmp_path / "r"))
-    [kafka] = children(up, "kafka.Kafka")
-    kafka.kill()
-    assert_one_line(is_logged(up, "Kafka has died"))
-    is_logged(up, "Kafka runs again")
-    [spark, *_] = children(up, "org.apache.spark.deploy.SparkSubmit")
-    term = reader.follow().snapshot.term
-    spark.kill()
-    assert_one_line(is_logged(up, "Spark has died"))
-    is_logged(up, "Spark runs again")
-    until(lambda: reader.follow().snapshot.term > term and reader.follow().snapshot.kind == "PUBLICATION")
-    asked = subprocess.run(
-        [NAMESRV_STREAM, "--root", tmp_path / "r", "submit"],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert asked.returncode == 2
-    assert "--take-over" in asked.stderr
-    for each in (*children(up, "kafka.Kafka"), *children(up, "org.apache.spark.deploy.SparkSubmit")):
+    for each in children(up, command):
         each.kill()
-    up.send_signal(signal.SIGINT)
-    up.communicate(timeout=LIMIT_S)
+    _, logged = up.communicate(timeout=LIMIT_S)
+    assert up.returncode == 1, logged
+    [line] = [line for line in logged.splitlines() if f"{part} has died" in line]
+    assert f"the end of {tmp_path / log}" in line
+    assert "Traceback" not in logged

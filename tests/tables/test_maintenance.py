@@ -127,7 +127,7 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(root):
     rows = open_tables(root)["rejected"]
     assert sorted(rows["reason"].to_pylist()) == ["0 days old", "0 days old", "89 days old"]
     heads = RustWriter(root).head(REJECTED)
-    maintain(root, rejected_retention_ms=90 * DAY_MS)
+    maintain(root)
     assert RustWriter(root).head(REJECTED) == heads
 
 

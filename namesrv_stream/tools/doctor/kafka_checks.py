@@ -1,4 +1,4 @@
-"""Check Kafka: whether it answers, the topic's settings, this client's rights, and the clocks."""
+"""Check Kafka: whether it answers, the topic's settings, and this client's rights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from namesrv_stream.kafka.librdkafka import answered, opened
 from namesrv_stream.kafka.topic import (
     TopicFacts,
     describe_topic,
-    newest_timestamp_ms,
     require_one_order,
     wait_for_kafka,
 )
@@ -33,9 +32,7 @@ _STANDS_STILL = ("dead", "waiting", "not answering", "no ticks", "other log")
 _GROUPS_ARE_LOADING = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )
-_RECORD_LIMIT_S = 8.0
 _POLL_S = 0.1
-_CLOCK_TOLERANCE_MS = 1_000
 
 
 def check_kafka(
@@ -59,7 +56,6 @@ def check_kafka(
         return
     yield from _topic(facts, kafka)
     yield _rights(kafka, topic, rights)
-    yield _clock(kafka, topic)
 
 
 def check_job(settings: NamesrvSettings) -> Iterator[Finding]:
@@ -142,32 +138,6 @@ def _rights_on_group(admin: AdminClient, group: str) -> set[AclOperation]:
             if code not in _GROUPS_ARE_LOADING or time.monotonic() > deadline:
                 raise
         time.sleep(_POLL_S)
-
-
-def _clock(kafka: dict[str, Any], topic: str) -> Finding:
-    """Compare this machine's clock with the append time of the next record."""
-    deadline = time.monotonic() + _RECORD_LIMIT_S
-    before_ms, first = _now_ms(), newest_timestamp_ms(kafka, topic)
-    while True:
-        asked_ms, newest = _now_ms(), newest_timestamp_ms(kafka, topic)
-        if newest is not None and newest != first:
-            return clock_finding(newest, before_ms, _now_ms())
-        if time.monotonic() > deadline:
-            found = f"no record came to {topic} within {_RECORD_LIMIT_S:g} s"
-            next_step = "Run it again while a gateway or a fleet runs: they send ticks."
-            return Finding("clock", "not checked", found, next_step)
-        before_ms = asked_ms
-        time.sleep(_POLL_S)
-
-
-def clock_finding(appended_ms: int, earliest_ms: int, latest_ms: int) -> Finding:
-    """Compare the append time of a record with the two times by this machine's clock between which it came."""
-    ahead_ms, behind_ms = appended_ms - latest_ms, earliest_ms - appended_ms
-    if max(ahead_ms, behind_ms) <= _CLOCK_TOLERANCE_MS:
-        return Finding("clock", "ok", f"Kafka's clock is within {_CLOCK_TOLERANCE_MS} ms of this machine's")
-    by = f"{ahead_ms} ms ahead of" if ahead_ms > 0 else f"{behind_ms} ms behind"
-    next_step = "Synchronise both by NTP: ages and --as-of are wrong by that much."
-    return Finding("clock", "warning", f"Kafka's clock is {by} this machine's", next_step)
 
 
 def _now_ms() -> int:

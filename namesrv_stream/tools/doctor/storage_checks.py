@@ -1,13 +1,14 @@
-"""Check the storage of tables and checkpoint (rights, room, several writers), and the content of the tables."""
+"""Check the storage of tables and checkpoint (rights, room, several writers), the tables, and the certificate."""
 
 from __future__ import annotations
 
 import ctypes
 import re
 import shutil
+import ssl
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,9 +18,9 @@ from deltalake.fs import DeltaStorageHandler
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.storage import is_object_store
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
+from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.rules.commands import order_problem
-from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
-from namesrv_stream.rules.topic_names import look_alikes
+from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.tables.damage import Damage
 from namesrv_stream.tables.mending import damages, newest_tag
 from namesrv_stream.tables.object_store import require_conditional_put
@@ -29,6 +30,8 @@ from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.doctor import Finding
 
 _A_LIBRARY = msgspec._core.__file__  # noqa: SLF001 -- any library that is certainly there
+_SOON_DAYS = 30
+_DAY_S = 86_400
 _MIN_ROOM_BYTES = 1024**3
 _MAX_NAMED = 10
 _PUBLISHED_WITHIN_S = 5.0
@@ -198,29 +201,11 @@ def _room_in(folder: Path) -> Finding:
 
 
 def check_contents(settings: NamesrvSettings) -> Iterator[Finding]:
-    """Read the newest snapshot, and check its names and its order configurations."""
+    """Read the newest snapshot, and check its order configurations."""
     try:
         tables = RouteReader(settings.delta_root, settings.storage_options or None).open().routes
     except (NotARegistryError, NoSuchSnapshotError):
         return
-    yield from _names(tables)
-    yield from _order_configs(tables)
-
-
-def _names(tables: RouteTables) -> Iterator[Finding]:
-    found = 0
-    for kind, names in (("cluster", tables.clusters), ("broker", tables.brokers), ("topic", tables.queues)):
-        groups = look_alikes(names)
-        found += len(groups)
-        for group in groups[:_MAX_NAMED]:
-            shown = ", ".join(f"{name!a}" for name in group)
-            what = f"{kind} names that look alike: {shown}" if len(group) > 1 else f"{kind} name with a blank: {shown}"
-            yield Finding("names", "warning", what, "Correct the broker's file, or the topic, that has the wrong one.")
-    if not found:
-        yield Finding("names", "ok", "no names of clusters, brokers or topics look alike")
-
-
-def _order_configs(tables: RouteTables) -> Iterable[Finding]:
     table = tables.kv.get(ORDER_TOPIC_NAMESPACE, {})
     problems = {topic: problem for topic, value in table.items() if (problem := order_problem(value))}
     for topic, problem in list(problems.items())[:_MAX_NAMED]:
@@ -228,3 +213,23 @@ def _order_configs(tables: RouteTables) -> Iterable[Finding]:
         yield Finding("order configuration", "failed", f"of topic {topic}: {problem}", next_step)
     if not problems:
         yield Finding("order configuration", "ok", f"{len(table)} values of {ORDER_TOPIC_NAMESPACE} can be read")
+
+
+def check_certificate(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Read the files of tls.server.*, and do a TLS handshake with the certificate in memory."""
+    certificates = Certificates(settings)
+    if not certificates.is_set:
+        yield Finding("certificate", "not checked", "tls.server.certPath is not set: the gateway speaks plain text")
+        return
+    file = settings.tls_cert_path
+    try:
+        ends_s = certificates.end_of_validity_s()
+    except ssl.SSLError as error:
+        problem = getattr(error, "verify_message", "") or str(error)
+        yield Finding("certificate", "failed", f"{file}: {problem}", "Put a certificate there that is valid now.")
+        return
+    days = int((ends_s - time.time()) // _DAY_S)
+    if days < _SOON_DAYS:
+        yield Finding("certificate", "warning", f"{file} is valid for {days} days", "Renew it; no restart is needed.")
+    else:
+        yield Finding("certificate", "ok", f"{file} is valid for {days} days")

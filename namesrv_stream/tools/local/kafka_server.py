@@ -17,7 +17,7 @@ import javaproperties
 from namesrv_stream.kafka.topic import answers
 from namesrv_stream.tools.local.jars import CONF, JARS, find_java, retrieved_jars
 from namesrv_stream.tools.local.ports import HOST, check_free, free_ports, listens
-from namesrv_stream.tools.local.process import OwnedServer, ServerNotStartedError
+from namesrv_stream.tools.local.process import OwnedServer, ServerEndedError
 
 START_LIMIT_S = 60
 HEAP = "-Xmx512m"
@@ -55,7 +55,7 @@ class LocalKafka(OwnedServer):
     def start(self) -> Self:
         """Start the node and return when it answers; a first start formats its storage.
 
-        Raises NamesrvError if another process has one of its ports, and ServerNotStartedError.
+        Raises NamesrvError if another process has one of its ports, and ServerEndedError.
         """
         for port in (self._port, self._controller_port):
             check_free(port, "Kafka (setting kafka.bootstrap.servers)")
@@ -68,7 +68,7 @@ class LocalKafka(OwnedServer):
             return self
         try:
             self._start_node([f"-XX:ArchiveClassesAtExit={self._recorded}"])
-        except ServerNotStartedError:  # for example, a Java without the archive of its own classes can record none
+        except ServerEndedError:  # for example, a Java without the archive of its own classes can record none
             self._start_node([])
         return self
 
@@ -101,7 +101,7 @@ class LocalKafka(OwnedServer):
         with self._log.open("ab") as log:
             done = subprocess.run(tool, stdout=log, stderr=log, check=False)
         if done.returncode != 0:
-            raise ServerNotStartedError(self.name, "could not format its storage", self._log)
+            raise ServerEndedError(self.name, "could not format its storage", self._log)
 
     def _java(self, options: list[str], *arguments: str) -> list[str | Path]:
         logging = f"-Dlog4j2.configurationFile={CONF / 'log4j2.properties'}"

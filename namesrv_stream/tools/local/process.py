@@ -76,8 +76,8 @@ class OwnedProcess:
             self._watch.stdin.close()
 
 
-class ServerNotStartedError(NamesrvError):
-    """A server ended, or did not answer within the limit; its output is in `log`."""
+class ServerEndedError(NamesrvError):
+    """A server has ended, or did not answer within the limit; its output is in `log`."""
 
     def __init__(self, server: str, what: str, log: Path) -> None:
         last_lines = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
@@ -98,7 +98,7 @@ class OwnedServer:
         self._process: OwnedProcess | None = None
 
     def start(self) -> Self:
-        """Start the server and return when it answers. Raises ServerNotStartedError."""
+        """Start the server and return when it answers. Raises ServerEndedError."""
         raise NotImplementedError
 
     @property
@@ -110,6 +110,11 @@ class OwnedServer:
     def exit_code(self) -> int | None:
         """The exit code of a server that has ended by itself or was killed by others; None otherwise."""
         return self._process.exit_code if self._process else None
+
+    def check(self) -> None:
+        """Raise ServerEndedError if the server has ended by itself or was killed by others."""
+        if self.exit_code is not None:
+            raise ServerEndedError(self.name, f"has died with exit code {self.exit_code}", self._log)
 
     def stop(self) -> None:
         """End the server in order (SIGTERM). Does nothing if it does not run."""
@@ -142,16 +147,16 @@ class OwnedServer:
         self.stop()
 
     def _run(self, command: Sequence[str | Path], answers: Callable[[], bool], limit_s: float) -> None:
-        """Start the process and wait until it answers. After a ServerNotStartedError no process runs."""
+        """Start the process and wait until it answers. After a ServerEndedError no process runs."""
         self._process = process = OwnedProcess(command, self._log)
         until = Retrying(stop=stop_after_delay(limit_s), wait=wait_fixed(0.1), retry=retry_if_not_result(bool))
         try:
             until(lambda: process.exit_code is not None or answers())
             if process.exit_code is not None:
-                raise ServerNotStartedError(self.name, f"ended with exit code {process.exit_code}", self._log)
+                raise ServerEndedError(self.name, f"ended with exit code {process.exit_code}", self._log)
         except RetryError:
             self.kill()
-            raise ServerNotStartedError(self.name, f"did not answer within {limit_s:g} s", self._log) from None
+            raise ServerEndedError(self.name, f"did not answer within {limit_s:g} s", self._log) from None
         except BaseException:
             self.kill()
             raise

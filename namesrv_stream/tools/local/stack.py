@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
-from functools import partial
+from collections.abc import Collection
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,30 +12,25 @@ from typing import Self
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from namesrv_stream.answers.job_status import newest_row
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.errors import NamesrvError, SettingError, TermLostError
+from namesrv_stream.errors import SettingError, TermLostError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.failures import SessionLostError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.reporting.metrics_server import require_port
-from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
-from namesrv_stream.tools.local.folder import in_service, owned_folder
+from namesrv_stream.tools.local.folder import owned_folder
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import HOST, check_free
-from namesrv_stream.tools.local.process import OwnedServer
-from namesrv_stream.tools.local.spark import forget_session, local_session, set_up_spark_log
+from namesrv_stream.tools.local.process import ServerEndedError
+from namesrv_stream.tools.local.spark import local_session, set_up_spark_log
 
 log = logging.getLogger(__name__)
 
 _PUBLISH_LIMIT_S = 30.0
 _JVM_LOST = (SessionLostError, Py4JError, ConnectionError)
-
-STARTS_AGAIN = 3
-"""Number of times that a part is started again after it has died."""
 
 
 class LocalStack:
@@ -57,11 +51,7 @@ class LocalStack:
         self._fleets: list[Fleet] = []
         self._open_things = ExitStack()
         self._is_replaced = False
-        self._is_starting_again = False
-        self._starts_left = dict.fromkeys(("Kafka", "Spark"), STARTS_AGAIN)
-        self._job_things = ExitStack()
         self._kafka: LocalKafka | None = None
-        self._root = Root(settings.delta_root, settings.storage_options or None)
 
     spark: SparkSession
     job: BackgroundJob
@@ -73,10 +63,8 @@ class LocalStack:
         require_port((self.settings.bind_address, self.settings.job_metrics_port), "job.metricsPort")
         with ExitStack() as opening:
             opening.enter_context(owned_folder(self._data, made_anew=self._made_anew))
-            opening.enter_context(in_service(self.settings.delta_root))
             self._start_kafka(opening)
-            opening.callback(self._end_job)
-            self._start_job()
+            self._start_job(opening)
             arguments = kafka_client_arguments(self.settings)
             self._producer = opening.enter_context(HeartbeatProducer(arguments, self.settings.kafka_topic))
             self.gateway = opening.enter_context(BackgroundGateway(self.settings))
@@ -91,19 +79,17 @@ class LocalStack:
         self.settings = self.settings.model_copy(update={"kafka_bootstrap_servers": kafka.bootstrap_servers})
         log.info("Kafka answers at %s", kafka.bootstrap_servers)
 
-    def _start_job(self) -> None:
-        opening = self._job_things = ExitStack()
-        spark_log = self._data / "spark.log"
-        log.info("starting Spark; its output is in %s", spark_log)
-        self.spark = local_session("route-registry", log=spark_log, temp=Path(self.settings.job_temp_folder))
+    def _start_job(self, opening: ExitStack) -> None:
+        log.info("starting Spark; its output is in %s", self._spark_log)
+        self.spark = local_session("route-registry", log=self._spark_log, temp=Path(self.settings.job_temp_folder))
         opening.callback(self.spark.stop)
         set_up_spark_log(self.spark, self.settings.log_format)
         self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
         opening.callback(self._publish_what_waits)
 
-    def _end_job(self) -> None:
-        """End the job of the newest start."""
-        self._job_things.close()
+    @property
+    def _spark_log(self) -> Path:
+        return self._data / "spark.log"
 
     def _publish_what_waits(self) -> None:
         """Wait until the log is published. Otherwise unregistered brokers would seem alive until the next start."""
@@ -120,21 +106,15 @@ class LocalStack:
     def check(self) -> None:
         """Raise the error that ended the job, the gateway or a fleet, if any.
 
-        If another job has replaced this one, that is no error: the rest serves the new job, and this one starts again
-        when that one, a repair or a restore has stopped in order. Kafka and the job's JVM are started again if they
-        have died, each `STARTS_AGAIN` times.
+        If another job has replaced this one, that is no error: the rest serves the new job. Raises ServerEndedError if
+        Kafka or the job's JVM has died, for which an end in order would wait.
         """
-        if self._kafka is not None and self._kafka.exit_code is not None:
-            self._start_again("Kafka", f"exit code {self._kafka.exit_code}", partial(_started_again, self._kafka))
+        if self._kafka is not None:
+            self._kafka.check()
         try:
             self._check_job()
         except _JVM_LOST as error:
-            self._start_again("Spark", str(error), self._restart_job)
-        newest = newest_row(self._root) if self._is_replaced else None
-        if newest is not None and newest.kind == "STOP":
-            log.info("run %s has stopped, the job of this process goes on", newest.run_id)
-            self._is_replaced = False
-            self._restart_job()
+            raise ServerEndedError("Spark", f"has died ({error})", self._spark_log) from error
         self._check_others()
 
     def _check_job(self) -> None:
@@ -142,46 +122,14 @@ class LocalStack:
             self.job.check()
         except TermLostError as lost:
             if not self._is_replaced:
-                log.warning("run %s has taken the registry over: Kafka, gateway and brokers run on, the job of this "
-                            "process starts again when that run stops in order", lost.newer_run_id)  # fmt: skip
+                log.warning("run %s has taken the registry over: Kafka, gateway and brokers run on without a job of "
+                            "this process", lost.newer_run_id)  # fmt: skip
             self._is_replaced = True
 
     def _check_others(self) -> None:
         self.gateway.check()
         for fleet in self._fleets:
             fleet.check()
-
-    @property
-    def is_hurt(self) -> bool:
-        """True if Kafka or the job's JVM has died, so that an end in order may wait for ever."""
-        if self._is_starting_again or (self._kafka is not None and self._kafka.exit_code is not None):
-            return True
-        try:
-            self.job.check()
-        except TermLostError:
-            return False
-        except Exception:
-            return True
-        return False
-
-    def _start_again(self, name: str, problem: str, start: Callable[[], None]) -> None:
-        if not self._starts_left[name]:
-            raise NamesrvError(
-                f"{name} has died {STARTS_AGAIN + 1} times, at last with {problem}. Its log in the folder of --data "
-                "shows why; is there memory and room? Nothing that Kafka has accepted is lost."
-            )
-        self._starts_left[name] -= 1
-        log.warning("%s has died (%s): it is started again", name, problem)
-        self._is_starting_again = True
-        start()
-        self._is_starting_again = False
-        log.info("%s runs again", name)
-
-    def _restart_job(self) -> None:
-        forget_session(self.spark)
-        with suppress(*_JVM_LOST, TermLostError):
-            self._job_things.close()
-        self._start_job()
 
     def start_fleet(self, plan: FleetPlan, *, unregister: bool = True) -> Fleet:
         """Start simulated brokers, which run until the stack ends.
@@ -196,11 +144,6 @@ class LocalStack:
             log.info, "stopping the brokers: they %s", "unregister" if unregister else "just end"
         )
         return fleet
-
-
-def _started_again(server: OwnedServer) -> None:
-    server.kill()  # what is left of it
-    server.start()
 
 
 def own_kafka_port(settings: NamesrvSettings) -> int:
