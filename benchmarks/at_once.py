@@ -8,16 +8,11 @@ process. CPU time is that of this process, so other work on the machine makes th
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 
-import click
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.harness import Bench, benchmark
 from benchmarks.peers import registration
-from benchmarks.processes import machine_text
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.wire.registration_request import RegisterBrokerBody, decode_registration
@@ -83,20 +78,14 @@ def _encode(read: RegisterBrokerBody) -> None:
     )
 
 
-@click.command()
-def main() -> None:
+@benchmark()
+def main(bench: Bench) -> None:
     """Print the figures."""
-    before = os.getloadavg()[0]
-    table = Table("a body of 256 KiB, full of", "at once, ms", "by the usual limits, ms")
+    rows = []
     for what, body in bodies():
-        cells = []
-        for only_quick in (True, False):
-            taken_ms, is_taken = cpu_ms(body, only_quick=only_quick)
-            cells.append(f"{taken_ms:.2f}" if is_taken else f"{taken_ms:.2f}, refused")
-        table.add_row(what, *cells)
-    console = Console(width=100)
-    console.print(table)
-    console.print(machine_text(before))
+        figures = [cpu_ms(body, only_quick=only_quick) for only_quick in (True, False)]
+        rows.append((what, *(f"{taken_ms:.2f}{'' if is_taken else ', refused'}" for taken_ms, is_taken in figures)))
+    bench.rows(("a body of 256 KiB, full of", "at once, ms", "by the usual limits, ms"), rows)
 
 
 if __name__ == "__main__":

@@ -8,26 +8,21 @@ buckets on both: `--buckets 1` has one file for all.
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
-import tempfile
 import time
+from functools import partial
 
-import click
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.driver import apart, highest_b, memory_b
+from benchmarks.driver import apart
+from benchmarks.harness import Bench, benchmark, memory_mb, option
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan
 from namesrv_stream.tables import schemas
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 
-_TAG = CommitTag(1, 1)
-_MB = 1024 * 1024
 _ONE_ROW_TIMES = 9
 
 
@@ -35,12 +30,12 @@ def merged(plan: Plan, root: str) -> dict[str, str]:
     """Merge everything, one row, one row of each broker, all rows of one, and everything again."""
     writer, rows = RustWriter(Root(root)), plan.all_rows()
     writer.ensure_tables()
-    before_b, version = memory_b(), 0
+    before_mb, version = memory_mb(), 0
 
     def merge_s(changed: pa.Table) -> float:
         nonlocal version
         began_s = time.perf_counter()
-        version = writer.merge(TOPIC, version, RowChanges(changed), _TAG)
+        version = writer.merge(TOPIC, version, RowChanges(changed), CommitTag(1, 1))
         return time.perf_counter() - began_s
 
     figures = {"all rows new, s": f"{merge_s(rows):.1f}"}
@@ -53,43 +48,31 @@ def merged(plan: Plan, root: str) -> dict[str, str]:
         "one row of every broker changed, ms": f"{merge_s(changed.take(of_each)) * 1e3:.0f}",
         "all rows changed, s": f"{merge_s(changed):.1f}",
         "files": str(len(Root(root).open(TOPIC).file_uris())),
-        "memory for it beside the rows, at most, MB": f"{(highest_b() - before_b) / _MB:,.0f}",
+        "memory for it beside the rows, at most, MB": f"{memory_mb(highest=True) - before_mb:,.0f}",
     }
 
 
-class MergedIn:
-    """The function `merged` with another number of buckets, in a form that can be passed to another process."""
-
-    def __init__(self, buckets: int) -> None:
-        self._buckets = buckets
-
-    def __call__(self, plan: Plan, root: str) -> dict[str, str]:
-        """Call `merged`."""
-        schemas.TOPIC_BUCKETS = self._buckets
-        return merged(plan, root)
+def merged_in(buckets: int, plan: Plan, root: str) -> dict[str, str]:
+    """Merge with another number of buckets."""
+    schemas.TOPIC_BUCKETS = buckets
+    return merged(plan, root)
 
 
-@click.command()
-@click.option("--brokers", type=int, multiple=True, default=(100, 300), show_default=True)
-@click.option("--topics", type=int, default=TOPICS_PER_BROKER, show_default=True, help="Of each broker.")
-@click.option("--buckets", type=int, multiple=True, default=(schemas.TOPIC_BUCKETS,), show_default=True)
-def main(brokers: tuple[int, ...], topics: int, buckets: tuple[int, ...]) -> None:
+@benchmark(
+    option("--brokers", (100, 300)),
+    option("--topics", TOPICS_PER_BROKER, "Of each broker."),
+    option("--buckets", (schemas.TOPIC_BUCKETS,)),
+)
+def main(bench: Bench, brokers: tuple[int, ...], topics: int, buckets: tuple[int, ...]) -> None:
     """Print one column for each registry and number of buckets."""
-    table = Table("figure", title=f"load average {os.getloadavg()[0]:.1f} before")
-    columns = []
+    columns = {}
     for count in brokers:
         for bucket_count in buckets:
-            plan = Plan(count, topics, has_own_topics=False)
-            table.add_column(f"{plan.rows:,} rows, {bucket_count} buckets", justify="right")
-            folder = tempfile.mkdtemp(prefix="namesrv-bulk-")
-            try:
-                columns.append(apart(MergedIn(bucket_count), plan, folder))
-            finally:
-                shutil.rmtree(folder)
-    for name in columns[0]:
-        table.add_row(name, *(column[name] for column in columns))
-    Console(width=max(120, 60 + 25 * len(columns))).print(table)
-    print(f"load average {os.getloadavg()[0]:.1f} after")
+            plan, place = Plan(count, topics, has_own_topics=False), bench.folder / "registry"
+            name = f"{plan.rows:,} rows, {bucket_count} buckets"
+            columns[name] = apart(partial(merged_in, bucket_count), plan, str(place))
+            shutil.rmtree(place)
+    bench.columns(columns)
 
 
 if __name__ == "__main__":

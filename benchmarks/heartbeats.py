@@ -11,23 +11,26 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-import psutil
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.brokers import Brokers
-from benchmarks.load import percentile
-from benchmarks.processes import cpu_seconds, gateway_process, job_process, machine_text, wait_until
+from benchmarks.harness import (
+    Bench,
+    benchmark,
+    cpu_seconds,
+    gateway_process,
+    job_process,
+    memory_mb,
+    option,
+    percentile,
+    running_kafka,
+    wait_until,
+)
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -36,7 +39,6 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 
 LAG_LIMIT_S = 3.0
 _START_LIMIT_S = 180.0
@@ -103,8 +105,7 @@ class Site:
 
 def measure(folder: Path, brokers: int, seconds: float) -> Found:
     """Start everything, and run that many brokers for `seconds`."""
-    with LocalKafka(folder / "kafka") as kafka:
-        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    with running_kafka(folder) as (_, options):
         settings = NamesrvSettings.model_validate(options)
         arguments = kafka_client_arguments(settings)
         ensure_topic(arguments, settings.kafka_topic)
@@ -133,34 +134,30 @@ def _watched(site: Site, probe: Brokers, pids: dict[str, int], seconds: float) -
     lags_s = site.lags_s(probe, seconds)
     taken_s = time.monotonic() - began_s
     cores = {name: (cpu_seconds(pid) - cpu_s[name]) / taken_s for name, pid in pids.items()}
-    megabytes = psutil.Process(pids["gateway"]).memory_info().rss / 2**20
+    megabytes = memory_mb(pids["gateway"])
     per_s = (site.records() - records) / taken_s
     return Found({}, lags_s, per_s, cores, megabytes, site.ended(), site.live())
 
 
-@click.command()
-@click.option("--brokers", type=click.IntRange(1), default=5_000, show_default=True)
-@click.option("--minutes", type=click.FloatRange(0.5), default=2.0, show_default=True)
-def main(brokers: int, minutes: float) -> None:
+@benchmark(option("--brokers", 5_000), option("--minutes", 2.0))
+def main(bench: Bench, brokers: int, minutes: float) -> bool:
     """Print the figures."""
-    before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as folder:
-        found = measure(Path(folder), brokers, minutes * 60)
-    table = Table("figure", "value", title=f"{brokers:,} brokers with leases of 10 s for {minutes:g} minutes")
-    table.add_row("heartbeats a second", f"{found.heartbeats.get('heartbeats_per_s', 0):,.0f}")
-    table.add_row("the latest heartbeat left its broker late by, ms", f"{found.heartbeats.get('latest_ms', 0):,.0f}")
-    table.add_row("records a second in Kafka", f"{found.records_per_s:,.0f}")
-    for name, cores in found.cores.items():
-        table.add_row(f"cores of the {name}", f"{cores:.2f}")
-    table.add_row("memory of the gateway, MB", f"{found.gateway_mb:.0f}")
-    for share in (0.5, 0.99, 1.0):
-        table.add_row(f"append to snapshot, p{100 * share:.0f}, s", f"{percentile(found.lags_s, share):.2f}")
-    table.add_row("leases at the end", f"{found.live:,} of {brokers + 1:,}")
-    table.add_row("leases that ended", str(dict(found.ended) or "none"))
-    console = Console(width=120)
-    console.print(table)
-    console.print(machine_text(before))
-    sys.exit(bool(found.ended) or found.live != brokers + 1 or max(found.lags_s) > LAG_LIMIT_S)
+    found = measure(bench.folder, brokers, minutes * 60)
+    rows = {
+        "heartbeats a second": f"{found.heartbeats.get('heartbeats_per_s', 0):,.0f}",
+        "the latest heartbeat left its broker late by, ms": f"{found.heartbeats.get('latest_ms', 0):,.0f}",
+        "records a second in Kafka": f"{found.records_per_s:,.0f}",
+        **{f"cores of the {name}": f"{cores:.2f}" for name, cores in found.cores.items()},
+        "memory of the gateway, MB": f"{found.gateway_mb:.0f}",
+        **{
+            f"append to snapshot, p{100 * share:.0f}, s": f"{percentile(found.lags_s, share):.2f}"
+            for share in (0.5, 0.99, 1.0)
+        },
+        "leases at the end": f"{found.live:,} of {brokers + 1:,}",
+        "leases that ended": str(dict(found.ended) or "none"),
+    }
+    bench.columns({"value": rows}, f"{brokers:,} brokers with leases of 10 s for {minutes:g} minutes")
+    return bool(found.ended) or found.live != brokers + 1 or max(found.lags_s) > LAG_LIMIT_S
 
 
 if __name__ == "__main__":

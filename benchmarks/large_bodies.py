@@ -9,18 +9,13 @@ event loop did not run while the body was decoded, the median of some bodies: lo
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from statistics import median
 
-import click
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.harness import Bench, benchmark
 from benchmarks.peers import registration
-from benchmarks.processes import machine_text
 from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.records import encode_record
 from namesrv_stream.wire.frame import FrameDecoder
@@ -73,28 +68,25 @@ async def measured(way: Way, work: Work) -> tuple[float, float]:
     return median([await hold_ms(way, work) for _ in range(_ROUNDS)]), cpu_ms
 
 
-async def measure() -> Table:
-    """Return the figures as a table."""
-    table = Table("registration of", "MB", "received, ms", "thread: hold, ms", "CPU, ms", "pool: hold, ms", "CPU, ms")
-    processes = BodyProcesses()
+async def measure() -> list[list[str]]:
+    """Return a line of figures for each size."""
+    rows, processes = [], BodyProcesses()
     for topics in (10_000, 50_000):
         frame = encode_command(registration(0, topics))
         taken = [received(frame) for _ in range(_ROUNDS)]
         work = partial(record_of, taken[0][0])
         figures = [*await measured(asyncio.to_thread, work), *await measured(processes.run, work)]
         cells = [len(frame) / 1e6, median([ms for _, ms in taken]), *figures]
-        table.add_row(f"{topics:,} topics", *(f"{cell:.1f}" for cell in cells))
+        rows.append([f"{topics:,} topics", *(f"{cell:.1f}" for cell in cells)])
     processes.close()
-    return table
+    return rows
 
 
-@click.command()
-def main() -> None:
+@benchmark()
+def main(bench: Bench) -> None:
     """Print the figures."""
-    before = os.getloadavg()[0]
-    console = Console(width=120)
-    console.print(asyncio.run(measure()))
-    console.print(machine_text(before))
+    ways = ("thread: hold, ms", "CPU, ms", "pool: hold, ms", "CPU, ms")
+    bench.rows(("registration of", "MB", "received, ms", *ways), asyncio.run(measure()))
 
 
 if __name__ == "__main__":

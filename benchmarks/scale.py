@@ -12,25 +12,20 @@ changes until the answer shows the change.
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.drawing import draw
+from benchmarks.harness import Bench, benchmark, cpu_seconds, gateway_process, memory_mb, option, wait_until
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
 from benchmarks.peers import Peer
-from benchmarks.processes import cpu_seconds, gateway_process
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
@@ -57,7 +52,7 @@ class Found:
 
     first_publication_s: float = 0.0
     start_s: float = 0.0
-    memory_mb: dict[str, int] = field(default_factory=dict)
+    memory_mb: dict[str, float] = field(default_factory=dict)
     published_s: list[float] = field(default_factory=list)
     served_s: list[float] = field(default_factory=list)
     idle_stall_s: float = 0.0
@@ -124,19 +119,11 @@ class Stalls:
                 time.sleep(0.001)  # leaves the processor to the gateway, whose stalls are measured
 
 
-def wait_for_route(port: int, topic: str) -> None:
-    """Wait until a gateway answers with a route."""
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline:
-        try:
-            client = Client(port)
-            while client.route(topic).code != 0:
-                time.sleep(0.005)
-            client.close()
-            return
-        except OSError:
-            time.sleep(0.005)
-    raise TimeoutError("the gateway does not answer")
+def has_route(port: int, topic: str) -> bool:
+    """Return whether a gateway answers with a route."""
+    with suppress(OSError), closing(Client(port)) as client:
+        return client.route(topic).code == 0
+    return False
 
 
 def measure(plan: Plan, folder: Path, changes: int, *, with_bulk: bool = True) -> Found:
@@ -147,19 +134,19 @@ def measure(plan: Plan, folder: Path, changes: int, *, with_bulk: bool = True) -
     found.first_publication_s = time.perf_counter() - began_s
     began_s = time.perf_counter()
     with gateway_process(folder, {}) as (port, pid):
-        wait_for_route(port, plan.topic(0, 0))
+        wait_until(lambda: has_route(port, plan.topic(0, 0)), "the gateway's first answer", _LIMIT_S, 0.005)
         found.start_s = time.perf_counter() - began_s
         time.sleep(_PAUSE_S)
-        found.memory_mb["started"] = _memory_mb(pid)
+        found.memory_mb["started"] = memory_mb(pid)
         client = Client(port)
-        looked_up = [plan.topic(number % plan.brokers, number) for number in range(_LOOKED_UP)]
+        looked_up = [plan.topic(number % plan.brokers, number % plan.topics) for number in range(_LOOKED_UP)]
         with Stalls(port, looked_up) as stalls:
             _measure_changes(plan, registry, client, stalls, pid, changes, found)
-            found.memory_mb["after changes"] = _memory_mb(pid)
+            found.memory_mb["after changes"] = memory_mb(pid)
             if with_bulk:
                 _measure_bulk(plan, registry, client, stalls, found)
-        found.memory_mb["after bulk"] = _memory_mb(pid)
-        found.memory_mb["highest"] = _memory_mb(pid, "VmHWM")
+        found.memory_mb["after bulk"] = memory_mb(pid)
+        found.memory_mb["highest"] = memory_mb(pid, highest=True)
         client.close()
     return found
 
@@ -205,47 +192,8 @@ def _measure_bulk(plan: Plan, registry: Registry, client: Client, stalls: Stalls
 
 
 def _wait_until_served(client: Client, topic: str, broker_name: str, queues: int | None) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while client.queues(topic, broker_name) != queues:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the gateway does not show the change of {topic}")
-        time.sleep(0.002)
-
-
-def _memory_mb(pid: int, name: str = "VmRSS") -> int:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith(f"{name}:"))
-
-
-@click.command()
-@click.option("--brokers", type=int, multiple=True, default=(100, 300), show_default=True)
-@click.option(
-    "--topics", type=int, multiple=True, default=(TOPICS_PER_BROKER,), show_default=True, help="Of each broker."
-)
-@click.option("--own-topics/--shared-topics", default=False, show_default=True, help="No two brokers share a topic.")
-@click.option("--changes", type=int, default=10, show_default=True, help="Of one topic each.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the figures over the number of rows in this file.")
-def main(brokers: tuple[int, ...], topics: tuple[int, ...], own_topics: bool, changes: int, plot: Path | None) -> None:
-    """Print one column for each registry: each number of brokers with each number of topics."""
-    table = Table("figure", title=f"{changes} changes of one topic; load average {os.getloadavg()[0]:.1f} before")
-    columns = []
-    plans = [Plan(*size, own_topics) for size in itertools.product(brokers, topics)]
-    for plan in plans:
-        table.add_column(f"{plan.rows:,} rows", justify="right")
-        folder = Path(tempfile.mkdtemp(prefix="namesrv-scale-"))
-        try:
-            columns.append(_cells(measure(plan, folder, changes)))
-        finally:
-            shutil.rmtree(folder)
-    for name in columns[0]:
-        table.add_row(name, *(column[name] for column in columns))
-    console = Console(width=120)
-    console.print(table)
-    where = f"load average {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"
-    console.print(where)
-    if plot is not None:
-        drawn = {name: [float(column[name].replace(",", "")) for column in columns] for name in _DRAWN}
-        draw(plot, "rows of topic", [plan.rows for plan in plans], drawn, where)
+    what = f"the gateway shows the change of {topic}"
+    wait_until(lambda: client.queues(topic, broker_name) == queues, what, _LIMIT_S, 0.002)
 
 
 def _cells(found: Found) -> dict[str, str]:
@@ -263,12 +211,33 @@ def _cells(found: Found) -> dict[str, str]:
         f"{_BULK_TOPICS:,} topics gone from lookups after the snapshot, s": f"{found.bulk_served_s:.1f}",
         "one change published right after them and served, s": f"{found.after_bulk_s:.1f}",
         "longest wait for a lookup meanwhile (bulk), ms": f"{found.bulk_stall_s * 1e3:.0f}",
-        **{f"memory of the gateway, {when}, MB": f"{size:,}" for when, size in memory.items()},
+        **{f"memory of the gateway, {when}, MB": f"{size:,.0f}" for when, size in memory.items()},
     }
 
 
 def _median_ms(seconds: list[float]) -> str:
     return f"{statistics.median(seconds) * 1e3:.0f}"
+
+
+@benchmark(
+    option("--brokers", (100, 300)),
+    option("--topics", (TOPICS_PER_BROKER,), "Of each broker."),
+    option("--own-topics/--shared-topics", False, "No two brokers share a topic."),
+    option("--changes", 10, "Of one topic each."),
+    plot=True,
+)
+def main(bench: Bench, brokers: tuple[int, ...], topics: tuple[int, ...], own_topics: bool, changes: int) -> None:
+    """Print one column for each registry: each number of brokers with each number of topics."""
+    columns, sizes = {}, []
+    for size in itertools.product(brokers, topics):
+        plan, folder = Plan(*size, own_topics), bench.folder / "-".join(map(str, size))
+        folder.mkdir()
+        columns[f"{plan.rows:,} rows"] = _cells(measure(plan, folder, changes))
+        sizes.append(plan.rows)
+        shutil.rmtree(folder)
+    bench.columns(columns, f"{changes} changes of one topic")
+    drawn = {name: [float(each[name].replace(",", "")) for each in columns.values()] for name in _DRAWN}
+    bench.draw("rows of topic", sizes, drawn)
 
 
 if __name__ == "__main__":
