@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -77,7 +76,7 @@ def test_every_metric_is_on_a_dashboard():
     assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in EXPORTED - OF_PROCESSES} <= stems
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize(
     "arguments",
     [["check", "rules", "alerts.yml"], pytest.param(["test", "rules", "alerts_test.yml"], marks=pytest.mark.full)],
@@ -87,7 +86,7 @@ def test_promtool_accepts_the_rules_and_each_is_raised_when_it_should(arguments)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize("incident", INCIDENTS)
 def test_an_incident_fires_these_alerts_and_no_other(incident, tmp_path):
     recorded = json.loads((RECORDED / f"{incident}.json").read_text())

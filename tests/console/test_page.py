@@ -23,7 +23,7 @@ from tests.console.chromium import PHONE, Page, chromium
 from tests.console.conftest import A, B, C, make_registry, make_settings
 from tests.console.crowd import address_of, lose_zone, publish_crowd
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
 HIDE = """
 Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
 document.dispatchEvent(new Event("visibilitychange"));
