@@ -69,13 +69,6 @@ def test_a_dashboard_asks_for_exported_metrics(dashboard):
     assert set.union(*found) <= EXPORTED
 
 
-def test_every_metric_is_on_a_dashboard():
-    """A metric that nobody looks at is not worth its export. A histogram needs one of its series."""
-    shown = set.union(*(names_in(expression) for dashboard in DASHBOARDS for expression in expressions(dashboard)))
-    stems = {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
-    assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in EXPORTED - OF_PROCESSES} <= stems
-
-
 @pytest.mark.needs("promtool")
 @pytest.mark.parametrize(
     "arguments",
