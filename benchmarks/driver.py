@@ -1,16 +1,22 @@
-"""Measure the job's registry on the driver: memory a row, and the seconds to load, fill and change it.
+"""Measure the job's registry on the driver: memory a row, the seconds to load, fill and change it, and merges.
 
     .venv/bin/python -m benchmarks.driver --brokers 100 --brokers 300
 
-It uses rules and tables alone, without Spark and Kafka. Each figure is measured in a process of its own.
+It uses rules and tables alone, without Spark and Kafka. Each group of figures has a process of its own. Of merges of
+`topic` by delta-rs bulk and everyday ones are measured, with each number of `--buckets`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import shutil
+import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+import pyarrow as pa
 
 from benchmarks.harness import Bench, benchmark, memory_mb, option
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
@@ -18,12 +24,14 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables import schemas
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import ROUTE_TABLES
-from namesrv_stream.tables.writer import RustWriter
+from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 
 _MB = 1024 * 1024
+_ONE_ROW_TIMES = 9
 
 
 def loaded(plan: Plan, root: str) -> dict[str, str]:
@@ -96,19 +104,51 @@ def apart(measure: Callable[[Plan, str], dict[str, str]], plan: Plan, root: str)
         return pool.apply(measure, (plan, root))
 
 
+def merged(buckets: int, plan: Plan, root: str) -> dict[str, str]:
+    """Merge everything by delta-rs, one row, one row of each broker, all rows of one, and everything again."""
+    schemas.TOPIC_BUCKETS = buckets
+    writer, rows = RustWriter(Root(root)), plan.all_rows()
+    writer.ensure_tables()
+    before_mb, version = memory_mb(), 0
+
+    def merge_s(changed: pa.Table) -> float:
+        nonlocal version
+        began_s = time.perf_counter()
+        version = writer.merge(TOPIC, version, RowChanges(changed), CommitTag(1, 1))
+        return time.perf_counter() - began_s
+
+    figures = {"all rows new, s": f"{merge_s(rows):.1f}"}
+    changed = rows.set_column(4, "perm", pa.repeat(pa.scalar(4, pa.int32()), len(rows)))
+    one_row_s = [merge_s(changed.slice(at * plan.topics + 1, 1)) for at in range(min(_ONE_ROW_TIMES, plan.brokers))]
+    of_each = list(range(2, plan.rows, plan.topics))
+    figures |= {
+        "one row changed, median ms": f"{statistics.median(one_row_s) * 1e3:.0f}",
+        "all rows of one broker changed, ms": f"{merge_s(changed.slice(0, plan.topics)) * 1e3:.0f}",
+        "one row of every broker changed, ms": f"{merge_s(changed.take(of_each)) * 1e3:.0f}",
+        "all rows changed, s": f"{merge_s(changed):.1f}",
+        "files": str(len(Root(root).open(TOPIC).file_uris())),
+        "memory for it beside the rows, at most, MB": f"{memory_mb(highest=True) - before_mb:,.0f}",
+    }
+    return {f"merge, {buckets} buckets: {name}": figure for name, figure in figures.items()}
+
+
 @benchmark(
     option("--brokers", (100, 300)),
     option("--topics", TOPICS_PER_BROKER, "Of each broker."),
     option("--own-topics/--shared-topics", False, "No two brokers share a topic."),
+    option("--buckets", (schemas.TOPIC_BUCKETS,), "Of the table `topic`; 1 has one file for all."),
 )
-def main(bench: Bench, brokers: tuple[int, ...], topics: int, own_topics: bool) -> None:
+def main(bench: Bench, brokers: tuple[int, ...], topics: int, own_topics: bool, buckets: tuple[int, ...]) -> None:
     """Print one column for each registry."""
     columns = {}
     for count in brokers:
-        plan = Plan(count, topics, own_topics)
-        place = str(bench.folder / str(count))
-        apart(published, plan, place)
-        columns[f"{plan.rows:,} rows"] = apart(loaded, plan, place) | apart(filled, plan, place)
+        plan, place = Plan(count, topics, own_topics), bench.folder / str(count)
+        apart(published, plan, str(place))
+        found = apart(loaded, plan, str(place)) | apart(filled, plan, str(place))
+        for each in buckets:
+            shutil.rmtree(place)
+            found |= apart(partial(merged, each), plan, str(place))
+        columns[f"{plan.rows:,} rows"] = found
     bench.columns(columns)
 
 

@@ -86,9 +86,13 @@ def of_rows(folder: Path) -> dict[str, Figure]:
         measure(Plan(10, topics, has_own_topics=False), folder / str(topics), CHANGES, with_bulk=False)
         for topics in (100, 10_000)
     )
+    cpu, stall = "CPU of the gateway a change, ms", "longest wait for a lookup meanwhile, ms"
+    idle_stall_ms = many["longest wait for a lookup while nothing changes, ms"]
     return {
-        "CPU of a change, 100,000 rows / 1,000 rows": Figure(many.cpu_a_change_s, few.cpu_a_change_s),
-        "longest wait for a lookup, changes among 100,000 rows / no change": Figure(many.stall_s, many.idle_stall_s),
+        "CPU of a change, 100,000 rows / 1,000 rows": Figure(many[cpu] / 1e3, few[cpu] / 1e3),
+        "longest wait for a lookup, changes among 100,000 rows / no change": Figure(
+            many[stall] / 1e3, idle_stall_ms / 1e3
+        ),
     }
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import textwrap
 import time
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -199,16 +200,26 @@ def _answers(port: int, asked: RemotingCommand) -> bool:
 
 @contextmanager
 def console_process(folder: Path, options: Options) -> Iterator[tuple[str, int]]:
-    """Run a console on the tables in `folder`/registry within the `with`. Yield its address and its process id."""
+    """Run a console on the tables in `folder`/registry within the `with`. Yield its address and its process id.
+
+    It has read a snapshot.
+    """
     port = free_ports(1)
     process = OwnedProcess(
         program(folder / "registry", {"console.port": port, **options}, "console"), folder / "console.log"
     )
+    address = f"http://{HOST}:{port}"
     try:
-        wait_until(lambda: b"console: " in (folder / "console.log").read_bytes(), "the console")
-        yield f"http://{HOST}:{port}", process.pid
+        wait_until(lambda: _is_ready(address), "the console is ready")
+        yield address, process.pid
     finally:
         process.stop()
+
+
+def _is_ready(address: str) -> bool:
+    with suppress(OSError), urllib.request.urlopen(f"{address}/readyz"):
+        return True
+    return False
 
 
 @contextmanager

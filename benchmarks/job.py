@@ -96,9 +96,12 @@ class Tables:
     def wait_for(self, offsets: Mapping[int, int]) -> SnapshotRow:
         """Wait for a snapshot that has these records; `offsets`: the next record's by partition. Return it."""
         snapshots = Snapshots(self._root)
-        while any(snapshots.newest().offsets.get(partition, 0) < offset for partition, offset in offsets.items()):
-            time.sleep(0.005)
+
+        def has_all() -> bool:
             snapshots.refresh()
+            return all(snapshots.newest().offsets.get(partition, 0) >= offset for partition, offset in offsets.items())
+
+        wait_until(has_all, "a snapshot with all records", _START_LIMIT_S, 0.005)
         return snapshots.newest()
 
     def fresh_ms(self, changes: Iterable[LogPosition], up_to: int) -> list[float]:

@@ -18,12 +18,11 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.harness import Bench, benchmark, cpu_seconds, gateway_process, memory_mb, option, wait_until
+from benchmarks.harness import Bench, benchmark, cpu_seconds, gateway_process, memory_mb, option, timed, wait_until
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
 from benchmarks.peers import Peer
 from namesrv_stream.wire.codes import RequestCode
@@ -46,22 +45,8 @@ _DRAWN = (
 )
 
 
-@dataclass
-class Found:
-    """The measurements of one registry, in seconds except the memory."""
-
-    first_publication_s: float = 0.0
-    start_s: float = 0.0
-    memory_mb: dict[str, float] = field(default_factory=dict)
-    published_s: list[float] = field(default_factory=list)
-    served_s: list[float] = field(default_factory=list)
-    idle_stall_s: float = 0.0
-    stall_s: float = 0.0
-    bulk_published_s: float = 0.0
-    bulk_served_s: float = 0.0
-    bulk_stall_s: float = 0.0
-    after_bulk_s: float = 0.0
-    cpu_a_change_s: float = 0.0
+Found = dict[str, float]
+"""Figures of one registry; the unit is at the end of each name."""
 
 
 class Client(Peer):
@@ -128,95 +113,73 @@ def has_route(port: int, topic: str) -> bool:
 
 def measure(plan: Plan, folder: Path, changes: int, *, with_bulk: bool = True) -> Found:
     """Return all figures of one registry."""
-    found, registry = Found(), Registry(folder / "registry", plan)
-    began_s = time.perf_counter()
-    registry.publish_all()
-    found.first_publication_s = time.perf_counter() - began_s
+    registry = Registry(folder / "registry", plan)
+    found = {"all rows published in one batch, s": timed(registry.publish_all)}
     began_s = time.perf_counter()
     with gateway_process(folder, {}) as (port, pid):
         wait_until(lambda: has_route(port, plan.topic(0, 0)), "the gateway's first answer", _LIMIT_S, 0.005)
-        found.start_s = time.perf_counter() - began_s
+        found["gateway start to first answer, s"] = time.perf_counter() - began_s
         time.sleep(_PAUSE_S)
-        found.memory_mb["started"] = memory_mb(pid)
-        client = Client(port)
+        memory = {"started": memory_mb(pid)}
         looked_up = [plan.topic(number % plan.brokers, number % plan.topics) for number in range(_LOOKED_UP)]
-        with Stalls(port, looked_up) as stalls:
-            _measure_changes(plan, registry, client, stalls, pid, changes, found)
-            found.memory_mb["after changes"] = memory_mb(pid)
+        with closing(Client(port)) as client, Stalls(port, looked_up) as stalls:
+            found |= _changes(plan, registry, client, stalls, pid, changes)
+            memory["after changes"] = memory_mb(pid)
             if with_bulk:
-                _measure_bulk(plan, registry, client, stalls, found)
-        found.memory_mb["after bulk"] = memory_mb(pid)
-        found.memory_mb["highest"] = memory_mb(pid, highest=True)
-        client.close()
-    return found
+                found |= _bulk(plan, registry, client, stalls)
+                memory["after bulk"] = memory_mb(pid)
+        memory["highest"] = memory_mb(pid, highest=True)
+    return found | {f"memory of the gateway, {when}, MB": size for when, size in memory.items()}
 
 
-def _measure_changes(  # noqa: PLR0913, PLR0917  # a step of `measure`, with all that it has set up
-    plan: Plan, registry: Registry, client: Client, stalls: Stalls, pid: int, changes: int, found: Found
-) -> None:
+def _changes(  # noqa: PLR0913, PLR0917  # a step of `measure`, with all that it has set up
+    plan: Plan, registry: Registry, client: Client, stalls: Stalls, pid: int, changes: int
+) -> Found:
     stalls.take()
     time.sleep(changes * _PAUSE_S)
-    found.idle_stall_s = stalls.take()
-    cpu_s = 0.0
+    idle_stall_s, cpu_s, published_ms, served_ms = stalls.take(), 0.0, [], []
     for number in range(changes):
         broker, queues = number * 7 % plan.brokers, 100 + number
         began_s, cpu_before_s = time.perf_counter(), cpu_seconds(pid)
         topic = registry.change_one(broker, number % plan.topics, queues)
         published_s = time.perf_counter()
         _wait_until_served(client, topic, plan.broker_name(broker), queues)
-        found.served_s.append(time.perf_counter() - published_s)
-        found.published_s.append(published_s - began_s)
+        served_ms.append(1e3 * (time.perf_counter() - published_s))
+        published_ms.append(1e3 * (published_s - began_s))
         time.sleep(_PAUSE_S)
         cpu_s += cpu_seconds(pid) - cpu_before_s
-    found.stall_s = stalls.take()
-    found.cpu_a_change_s = cpu_s / changes
+    return {
+        "a change published, median ms": statistics.median(published_ms),
+        "served after the snapshot, median ms": statistics.median(served_ms),
+        "served after the snapshot, longest ms": max(served_ms),
+        "longest wait for a lookup while nothing changes, ms": 1e3 * idle_stall_s,
+        "longest wait for a lookup meanwhile, ms": 1e3 * stalls.take(),
+        "CPU of the gateway a change, ms": 1e3 * cpu_s / changes,
+    }
 
 
-def _measure_bulk(plan: Plan, registry: Registry, client: Client, stalls: Stalls, found: Found) -> None:
+def _bulk(plan: Plan, registry: Registry, client: Client, stalls: Stalls) -> Found:
     """Measure topics that appear at once and disappear at once, and a single change right after they have appeared."""
     began_s = time.perf_counter()
     last = registry.change_bulk(0, _BULK_TOPICS, 8)
     published_s = time.perf_counter()
     topic = registry.change_one(1, 0, 999)
     _wait_until_served(client, topic, plan.broker_name(1), 999)
-    found.after_bulk_s = time.perf_counter() - published_s
-    found.bulk_published_s = published_s - began_s
-    began_s = time.perf_counter()
-    registry.drop_bulk(0, _BULK_TOPICS)
-    published_s = time.perf_counter()
-    _wait_until_served(client, last, plan.broker_name(0), None)
-    found.bulk_served_s = time.perf_counter() - published_s
-    found.bulk_published_s = max(found.bulk_published_s, published_s - began_s)
+    after_s = time.perf_counter() - published_s
+    dropped_s = timed(lambda: registry.drop_bulk(0, _BULK_TOPICS))
+    gone_s = timed(lambda: _wait_until_served(client, last, plan.broker_name(0), None))
     time.sleep(_PAUSE_S)
-    found.bulk_stall_s = stalls.take()
+    return {
+        f"{_BULK_TOPICS:,} topics published, s": max(published_s - began_s, dropped_s),
+        f"{_BULK_TOPICS:,} topics gone from lookups after the snapshot, s": gone_s,
+        "one change published right after them and served, s": after_s,
+        "longest wait for a lookup meanwhile (bulk), ms": 1e3 * stalls.take(),
+    }
 
 
 def _wait_until_served(client: Client, topic: str, broker_name: str, queues: int | None) -> None:
     what = f"the gateway shows the change of {topic}"
     wait_until(lambda: client.queues(topic, broker_name) == queues, what, _LIMIT_S, 0.002)
-
-
-def _cells(found: Found) -> dict[str, str]:
-    memory = found.memory_mb
-    return {
-        "all rows published in one batch, s": f"{found.first_publication_s:.1f}",
-        "gateway start to first answer, s": f"{found.start_s:.1f}",
-        "a change published, median ms": _median_ms(found.published_s),
-        "served after the snapshot, median ms": _median_ms(found.served_s),
-        "served after the snapshot, longest ms": f"{max(found.served_s) * 1e3:.0f}",
-        "longest wait for a lookup while nothing changes, ms": f"{found.idle_stall_s * 1e3:.0f}",
-        "longest wait for a lookup meanwhile, ms": f"{found.stall_s * 1e3:.0f}",
-        "CPU of the gateway a change, ms": f"{found.cpu_a_change_s * 1e3:.0f}",
-        f"{_BULK_TOPICS:,} topics published, s": f"{found.bulk_published_s:.1f}",
-        f"{_BULK_TOPICS:,} topics gone from lookups after the snapshot, s": f"{found.bulk_served_s:.1f}",
-        "one change published right after them and served, s": f"{found.after_bulk_s:.1f}",
-        "longest wait for a lookup meanwhile (bulk), ms": f"{found.bulk_stall_s * 1e3:.0f}",
-        **{f"memory of the gateway, {when}, MB": f"{size:,.0f}" for when, size in memory.items()},
-    }
-
-
-def _median_ms(seconds: list[float]) -> str:
-    return f"{statistics.median(seconds) * 1e3:.0f}"
 
 
 @benchmark(
@@ -232,11 +195,15 @@ def main(bench: Bench, brokers: tuple[int, ...], topics: tuple[int, ...], own_to
     for size in itertools.product(brokers, topics):
         plan, folder = Plan(*size, own_topics), bench.folder / "-".join(map(str, size))
         folder.mkdir()
-        columns[f"{plan.rows:,} rows"] = _cells(measure(plan, folder, changes))
+        columns[f"{plan.rows:,} rows"] = measure(plan, folder, changes)
         sizes.append(plan.rows)
         shutil.rmtree(folder)
-    bench.columns(columns, f"{changes} changes of one topic")
-    drawn = {name: [float(each[name].replace(",", "")) for each in columns.values()] for name in _DRAWN}
+    shown = {
+        rows: {name: f"{value:,.{int(name.endswith(', s'))}f}" for name, value in found.items()}
+        for rows, found in columns.items()
+    }
+    bench.columns(shown, f"{changes} changes of one topic")
+    drawn = {name: [found[name] for found in columns.values()] for name in _DRAWN}
     bench.draw("rows of topic", sizes, drawn)
 
 

@@ -23,7 +23,6 @@ def test_a_made_history_has_the_columns_of_the_table(tmp_path):
 @pytest.mark.parametrize(
     "program",
     [
-        "bulk --brokers 2 --topics 10",
         "driver --brokers 2 --topics 10",
         "guard --only cli",
         "large_bodies",
