@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import psutil
 
 from benchmarks.harness import Bench, benchmark, console_process, cpu_seconds_of, memory_mb, now_ms, option
-from benchmarks.large_registry import RuledRegistry
-from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
+from benchmarks.large_registry import RuledRegistry, address_of, master
+from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion, TopicConfig
 
 PLACES, NAMES_OF_A_TOPIC, TOGETHER = 4, 8, 100
 MINUTE_MS, STEP_MS = 60_000, 1_000
@@ -41,20 +41,18 @@ class Crowd:
 
     def come(self, number: int) -> None:
         """Register a broker."""
-        request = RegisterBroker(
-            cluster_name=f"cluster-{number // 2 % PLACES}",
-            broker_name=f"broker-{number // 2}",
-            broker_id=number % 2,
-            broker_addr=_address(number),
-            zone_name=f"zone-{_zone(number)}",
-            data_version=DataVersion(0, self._registry.at_ms, 1),
-            topic_config_table=dict.fromkeys(self._topics[number // 2], TopicConfig(8, 8, 6)),
-        )
-        self._registry.apply(request)
+        own = {
+            "cluster_name": f"cluster-{number // 2 % PLACES}",
+            "broker_name": f"broker-{number // 2}",
+            "broker_id": number % 2,
+            "zone_name": f"zone-{_zone(number)}",
+            "data_version": DataVersion(0, self._registry.at_ms, 1),
+        }
+        self._registry.apply(master(number, dict.fromkeys(self._topics[number // 2], TopicConfig(8, 8, 6)), **own))
 
     def go(self, number: int) -> None:
         """End the lease of a broker that was heard two minutes ago."""
-        self._registry.rules.expire(_address(number), self._registry.at_ms)
+        self._registry.rules.expire(address_of(number), self._registry.at_ms)
 
     def publish(self, pause_ms: int = STEP_MS) -> None:
         """Publish what has happened, with signs of life of all brokers that are up; then let some time pass."""
@@ -64,12 +62,8 @@ class Crowd:
 
     def change(self, number: int) -> None:
         """Let a broker go, or come if it has gone, and publish that."""
-        (self.go if _address(number) in self._registry.rules.view().live else self.come)(number)
+        (self.go if address_of(number) in self._registry.rules.view().live else self.come)(number)
         self.publish()
-
-
-def _address(number: int) -> str:
-    return f"10.0.{number // 250}.{number % 250}:10911"
 
 
 def _zone(number: int) -> int:

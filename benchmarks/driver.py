@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.harness import Bench, benchmark, memory_mb, option
-from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
+from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry, master
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
@@ -82,14 +82,8 @@ def registration(plan: Plan, broker: int, queues: int, changed: int) -> Register
     """Return a broker's registration; its first `changed` topics have `queues` queues, the others 8."""
     others, first = (TopicConfig(count, count, 6) for count in (8, queues))
     topics = {plan.topic(broker, number): first if number < changed else others for number in range(plan.topics)}
-    return RegisterBroker(
-        cluster_name="c",
-        broker_name=plan.broker_name(broker),
-        broker_id=0,
-        broker_addr=f"10.0.{broker // 250}.{broker % 250}:10911",
-        data_version=DataVersion(0, 1, queues),
-        topic_config_table=topics,
-    )
+    version = DataVersion(0, 1, queues)
+    return master(broker, topics, broker_name=plan.broker_name(broker), data_version=version)
 
 
 def published(plan: Plan, root: str) -> dict[str, str]:

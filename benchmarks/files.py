@@ -28,12 +28,11 @@ from typing import Self
 
 import click
 
-from benchmarks.large_registry import RuledRegistry
+from benchmarks.large_registry import RuledRegistry, address_of, master
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.job.micro_batch import PROGRESS_MS, PUBLICATIONS_BETWEEN_CARE
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
-    RegisterBroker,
     Request,
     Scan,
     TopicConfig,
@@ -121,7 +120,7 @@ class Simulation:
         self.now_ms = to_ms
         self._clock.go_to(to_ms)
         for number in set(range(self._brokers + self._large)) - self._away:
-            self._apply(BrokerHeartbeat(broker_addr=_address(number)))
+            self._apply(BrokerHeartbeat(broker_addr=address_of(number)))
         self._apply(Scan())
         waited_ms = to_ms - self._published_at_ms
         if change_every_ms or waited_ms >= max(PROGRESS_MS, self._settings.live_refresh_millis):
@@ -141,21 +140,13 @@ class Simulation:
             self._come(number)
         else:
             self._away.add(number)
-            self._apply(UnregisterBroker(broker_addr=_address(number)))
+            self._apply(UnregisterBroker(broker_addr=address_of(number)))
 
     def _come(self, number: int) -> None:
         self._away.discard(number)
         count = _TOPICS if number < self._brokers else _LARGE_TOPICS
         topics = [f"shared_{i}" if i < _TOPICS // 5 else f"topic_{number}_{i}" for i in range(count)]
-        self._apply(
-            RegisterBroker(
-                cluster_name="c",
-                broker_name=f"broker-{number}",
-                broker_id=0,
-                broker_addr=_address(number),
-                topic_config_table=dict.fromkeys(topics, TopicConfig(8, 8, 6)),
-            )
-        )
+        self._apply(master(number, dict.fromkeys(topics, TopicConfig(8, 8, 6))))
 
     def _apply(self, request: Request) -> None:
         self._registry.at_ms = self.now_ms
@@ -166,10 +157,6 @@ class Simulation:
         self._registry.publish()
         if self._registry.publications % PUBLICATIONS_BETWEEN_CARE == 0:
             self._registry.publisher.compact(MAX_SMALL_FILES)
-
-
-def _address(number: int) -> str:
-    return f"10.0.{number >> 8}.{number & 255}:10911"
 
 
 def _times(begin_ms: int, days: int, minutes: int, change_every_ms: int) -> Iterator[int]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness import now_ms
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.record_types import DataVersion, Request
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, Request, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, ClusterRow, LiveRow, LogPosition, RowChange, TopicRow
 from namesrv_stream.tables.publication import Batch, Publisher
@@ -121,6 +121,12 @@ class Registry:
 def address_of(broker: int) -> str:
     """Return a broker's address."""
     return f"10.0.{broker // 250}.{broker % 250}:10911"
+
+
+def master(number: int, table: Mapping[str, TopicConfig], **fields: Any) -> RegisterBroker:
+    """Return the registration of a master with a name and an address of its own."""
+    own = {"cluster_name": "c", "broker_name": f"broker-{number}", "broker_addr": address_of(number), "broker_id": 0}
+    return RegisterBroker(topic_config_table=dict(table), **{"data_version": DataVersion(0, 1, 1), **own, **fields})
 
 
 class RuledRegistry:

@@ -18,11 +18,9 @@ from urllib.parse import urlsplit
 import uvloop
 
 from benchmarks.harness import Bench, benchmark, console_process, now_ms, option, percentile
-from benchmarks.large_registry import RuledRegistry
+from benchmarks.large_registry import RuledRegistry, master
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
-    DataVersion,
-    RegisterBroker,
     TopicConfig,
     WipeWritePerm,
 )
@@ -39,17 +37,6 @@ def _publish(registry: RuledRegistry, root: Path) -> tuple[int, float]:
     """Publish what was applied. Return the epoch, and the time at which its snapshot was committed."""
     epoch, log = registry.publish(), Path(Root(str(root)).uri(SNAPSHOT)) / "_delta_log"
     return epoch, max(log.glob("*.json")).stat().st_mtime
-
-
-def _registration(number: int) -> RegisterBroker:
-    return RegisterBroker(
-        cluster_name="c1",
-        broker_name=f"broker-{number}",
-        broker_id=0,
-        broker_addr=f"10.0.0.{number}:10911",
-        data_version=DataVersion(0, 0, 1),
-        topic_config_table={f"topic_{topic}": TopicConfig(8, 8, 6) for topic in range(TOPICS)},
-    )
 
 
 class _Subscriber(asyncio.Protocol):
@@ -97,7 +84,8 @@ def _watch_process(url: str, watchers: int, results: Connection) -> None:
 def measure(folder: Path, watchers: int, changes: int) -> tuple[list[float], int]:
     """Return the milliseconds from each snapshot to each watcher, and the number of events that did not arrive."""
     registry = RuledRegistry(folder / "registry")
-    registry.apply(*map(_registration, range(BROKERS)))
+    topics = {f"topic_{topic}": TopicConfig(8, 8, 6) for topic in range(TOPICS)}
+    registry.apply(*(master(number, topics) for number in range(BROKERS)))
     registry.publish()
     here, there = multiprocessing.Pipe()
     with console_process(folder, {"console.maxWatchers": watchers + 10}) as (url, _):

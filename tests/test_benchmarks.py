@@ -23,9 +23,9 @@ def test_a_made_history_has_the_columns_of_the_table(tmp_path):
 @pytest.mark.parametrize(
     "program",
     [
+        "bodies",
         "driver --brokers 2 --topics 10",
         "guard --only cli",
-        "large_bodies",
         "long_log --entries 20",
         "requests --repeats 1",
         "scale --brokers 2 --topics 10 --changes 1",
