@@ -161,7 +161,6 @@ bench-scale: java install
 	$(BIN)/python -m benchmarks.stack $(ARGS)
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 	$(BIN)/python -m benchmarks.driver $(ARGS)
-	$(BIN)/python -m benchmarks.bulk
 
 bench-watch: install
 	$(BIN)/python -m benchmarks.watch $(ARGS)

@@ -16,6 +16,7 @@ from functools import cache
 from typing import NamedTuple
 
 from benchmarks.good_peers import BROKER_TOPICS, CLUSTER
+from benchmarks.hostile_bytes import HEADERS, MIB, framed, requests, unfinished
 from benchmarks.peers import AsyncPeer, registration
 from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
@@ -28,7 +29,6 @@ from namesrv_stream.wire.registration_request import (
 from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, RemotingCommand, encode_command
 from namesrv_stream.wire.wire_errors import FrameError
 
-MIB = 1024 * 1024
 _PAUSE_S = 0.05
 """Time before a peer whose connection was closed connects again."""
 
@@ -72,7 +72,7 @@ async def registers_bombs(port: int, host: str) -> None:
 async def hoards_unfinished_frames(port: int, host: str) -> None:
     """Send 15 MiB of a frame of 16 MiB."""
     async with AsyncPeer(port, host) as peer:
-        await peer.send(struct.pack(">iI", 16 * MIB - 100, 12) + b'{"code":105}' + bytes(15 * MIB))
+        await peer.send(unfinished(15 * MIB))
         await peer.closed()
 
 
@@ -86,39 +86,25 @@ async def opens_connections(port: int, host: str) -> None:
 
 
 async def sends_large_headers(port: int, host: str) -> None:
-    """Send a hundred headers with as much as is allowed, and then one with more fields, without an end, or longer."""
-    allowed, refused = _header(MAX_HEADER_FIELDS, 118), (_header(9_000, 1), _ENDLESS_TEXT)
+    """Send a hundred headers with as much as is allowed, and then one of those that are refused, or one without end."""
+    fields = b",".join(b'"%d":"%s,"' % (number, b"x" * 117) for number in range(MAX_HEADER_FIELDS))
     async with AsyncPeer(port, host) as peer:
-        await peer.send(_with_lengths(allowed) * 100)
-        turn = next(_numbers) % 3
-        if turn < len(refused):
-            await peer.send(_with_lengths(refused[turn]))
+        await peer.send(framed(b'{"code":105,"extFields":{%s}}' % fields) * 100)
+        refused = [*HEADERS.values(), None]
+        if header := refused[next(_numbers) % len(refused)]:
+            await peer.send(framed(header))
             await peer.closed()
         await peer.send(struct.pack(">iI", 16 * MIB - 100, 16 * MIB - 200) + b"{" * MIB)
         await peer.closed()
 
 
-def _with_lengths(header: bytes) -> bytes:
-    return struct.pack(">iI", 4 + len(header), len(header)) + header
-
-
-def _header(fields: int, value_chars: int) -> bytes:
-    value = b"x" * (value_chars - 1) + b","
-    return b'{"code":105,"extFields":{%s}}' % b",".join(b'"%d":"%s"' % (number, value) for number in range(fields))
-
-
-_ENDLESS_TEXT = b'{"code":105,"opaque":7,"extFields":{"a":"' + b"," * 1_025 + b'\\"' * 64_000
-
-
-async def sends_broken_json(port: int, host: str) -> None:
+async def sends_broken_bodies(port: int, host: str) -> None:
     """Send bodies that a decoder has to read to their end, in the name of a good broker too, and many settings."""
-    broker = (registration(0, BROKER_TOPICS, cluster=CLUSTER).ext_fields or {}) | {"bodyCrc32": "0"}
-    values = b'{"unknown":[' + b'"12345678",' * 180_000
+    allowed = RemotingCommand(code=318, body=b"unknown=x\n" * 255 + b"#" * 13_000)
+    broken = [*requests(registration(0, BROKER_TOPICS, cluster=CLUSTER).ext_fields or {}), allowed]
     async with AsyncPeer(port, host) as peer:
-        while True:
-            await peer.ask(RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b'{"a":"b"' * MIB))
-            await peer.ask(RemotingCommand(code=103, version=493, ext_fields=broker, body=values))
-            await peer.ask(RemotingCommand(code=318, body=b"unknown=x\n" * 255 + b"#" * 13_000))
+        for command in itertools.cycle(broken):
+            await peer.ask(command)
 
 
 async def registers_many_brokers(port: int, host: str) -> None:
@@ -165,7 +151,7 @@ KINDS = (
     Kind("hoards unfinished frames", 17, hoards_unfinished_frames),
     Kind("opens connections", 1, opens_connections),
     Kind("sends large headers", 2, sends_large_headers),
-    Kind("sends broken JSON", 4, sends_broken_json),
+    Kind("sends broken bodies", 4, sends_broken_bodies),
     Kind("registers many brokers", 12, registers_many_brokers),
     Kind("asks /metrics slowly", 100, asks_for_metrics_slowly),
     Kind("lies in a PROXY header", 4, lies_about_itself),

@@ -7,23 +7,17 @@ The loads are lookups as clients send them, unsigned and signed, and signed regi
 
 from __future__ import annotations
 
-import os
 import statistics
-import tempfile
 import timeit
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.gateway import BROKERS_BY_TOPICS, TOPICS, publish_cluster
+from benchmarks.harness import Bench, benchmark, gateway_process, option, running_kafka
 from benchmarks.load import Load, Series
 from benchmarks.peers import registration
-from benchmarks.processes import gateway_process, machine_text
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import is_signed_with, signed
@@ -90,35 +84,27 @@ def signature_us(topics: int) -> float:
     return min(timeit.repeat(lambda: is_signed_with(command, SECRET), number=1, repeat=500)) * 1e6
 
 
-@click.command()
-@click.option("--seconds", type=click.FloatRange(0.1), default=2.0, show_default=True, help="A round of one mode.")
-@click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
-def main(seconds: float, rounds: int) -> None:
+@benchmark(option("--seconds", 2.0, "A round of one mode."), option("--rounds", 9))
+def main(bench: Bench, seconds: float, rounds: int) -> None:
     """Print one line for each load, both modes side by side."""
-    before = os.getloadavg()[0]
-    table = Table("load", "off /s", "writes /s", "times")
-    with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
-        folder = Path(name)
-        publish_cluster(folder / "registry")
-        (folder / "users.toml").touch(0o600)
-        (folder / "users.toml").write_text(USERS)
-        kafka = opened.enter_context(LocalKafka(folder / "kafka")).bootstrap_servers
-        options = {"kafka.bootstrap.servers": kafka, "auth.usersPath": folder / "users.toml"}
-        asked = signed(registration(0, 1, cluster="warm"), KEY, SECRET)
-        ports = {
-            mode: opened.enter_context(
-                gateway_process(folder, {**options, "auth.mode": mode}, log=f"{mode}.log", asked=asked)
-            )[0]
+    folder, rows = bench.folder, []
+    publish_cluster(folder / "registry")
+    (folder / "users.toml").touch(0o600)
+    (folder / "users.toml").write_text(USERS)
+    asked = signed(registration(0, 1, cluster="warm"), KEY, SECRET)
+    with ExitStack() as opened:
+        options = opened.enter_context(running_kafka(folder))[1] | {"auth.usersPath": folder / "users.toml"}
+        gateways = {
+            mode: gateway_process(folder, {**options, "auth.mode": mode}, log=f"{mode}.log", asked=asked)
             for mode in MODES
         }
+        ports = {mode: opened.enter_context(gateway)[0] for mode, gateway in gateways.items()}
         for what, (series, in_flight) in LOADS.items():
             found = measure(ports, series(), in_flight, seconds, rounds)
-            table.add_row(what, *(f"{found[mode]:,.0f}" for mode in MODES), f"{found['writes'] / found['off']:.2f}")
-    console = Console(width=110)
-    console.print(table)
+            rows.append([what, *(f"{found[mode]:,.0f}" for mode in MODES), f"{found['writes'] / found['off']:.2f}"])
+    bench.rows(("load", "off /s", "writes /s", "times"), rows)
     for topics in BROKERS_BY_TOPICS:
-        console.print(f"the signature of a registration of {topics:,} topics takes {signature_us(topics):,.0f} µs")
-    console.print(machine_text(before))
+        print(f"the signature of a registration of {topics:,} topics takes {signature_us(topics):,.0f} µs")
 
 
 if __name__ == "__main__":

@@ -8,19 +8,14 @@ brokers do.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 from confluent_kafka import Producer
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.harness import Bench, benchmark, cpu_seconds, option, running_kafka
 from benchmarks.peers import registration
-from benchmarks.processes import cpu_seconds, machine_text
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES, encode_record
 from namesrv_stream.tools.local.kafka_server import LocalKafka
@@ -40,10 +35,10 @@ class Cost(NamedTuple):
     log_bytes: float
 
 
-def measure(folder: Path, kafka: LocalKafka, codec: str, topics: int) -> Cost:
+def measure(folder: Path, kafka: LocalKafka, codec: str, topics: int, share: float) -> Cost:
     """Send registrations with so many topics to a topic of their own, which keeps them as they are sent."""
     assert kafka.pid is not None, "it runs"
-    name, count = f"{codec}-{topics}", RECORDS_BY_TOPICS[topics]
+    name, count = f"{codec}-{topics}", max(_BROKERS, round(share * RECORDS_BY_TOPICS[topics]))
     ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, name, TOPIC_CONFIG)
     values = [encode_record(register_broker(registration(number, topics))) for number in range(_BROKERS)]
     producer = Producer(
@@ -68,19 +63,16 @@ def measure(folder: Path, kafka: LocalKafka, codec: str, topics: int) -> Cost:
     return Cost(1e6 * own_s / count, 1e6 * kafka_s / count, in_log / count)
 
 
-@click.command()
-def main() -> None:
+@benchmark(option("--share", 1.0, "Of the records."))
+def main(bench: Bench, share: float) -> None:
     """Print the figures."""
-    before = os.getloadavg()[0]
-    table = Table("registration of", *(f"{codec}: sender + Kafka, µs; bytes" for codec in CODECS))
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name, LocalKafka(Path(name)) as kafka:
+    rows = []
+    with running_kafka(bench.folder) as (kafka, _):
         for topics in RECORDS_BY_TOPICS:
-            costs = [measure(Path(name), kafka, codec, topics) for codec in CODECS]
+            costs = [measure(bench.folder, kafka, codec, topics, share) for codec in CODECS]
             cells = (f"{cost.sender_us:,.0f} + {cost.kafka_us:,.0f}; {cost.log_bytes:,.0f}" for cost in costs)
-            table.add_row(f"{topics:,} topics", *cells)
-    console = Console(width=160)
-    console.print(table)
-    console.print(machine_text(before))
+            rows.append((f"{topics:,} topics", *cells))
+    bench.rows(("registration of", *(f"{codec}: sender + Kafka, µs; bytes" for codec in CODECS)), rows)
 
 
 if __name__ == "__main__":

@@ -28,15 +28,19 @@ from typing import Self
 
 import click
 
+from benchmarks.large_registry import RuledRegistry, address_of, master
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.job.micro_batch import PROGRESS_MS, PUBLICATIONS_BETWEEN_CARE
-from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker, Scan, TopicConfig, UnregisterBroker
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.record_types import (
+    BrokerHeartbeat,
+    Request,
+    Scan,
+    TopicConfig,
+    UnregisterBroker,
+)
 from namesrv_stream.tables.maintenance import maintain
-from namesrv_stream.tables.publication import MAX_SMALL_FILES, Batch, Publisher
+from namesrv_stream.tables.publication import MAX_SMALL_FILES
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
-from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 
 _TOPICS = 20
 _MINUTE_MS = 60_000
@@ -97,14 +101,12 @@ class Simulation:
     def __init__(self, place: Path, brokers: int, clock: SetClock, large: int = 0) -> None:
         self._clock = clock
         self.now_ms = self._maintained_at_ms = self._published_at_ms = clock.real_ms
-        self._place, self._root = place, Root(str(place))
+        self._place = place
         self._settings = NamesrvSettings.model_validate({"delta.root": str(place), "tickGapMillis": 0})
-        self._exact_ms = round(self._settings.snapshot_exact.total_seconds() * 1_000)
-        self._registry = RouteRegistry(self._settings)
-        self._publisher = Publisher.claim(RustWriter(self._root), "files", self.now_ms, exact_ms=self._exact_ms)
+        self._registry = RuledRegistry(place, self.now_ms, self._settings)
         self._away: set[int] = set()
         self._brokers, self._large = brokers, large
-        self._offset = self._publications = self._changes = self.most_files = 0
+        self._changes = self.most_files = 0
         for number in range(brokers + large):
             self._come(number)
         self._publish()
@@ -118,7 +120,7 @@ class Simulation:
         self.now_ms = to_ms
         self._clock.go_to(to_ms)
         for number in set(range(self._brokers + self._large)) - self._away:
-            self._apply(BrokerHeartbeat(broker_addr=_address(number)))
+            self._apply(BrokerHeartbeat(broker_addr=address_of(number)))
         self._apply(Scan())
         waited_ms = to_ms - self._published_at_ms
         if change_every_ms or waited_ms >= PROGRESS_MS:
@@ -129,7 +131,8 @@ class Simulation:
     def _maintain(self) -> None:
         self._clock.stamp(self._place)
         self.most_files = max(self.most_files, len(_files(self._place)))
-        maintain(self._root, exact_ms=self._exact_ms)
+        exact_ms = round(self._settings.snapshot_exact.total_seconds() * 1_000)
+        maintain(Root(str(self._place)), exact_ms=exact_ms)
         self._maintained_at_ms = self.now_ms
 
     def _toggle(self, number: int) -> None:
@@ -137,43 +140,23 @@ class Simulation:
             self._come(number)
         else:
             self._away.add(number)
-            self._apply(UnregisterBroker(broker_addr=_address(number)))
+            self._apply(UnregisterBroker(broker_addr=address_of(number)))
 
     def _come(self, number: int) -> None:
         self._away.discard(number)
         count = _TOPICS if number < self._brokers else _LARGE_TOPICS
         topics = [f"shared_{i}" if i < _TOPICS // 5 else f"topic_{number}_{i}" for i in range(count)]
-        self._apply(
-            RegisterBroker(
-                cluster_name="c",
-                broker_name=f"broker-{number}",
-                broker_id=0,
-                broker_addr=_address(number),
-                topic_config_table=dict.fromkeys(topics, TopicConfig(8, 8, 6)),
-            )
-        )
+        self._apply(master(number, dict.fromkeys(topics, TopicConfig(8, 8, 6))))
 
-    def _apply(self, request: RegisterBroker | UnregisterBroker | BrokerHeartbeat | Scan) -> None:
-        self._registry.apply(request, LogPosition(self.now_ms, 0, self._offset))
-        self._offset += 1
+    def _apply(self, request: Request) -> None:
+        self._registry.at_ms = self.now_ms
+        self._registry.apply(request)
 
     def _publish(self) -> None:
-        came, signs = self._registry.take_changes(), self._registry.take_signs_of_life()
-        changes = changes_to_write(came.changes)
-        live = changes.get("live", RowChanges())
-        rows = {row[0]: row for row in (*live.upserts, *signs)}
-        changes["live"] = RowChanges(list(rows.values()), live.deletes)
-        clock, offsets = self._registry.clock, {0: self._offset}
-        batch = Batch("files", self._publications, self.now_ms, offsets, changes, came.events, clock=clock)
-        self._publisher.publish(batch, self.now_ms)
-        self._published_at_ms = self.now_ms
-        self._publications += 1
-        if self._publications % PUBLICATIONS_BETWEEN_CARE == 0:
-            self._publisher.compact(MAX_SMALL_FILES)
-
-
-def _address(number: int) -> str:
-    return f"10.0.{number >> 8}.{number & 255}:10911"
+        self._registry.at_ms = self._published_at_ms = self.now_ms
+        self._registry.publish()
+        if self._registry.publications % PUBLICATIONS_BETWEEN_CARE == 0:
+            self._registry.publisher.compact(MAX_SMALL_FILES)
 
 
 def _times(begin_ms: int, days: int, minutes: int, change_every_ms: int) -> Iterator[int]:

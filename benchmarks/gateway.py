@@ -12,27 +12,15 @@ is its CPU time, of all its threads.
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
 import time
 from collections.abc import Collection
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import click
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.harness import Bench, benchmark, gateway_process, option, running_kafka
+from benchmarks.large_registry import RuledRegistry
 from benchmarks.load import Figures, Load, Series
 from benchmarks.peers import NOW_MS, Peer, registration
-from benchmarks.processes import gateway_process, machine_text
-from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.writer import RustWriter, changes_to_write
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.write_requests import register_broker
@@ -92,14 +80,12 @@ def run(port: int, pid: int, series: list[Series], in_flight: int, seconds: floa
     return figures
 
 
-def publish_cluster(root: Path) -> None:
+def publish_cluster(root: Path) -> RuledRegistry:
     """Publish the looked-up cluster as a snapshot, as the job would."""
-    rules = RouteRegistry(NamesrvSettings())
-    for broker in range(MASTERS):
-        rules.apply(register_broker(registration(broker, TOPICS)), LogPosition(NOW_MS, 0, broker))
-    taken = rules.take_changes()
-    publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", NOW_MS)
-    publisher.publish(Batch("query", 0, NOW_MS, {0: 0}, changes_to_write(taken.changes), taken.events), NOW_MS)
+    registry = RuledRegistry(root, NOW_MS)
+    registry.apply(*(register_broker(registration(broker, TOPICS)) for broker in range(MASTERS)))
+    registry.publish()
+    return registry
 
 
 def of_name_server(folder: Path, seconds: float, names: Collection[str] = ()) -> dict[str, Figures]:
@@ -115,36 +101,27 @@ def of_name_server(folder: Path, seconds: float, names: Collection[str] = ()) ->
 def of_gateway(folder: Path, seconds: float, names: Collection[str] = ()) -> dict[str, Figures]:
     """Measure the gateway, in a process of its own."""
     publish_cluster(folder / "registry")
-    options = {"maxConnectionsPerAddress": 2_000}
     with (
-        LocalKafka(folder / "kafka") as kafka,
-        gateway_process(folder, options | {"kafka.bootstrap.servers": kafka.bootstrap_servers}) as (port, pid),
+        running_kafka(folder) as (_, options),
+        gateway_process(folder, {"maxConnectionsPerAddress": 2_000, **options}) as (port, pid),
     ):
         return measure(port, pid, seconds, names)
 
 
-@click.command()
-@click.option("--seconds", type=click.FloatRange(0.1), default=6.0, show_default=True, help="A figure.")
-def main(seconds: float) -> None:
+@benchmark(option("--seconds", 6.0, "A figure."))
+def main(bench: Bench, seconds: float) -> None:
     """Print one line for each load, both servers side by side."""
-    before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        theirs = of_name_server(Path(folder, "namesrv"), seconds)
-        ours = of_gateway(Path(folder), seconds)
-    table = Table(
-        "load",
-        *("NameServer /s", "p50 ms", "p99 ms", "CPU µs"),
-        *("gateway /s", "p50 ms", "p99 ms", "CPU µs", "times", "of the load"),
-    )
+    theirs = of_name_server(bench.folder / "namesrv", seconds)
+    ours = of_gateway(bench.folder, seconds)
+    rows = []
     for what, their in theirs.items():
         our = ours[what]
         figures = (*their[:3], their.cpu_us, *our[:3], our.cpu_us)
         cells = [f"{cell:,.3g}" if cell < 100 else f"{cell:,.0f}" for cell in figures]
         failed = f" ({their.failed} and {our.failed} failed)" if their.failed or our.failed else ""
-        table.add_row(what + failed, *cells, f"x {our.per_second / their.per_second:.2f}", f"{our.load_cpu_us:.1f}")
-    console = Console(width=150)
-    console.print(table)
-    console.print(machine_text(before))
+        rows.append([what + failed, *cells, f"x {our.per_second / their.per_second:.2f}", f"{our.load_cpu_us:.1f}"])
+    of_server = ("p50 ms", "p99 ms", "CPU µs")
+    bench.rows(("load", "NameServer /s", *of_server, "gateway /s", *of_server, "times", "of the load"), rows)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.gateway import TOPICS
-from benchmarks.load import percentile
+from benchmarks.harness import percentile
 from benchmarks.peers import AsyncPeer, registration
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand

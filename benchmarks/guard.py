@@ -18,7 +18,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,16 +25,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.gateway import of_gateway, of_name_server, publish_cluster
+from benchmarks.harness import Bench, benchmark, option, program, running_kafka, timed
 from benchmarks.large_registry import Plan
-from benchmarks.processes import machine_text, program
-from benchmarks.publication import Bench, batch_time_ms, change_latency_ms, floor_latency_ms, floor_of_keys_ms
+from benchmarks.publication import SparkSite, batch_time_ms, change_latency_ms, floor_latency_ms, floor_of_keys_ms
 from benchmarks.scale import measure
 from namesrv_stream.reporting.logs import set_up_logging
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.spark import local_session
 
 HERE = Path(__file__).parents[1]
@@ -63,11 +59,11 @@ class Figure(NamedTuple):
 
 def of_the_job(folder: Path) -> dict[str, Figure]:
     """Return the time from the append of a change to its snapshot, and that of a batch of heartbeats."""
-    with LocalKafka(folder / "kafka") as kafka:
+    with running_kafka(folder) as (kafka, _):
         spark = local_session("guard", {"spark.driver.memory": "2g"}, log=folder / "spark.log")
-        bench = Bench(spark, kafka.bootstrap_servers, folder)
-        change_ms, floor_ms = (statistics.median(of(bench, CHANGES)) for of in (change_latency_ms, floor_latency_ms))
-        heartbeats_ms, keys_ms = batch_time_ms(bench, HEARTBEATS, 3)[0], floor_of_keys_ms(bench, HEARTBEATS, 3)
+        site = SparkSite(spark, kafka.bootstrap_servers, folder)
+        change_ms, floor_ms = (statistics.median(of(site, CHANGES)) for of in (change_latency_ms, floor_latency_ms))
+        heartbeats_ms, keys_ms = batch_time_ms(site, HEARTBEATS, 3)[0], floor_of_keys_ms(site, HEARTBEATS, 3)
         spark.stop()
     return {
         "a change in a snapshot / one Spark append": Figure(change_ms / 1e3, floor_ms / 1e3),
@@ -90,9 +86,13 @@ def of_rows(folder: Path) -> dict[str, Figure]:
         measure(Plan(10, topics, has_own_topics=False), folder / str(topics), CHANGES, with_bulk=False)
         for topics in (100, 10_000)
     )
+    cpu, stall = "CPU of the gateway a change, ms", "longest wait for a lookup meanwhile, ms"
+    idle_stall_ms = many["longest wait for a lookup while nothing changes, ms"]
     return {
-        "CPU of a change, 100,000 rows / 1,000 rows": Figure(many.cpu_a_change_s, few.cpu_a_change_s),
-        "longest wait for a lookup, changes among 100,000 rows / no change": Figure(many.stall_s, many.idle_stall_s),
+        "CPU of a change, 100,000 rows / 1,000 rows": Figure(many[cpu] / 1e3, few[cpu] / 1e3),
+        "longest wait for a lookup, changes among 100,000 rows / no change": Figure(
+            many[stall] / 1e3, idle_stall_ms / 1e3
+        ),
     }
 
 
@@ -105,12 +105,7 @@ def of_the_command_line(folder: Path) -> dict[str, Figure]:
 
 
 def _start_s(command: list[str]) -> float:
-    taken = []
-    for _ in range(STARTS):
-        began_s = time.monotonic()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        taken.append(time.monotonic() - began_s)
-    return statistics.median(taken)
+    return timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL), STARTS)
 
 
 PARTS = {"job": of_the_job, "requests": of_requests, "rows": of_rows, "cli": of_the_command_line}
@@ -154,36 +149,32 @@ def worse(here: list[dict[str, Figure]], there: list[dict[str, Figure]], name: s
     return sorted(ours[name].cost / theirs[name].cost for ours, theirs in zip(here, there, strict=True))
 
 
-def table_of(
+def lines_of(
     here: list[dict[str, Figure]], there: list[dict[str, Figure]], bounds: Mapping[str, float]
-) -> tuple[Table, int]:
-    """Return the figures as a table, and how many are beyond a bound."""
-    table, failed = Table("figure", "ms", "ratio", "at most", "beside BASE", "at most", ""), 0
+) -> Iterator[tuple[str, ...]]:
+    """Yield a line for each figure; the last cell is empty unless the figure is beyond a bound."""
     for name, limit in bounds.items():
         ratio = statistics.median(each[name].cost / each[name].beside for each in here)
-        ratios = worse(here, there, name)
+        ratios = worse(here, there, name) if there else []
         is_kept = ratio <= limit and (not ratios or statistics.median(ratios) <= WORSE_AT_MOST)
-        failed += not is_kept
         beside = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
         cost_ms = f"{1e3 * statistics.median(each[name].cost for each in here):,.3g}"
-        is_beyond = "" if is_kept else "[red]beyond[/]"
-        table.add_row(name, cost_ms, f"{ratio:.2f}", f"{limit}", beside, f"{WORSE_AT_MOST}", is_beyond)
-    return table, failed
+        yield name, cost_ms, f"{ratio:.2f}", f"{limit}", beside, f"{WORSE_AT_MOST}", "" if is_kept else "[red]beyond[/]"
 
 
-@click.command()
-@click.option("--base", metavar="COMMIT", help="Measure this commit as well.")
-@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Of both commits in turn.")
-@click.option("--only", "parts", type=click.Choice(list(PARTS)), multiple=True, help="Some of the figures.")
-@click.option("--json", "is_json", is_flag=True, help="Print the figures of one run alone, as JSON.")
-def main(base: str | None, runs: int, parts: Sequence[str], *, is_json: bool) -> None:
+@benchmark(
+    option("--base", None, "Measure this commit as well.", metavar="COMMIT"),
+    option("--runs", 3, "Of both commits in turn."),
+    option("--only parts", (), "Some of the figures.", type=click.Choice(list(PARTS))),
+    option("--json is_json", False, "Print the figures of one run alone, as JSON.", is_flag=True),
+)
+def main(bench: Bench, base: str | None, runs: int, parts: Sequence[str], *, is_json: bool) -> bool:
     """Print each figure with its bounds; the exit code is 1 if one is beyond."""
     set_up_logging(logging.WARNING)
     parts = parts or list(PARTS)
     if is_json:
-        click.echo(json.dumps(figures(parts)))
-        return
-    began_s, load_before = time.monotonic(), os.getloadavg()[0]
+        print(json.dumps(figures(parts)))
+        sys.exit()
     here: list[dict[str, Figure]] = []
     there: list[dict[str, Figure]] = []
     if base is None:
@@ -195,11 +186,9 @@ def main(base: str | None, runs: int, parts: Sequence[str], *, is_json: bool) ->
                 here.append(figures_of(HERE, parts))
     bounds = {name: bound["at_most"] for name, bound in tomllib.loads(BOUNDS.read_text("utf-8")).items()}
     assert bounds.keys() >= here[0].keys(), f"{BOUNDS.name} lacks {here[0].keys() - bounds.keys()}"
-    table, failed = table_of(here, there, {name: limit for name, limit in bounds.items() if name in here[0]})
-    console = Console(width=150)
-    console.print(table)
-    console.print(f"{time.monotonic() - began_s:.0f} s; {machine_text(load_before)}")
-    sys.exit(failed > 0)
+    lines = list(lines_of(here, there, {name: limit for name, limit in bounds.items() if name in here[0]}))
+    bench.rows(("figure", "ms", "ratio", "at most", "beside BASE", "at most", ""), lines)
+    return any(line[-1] for line in lines)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,7 @@ of the 40 that a broker name has, others each time, and sometimes the one that t
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -29,16 +27,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.drawing import draw
-from benchmarks.processes import machine_text
+from benchmarks.harness import Bench, benchmark, now_ms, option
 from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition, RowChange, TopicRow
@@ -182,11 +176,7 @@ def _publish(publisher: Publisher, lines: Lines, routes: dict[str, RowChanges]) 
     batch_id = publisher.last.epoch
     changes = routes | {ROW_CHANGE.name: _row_changes(lines, batch_id + 1)}
     batch = Batch("bench", batch_id, int(lines.at_ms.max()), {0: batch_id}, changes, _events(lines))
-    publisher.publish(batch, _now_ms())
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    publisher.publish(batch, now_ms())
 
 
 def _routes() -> dict[str, RowChanges]:
@@ -251,66 +241,61 @@ def questions() -> list[tuple[str, str]]:
     return re.findall(r"^## (.*?)\n.*?```sql\n(.*?);\n```", text, re.DOTALL | re.MULTILINE)
 
 
-@click.command()
-@click.option("--events", "sizes", type=int, multiple=True, default=(10_000_000,), show_default=True)
-@click.option("--clustering/--no-clustering", default=True, show_default=True, help="Maintain the tables before.")
-@click.option("--cold", is_flag=True, help="Ask each question in a new session too.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the seconds over the number of lines in this file.")
-def main(sizes: tuple[int, ...], clustering: bool, cold: bool, plot: Path | None) -> None:
+def of_year(bench: Bench, folder: Path, events: int, clustering: bool, cold: bool) -> dict[str, float]:
+    """Print the questions on a year of so many lines. Return the seconds of each, in a new session with `cold`."""
+    root = Root(f"{folder}/registry")
+    started_s = time.monotonic()
+    publisher = Publisher.claim(RustWriter(root), "bench", now_ms())
+    make_year(publisher, events)
+    print(f"a year of {events:,} lines made in {time.monotonic() - started_s:.0f} s")
+    spark = local_session("bench-history", {"spark.driver.memory": "2g"}, cores="2", log=folder / "spark.log")
+    if clustering:
+        started_s = time.monotonic()
+        maintain(root)
+        print(f"maintained in {time.monotonic() - started_s:.0f} s")
+    end_year(publisher)
+    register_views(spark, root)
+    taken_s = _print_questions(spark, bench)
+    spark.stop()
+    return _print_cold(f"{folder}/registry", bench) if cold else taken_s
+
+
+def _print_questions(spark: SparkSession, bench: Bench) -> dict[str, float]:
+    lines, found = [], {}
+    first_s = [measure(spark, statement)[0] for _, statement in questions()]
+    for (question, statement), asked_s in zip(questions(), first_s, strict=True):
+        found[question], rows, files = measure(spark, statement)
+        lines.append((question, f"{asked_s:.1f}", f"{found[question]:.1f}", f"{rows:,}", f"{files:,}"))
+    bench.rows(("question", "first, s", "again, s", "rows scanned", "files read"), lines)
+    return found
+
+
+def _print_cold(root: str, bench: Bench) -> dict[str, float]:
+    """Ask each question in a process of its own, so in a JVM that has compiled nothing."""
+    lines, found = [], {}
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        for question, statement in questions():
+            views_s, found[question] = processes.submit(cold_s, root, statement).result()
+            lines.append((question, f"{views_s:.1f}", f"{found[question]:.1f}"))
+    bench.rows(("question", "register_views in a new session, s", "as its first, s"), lines)
+    return found
+
+
+@benchmark(
+    option("--events", (10_000_000,)),
+    option("--clustering/--no-clustering", True, "Maintain the tables before."),
+    option("--cold", False, "Ask each question in a new session too.", is_flag=True),
+    plot=True,
+)
+def main(bench: Bench, events: tuple[int, ...], clustering: bool, cold: bool) -> bool:
     """Print one line for each question; exit with 1 if one took longer than the limit, its first time aside.
 
     All are run once before: in a new session each takes seconds more, while the JVM compiles. With --cold the time of a
     new session's first question counts too.
     """
-    console, before = Console(width=140), os.getloadavg()[0]
-    found = [of_year(console, events, clustering, cold) for events in sizes]
-    where = machine_text(before)
-    console.print(where)
-    if plot is not None:
-        drawn = {f"{name}, s": [taken_s[name] for taken_s in found] for name in found[0]}
-        draw(plot, "lines of history", sizes, drawn, where)
-    raise SystemExit(any(max(taken_s.values()) > _LIMIT_S for taken_s in found))
-
-
-def of_year(console: Console, events: int, clustering: bool, cold: bool) -> dict[str, float]:
-    """Print the questions on a year of so many lines. Return the seconds of each, in a new session with `cold`."""
-    with tempfile.TemporaryDirectory(prefix="bench-history-") as folder:
-        root = Root(f"{folder}/registry")
-        started_s = time.monotonic()
-        publisher = Publisher.claim(RustWriter(root), "bench", _now_ms())
-        make_year(publisher, events)
-        console.print(f"a year of {events:,} lines made in {time.monotonic() - started_s:.0f} s")
-        spark = local_session("bench-history", {"spark.driver.memory": "2g"}, cores="2", log=Path(folder, "spark.log"))
-        if clustering:
-            started_s = time.monotonic()
-            maintain(root)
-            console.print(f"maintained in {time.monotonic() - started_s:.0f} s")
-        end_year(publisher)
-        register_views(spark, root)
-        taken_s = _print_questions(spark, console)
-        spark.stop()
-        return _print_cold(f"{folder}/registry", console) if cold else taken_s
-
-
-def _print_questions(spark: SparkSession, console: Console) -> dict[str, float]:
-    grid, found = Table("question", "first, s", "again, s", "rows scanned", "files read"), {}
-    first_s = [measure(spark, statement)[0] for _, statement in questions()]
-    for (question, statement), asked_s in zip(questions(), first_s, strict=True):
-        found[question], rows, files = measure(spark, statement)
-        grid.add_row(question, f"{asked_s:.1f}", f"{found[question]:.1f}", f"{rows:,}", f"{files:,}")
-    console.print(grid)
-    return found
-
-
-def _print_cold(root: str, console: Console) -> dict[str, float]:
-    """Ask each question in a process of its own, so in a JVM that has compiled nothing."""
-    grid, found = Table("question", "register_views in a new session, s", "as its first, s"), {}
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
-        for question, statement in questions():
-            views_s, found[question] = processes.submit(cold_s, root, statement).result()
-            grid.add_row(question, f"{views_s:.1f}", f"{found[question]:.1f}")
-    console.print(grid)
-    return found
+    found = [of_year(bench, bench.folder / str(count), count, clustering, cold) for count in events]
+    bench.draw("lines of history", events, {f"{name}, s": [each[name] for each in found] for name in found[0]})
+    return any(max(taken_s.values()) > _LIMIT_S for taken_s in found)
 
 
 if __name__ == "__main__":

@@ -14,34 +14,24 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import psutil
 from kafka import KafkaConsumer, TopicPartition
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.attacks import chosen, host_of
 from benchmarks.gateway import MASTERS, TOPICS
 from benchmarks.good_peers import BROKER_TOPICS, BROKERS, CLIENTS, CLUSTER
+from benchmarks.harness import Bench, benchmark, gateway_process, now_ms, option, running_kafka
+from benchmarks.large_registry import RuledRegistry
 from benchmarks.peers import registration
-from benchmarks.processes import gateway_process, machine_text
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.records import DEFAULT_TOPIC
 from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.tools.local.process import OwnedProcess
@@ -65,31 +55,20 @@ class Verdict(NamedTuple):
 
 
 class PublishedCluster:
-    """The looked-up cluster and the good brokers, published as the job would publish them.
-
-    It is published repeatedly, so that the job seems to run.
-    """
+    """The looked-up cluster and the good brokers, published again and again, so that the job seems to run."""
 
     def __init__(self, root: Path) -> None:
-        now_ms = _now_ms()
-        self._publisher = Publisher.claim(RustWriter(Root(str(root))), "soak", now_ms)
-        self._batch_id = 0
-        rules = RouteRegistry(NamesrvSettings())
+        self._registry = RuledRegistry(root)
         registered = [registration(number, TOPICS) for number in range(MASTERS)]
         registered += [registration(number, BROKER_TOPICS, cluster=CLUSTER) for number in range(BROKERS)]
-        for offset, command in enumerate(registered):
-            rules.apply(register_broker(command), LogPosition(now_ms, 0, offset))
-        taken = rules.take_changes()
-        self._publish(Batch("soak", 0, now_ms, {0: 0}, changes_to_write(taken.changes), taken.events))
-
-    def _publish(self, batch: Batch) -> None:
-        self._publisher.publish(batch, _now_ms())
-        self._batch_id += 1
+        self._registry.apply(*map(register_broker, registered))
+        self._registry.publish()
 
     def publish_again(self, stop: threading.Event) -> None:
         """Publish again until `stop` is set; for a thread."""
         while not stop.wait(_PUBLISH_EVERY_S):
-            self._publish(Batch("soak", self._batch_id, _now_ms(), {0: 0}, {}))
+            self._registry.at_ms = now_ms()
+            self._registry.publish()
 
 
 class Memory:
@@ -121,24 +100,12 @@ def in_background(*works: Any) -> Iterator[None]:
             thread.join()
 
 
-@contextmanager
-def running_gateway(folder: Path, kafka: LocalKafka) -> Iterator[tuple[int, int, int]]:
-    """Run a gateway within the `with`; give its port, the port of its metrics, and its process id."""
-    metrics_port = free_ports(1)
-    options = {
-        "metricsPort": metrics_port,
-        "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "serverChannelMaxIdleTimeSeconds": _IDLE_LIMIT_S,
-    }
-    with gateway_process(folder, options) as (port, pid):
-        yield port, metrics_port, pid
-
-
 def soak(folder: Path, storm_s: float, only: str) -> list[Verdict]:
     """Run the calm first, then the storm."""
     calm_s = min(60.0, storm_s / 2)
-    cluster = PublishedCluster(folder / "registry")
-    with LocalKafka(folder / "kafka") as kafka, running_gateway(folder, kafka) as (port, metrics_port, pid):
+    cluster, metrics_port = PublishedCluster(folder / "registry"), free_ports(1)
+    own = {"metricsPort": metrics_port, "serverChannelMaxIdleTimeSeconds": _IDLE_LIMIT_S}
+    with running_kafka(folder) as (kafka, options), gateway_process(folder, {**own, **options}) as (port, pid):
         memory = Memory(pid)
         program = [sys.executable, "-m", "benchmarks.good_peers", str(port), str(calm_s), str(storm_s)]
         with (
@@ -240,28 +207,18 @@ def records(kafka: LocalKafka) -> Iterator[tuple[str, bytes, int]]:
         consumer.close()
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-@click.command()
-@click.option("--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Of the storm.")
-@click.option("--only", default="", help="The kind of hostile peers whose name begins so; all unless set.")
-def main(minutes: float, only: str) -> None:
+@benchmark(
+    option("--minutes", 10.0, "Of the storm."),
+    option("--only", "", "The kind of hostile peers whose name begins so; all unless set."),
+)
+def main(bench: Bench, minutes: float, only: str) -> bool:
     """Print the verdicts."""
-    before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        verdicts = soak(Path(folder), minutes * 60, only)
-    table = Table("", "seen", "limit", "")
-    for what, seen, limit, is_fine in verdicts:
-        table.add_row(what, seen, limit, "ok" if is_fine else "NOT OK")
-    console = Console(width=190)
-    console.print(table)
-    console.print(
-        f"{CLIENTS} clients, {BROKERS} brokers, {len(chosen(only))} kinds of hostile peers for {minutes:g} minutes"
-    )
-    console.print(machine_text(before))
-    sys.exit(not all(verdict.is_fine for verdict in verdicts))
+    verdicts = soak(bench.folder, minutes * 60, only)
+    lines = [(what, seen, limit, "ok" if is_fine else "NOT OK") for what, seen, limit, is_fine in verdicts]
+    kinds = len(chosen(only))
+    title = f"{CLIENTS} clients, {BROKERS} brokers, {kinds} kinds of hostile peers for {minutes:g} minutes"
+    bench.rows(("", "seen", "limit", ""), lines, title)
+    return not all(verdict.is_fine for verdict in verdicts)
 
 
 if __name__ == "__main__":

@@ -11,26 +11,31 @@ has a start of the job of its own, on the same tables, the first of them on new 
 
 from __future__ import annotations
 
-import os
 import random
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-import psutil
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.brokers import Brokers, heartbeat_frame
-from benchmarks.load import percentile
-from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, machine_text, resident_mb, wait_until
+from benchmarks.harness import (
+    Bench,
+    benchmark,
+    cores,
+    cpu_by_part,
+    gateway_process,
+    job_parts,
+    job_process,
+    memory_mb,
+    option,
+    percentile,
+    running_kafka,
+    wait_until,
+)
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -38,7 +43,6 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import HOST
 from namesrv_stream.tools.local.submission import ARCHIVE
 
@@ -92,9 +96,12 @@ class Tables:
     def wait_for(self, offsets: Mapping[int, int]) -> SnapshotRow:
         """Wait for a snapshot that has these records; `offsets`: the next record's by partition. Return it."""
         snapshots = Snapshots(self._root)
-        while any(snapshots.newest().offsets.get(partition, 0) < offset for partition, offset in offsets.items()):
-            time.sleep(0.005)
+
+        def has_all() -> bool:
             snapshots.refresh()
+            return all(snapshots.newest().offsets.get(partition, 0) >= offset for partition, offset in offsets.items())
+
+        wait_until(has_all, "a snapshot with all records", _START_LIMIT_S, 0.005)
         return snapshots.newest()
 
     def fresh_ms(self, changes: Iterable[LogPosition], up_to: int) -> list[float]:
@@ -124,21 +131,6 @@ def heartbeats(peers: Sequence[socket.socket]) -> Iterator[None]:
         thread.join()
 
 
-def parts(job: int, others: Mapping[str, int]) -> dict[str, list[int]]:
-    """Return the processes of each part: the job's JVM, its Python, its workers, and the others."""
-    found: dict[str, list[int]] = {"JVM": [], "driver's Python": [], "workers": []}
-    for each in [psutil.Process(job), *psutil.Process(job).children(recursive=True)]:
-        with suppress(psutil.NoSuchProcess):  # a child that ends meanwhile, or that nobody has waited for
-            found[_part(each)].append(each.pid)
-    return found | {name: [pid] for name, pid in others.items()}
-
-
-def _part(process: psutil.Process) -> str:
-    if "pyspark.daemon" in " ".join(process.cmdline()):
-        return "workers"
-    return "JVM" if process.name() == "java" else "driver's Python"
-
-
 @dataclass(frozen=True)
 class Site:
     """Kafka, gateway and brokers beside the measured job.
@@ -165,13 +157,13 @@ class Site:
             first_ms = tables.since(former)
             with heartbeats(self.peers):
                 fresh_ms = [_change(tables, self.brokers, number) for number in range(_WARM_UP_CHANGES + changes)]
-                processes = parts(job, self.others)
+                processes = job_parts(job, self.others)
                 before_s, began_s = cpu_by_part(processes), time.monotonic()
                 time.sleep(idle_s)
                 idle = cores(before_s, cpu_by_part(processes), time.monotonic() - began_s)
-            memory_mb = {name: sum(map(resident_mb, pids)) for name, pids in processes.items()}
+            resident = {name: sum(map(memory_mb, pids)) for name, pids in processes.items()}
         start_s = {kind: ms / 1000 - started_s for kind, ms in first_ms.items()}
-        return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], idle, memory_mb)
+        return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], idle, resident)
 
 
 def _change(tables: Tables, brokers: Brokers, number: int) -> float:
@@ -183,8 +175,7 @@ def _change(tables: Tables, brokers: Brokers, number: int) -> float:
 @contextmanager
 def running_site(folder: Path, spark: Mapping[str, str], *, archive: bool = True) -> Iterator[Site]:
     """Run Kafka and a gateway within the `with`, with all brokers registered."""
-    with LocalKafka(folder / "kafka") as kafka:
-        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    with running_kafka(folder) as (kafka, options):
         settings = NamesrvSettings.model_validate(options)
         arguments = kafka_client_arguments(settings)
         ensure_topic(arguments, settings.kafka_topic)
@@ -199,40 +190,41 @@ def running_site(folder: Path, spark: Mapping[str, str], *, archive: bool = True
                 yield Site(peers, folder, options, spark, brokers, {"gateway": gateway, "Kafka": kafka.pid}, archive)
 
 
-@click.command()
-@click.option("--trigger", "triggers", type=int, multiple=True, help="triggerMillis; its default unless given.")
-@click.option("--changes", default=40, show_default=True)
-@click.option("--idle-s", default=60.0, show_default=True, help="How long the idle job is watched.")
-@click.option("--spark", "spark", multiple=True, metavar="KEY=VALUE", help="Spark's configuration.")
-@click.option("--archive/--no-archive", default=True, show_default=True, help="Of Java's classes, if there is one.")
-def main(triggers: tuple[int, ...], changes: int, idle_s: float, spark: tuple[str, ...], archive: bool) -> None:
+@benchmark(
+    option("--trigger triggers", (), "triggerMillis; its default unless given.", type=int),
+    option("--changes", 40),
+    option("--idle-s", 60.0, "How long the idle job is watched."),
+    option("--spark", (), "Spark's configuration.", metavar="KEY=VALUE"),
+    option("--archive/--no-archive", True, "Of Java's classes, if there is one."),
+)
+def main(  # noqa: PLR0913, PLR0917  # its options
+    bench: Bench, triggers: tuple[int, ...], changes: int, idle_s: float, spark: tuple[str, ...], archive: bool
+) -> None:
     """Print the figures."""
-    before = os.getloadavg()[0]
-    asked: tuple[int | None, ...] = triggers or (None,)
     conf = dict(each.split("=", 1) for each in spark)
-    with (
-        tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name,
-        running_site(Path(name), conf, archive=archive) as site,
-    ):
-        found = [site.measure(trigger_ms, changes, idle_s) for trigger_ms in asked]
-    table = Table("figure", *(f"trigger {'default' if each is None else each}" for each in asked))
-    table.add_row("process start to claim, s", *(f"{each.claimed_s:.1f}" for each in found))
-    table.add_row("process start to first publication, s", *(f"{each.published_s:.1f}" for each in found))
-    for share in (0.5, 0.99):
-        cells = (f"{percentile(each.fresh_ms, share):,.0f}" for each in found)
-        table.add_row(f"append to snapshot, p{100 * share:.0f}, ms", *cells)
-    for part in found[0].cores:
-        table.add_row(f"idle cores: {part}", *(f"{each.cores[part]:.2f}" for each in found))
-    table.add_row(
-        "idle cores: job and gateway", *(f"{sum(each.cores.values()) - each.cores['Kafka']:.2f}" for each in found)
-    )
-    table.add_row("idle cores: all", *(f"{sum(each.cores.values()):.2f}" for each in found))
-    for part in found[0].resident_mb:
-        table.add_row(f"resident MB: {part}", *(f"{each.resident_mb[part]:,.0f}" for each in found))
-    console = Console(width=120)
-    console.print(table)
-    console.print(f"{'with' if archive and ARCHIVE.exists() else 'without'} an archive of classes")
-    console.print(machine_text(before))
+    columns = {}
+    with running_site(bench.folder, conf, archive=archive) as site:
+        for number, trigger_ms in enumerate(triggers or (None,), 1):
+            name = f"start {number}, trigger {'default' if trigger_ms is None else trigger_ms}"
+            columns[name] = _cells(site.measure(trigger_ms, changes, idle_s))
+    bench.columns(columns)
+    print(f"{'with' if archive and ARCHIVE.exists() else 'without'} an archive of classes")
+
+
+def _cells(found: Found) -> dict[str, str]:
+    idle = sum(found.cores.values())
+    return {
+        "process start to claim, s": f"{found.claimed_s:.1f}",
+        "process start to first publication, s": f"{found.published_s:.1f}",
+        **{
+            f"append to snapshot, p{100 * share:.0f}, ms": f"{percentile(found.fresh_ms, share):,.0f}"
+            for share in (0.5, 0.99)
+        },
+        **{f"idle cores: {part}": f"{each:.2f}" for part, each in found.cores.items()},
+        "idle cores: job and gateway": f"{idle - found.cores['Kafka']:.2f}",
+        "idle cores: all": f"{idle:.2f}",
+        **{f"resident MB: {part}": f"{each:,.0f}" for part, each in found.resident_mb.items()},
+    }
 
 
 if __name__ == "__main__":

@@ -1,21 +1,23 @@
-"""A registry of many brokers with thousands of topics each, made and changed without Spark and Kafka."""
+"""Registries that are made and published without Spark and Kafka: by the rules, or as rows of thousands of topics."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import BrokerRow, ClusterRow, LiveRow, LogPosition, TopicRow
+from benchmarks.harness import now_ms
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, Request, TopicConfig
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, ClusterRow, LiveRow, LogPosition, RowChange, TopicRow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TOPIC
-from namesrv_stream.tables.writer import RowChanges, RustWriter
+from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 
 TOPICS_PER_BROKER = 10_000
 
@@ -54,7 +56,7 @@ class Registry:
     def __init__(self, root: Path, plan: Plan, tokens: Sequence[str] = ()) -> None:
         self._plan = plan
         self._tokens = tokens
-        self._publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", _now_ms())
+        self._publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", now_ms())
         self._batch_id = 0
 
     def publish_all(self) -> None:
@@ -74,37 +76,46 @@ class Registry:
     def change_one(self, broker: int, number: int, queues: int) -> str:
         """Give one topic of one broker another count of queues; return its name."""
         topic = self._plan.topic(broker, number)
-        row = TopicRow(topic, self._plan.broker_name(broker), queues, queues, 6, 0)
-        self._publish(topic=RowChanges([row]), live=RowChanges([self._lease(broker, queues)]))
+        self._change([TopicRow(topic, self._plan.broker_name(broker), queues, queues, 6, 0)], broker)
         return topic
 
     def change_bulk(self, first: int, count: int, queues: int) -> str:
         """Publish that many new or changed topics of one broker name in one batch; return the last one's name."""
         names = [f"bulk-topic-{number:06}" for number in range(first, first + count)]
-        rows = [TopicRow(name, self._plan.broker_name(0), queues, queues, 6, 0) for name in names]
-        self._publish(topic=RowChanges(rows), live=RowChanges([self._lease(0, queues)]))
+        self._change([TopicRow(name, self._plan.broker_name(0), queues, queues, 6, 0) for name in names], 0)
         return names[-1]
 
     def drop_bulk(self, first: int, count: int) -> str:
         """Delete those topics again."""
         keys = [(f"bulk-topic-{number:06}", self._plan.broker_name(0)) for number in range(first, first + count)]
-        self._publish(topic=RowChanges(deletes=keys), live=RowChanges([self._lease(0, 1)]))
+        lines = [RowChange(TOPIC.name, key, TopicRow(*key, 8, 8, 6, 0), None) for key in keys]
+        self._publish(lines, topic=RowChanges(deletes=keys), live=RowChanges([self._lease(0, 1)]))
         return keys[-1][0]
 
-    def _publish(self, **changes: RowChanges) -> None:
+    def _change(self, rows: Sequence[TopicRow], broker: int) -> None:
+        lines = [RowChange(TOPIC.name, row[:2], None, row) for row in rows]
+        lease = self._lease(broker, rows[0].read_queue_nums)
+        self._publish(lines, topic=RowChanges(rows), live=RowChanges([lease]))
+
+    def _publish(self, lines: Sequence[RowChange] = (), **changes: RowChanges) -> None:
+        """Publish changes, with the lines of history by which a gateway follows the table `topic`."""
         self._batch_id += 1
-        now_ms = _now_ms()
-        self._publisher.publish(Batch("query", self._batch_id, now_ms, {0: self._batch_id}, changes), now_ms)
+        at_ms, concerned = now_ms(), (None,) * 6
+        event = BrokerEventRow(
+            0, 0, at_ms, 0, 0, "TOPICS_CHANGED", *concerned, "REGISTER_BROKER", None, changes=tuple(lines)
+        )
+        batch = Batch("query", self._batch_id, at_ms, {0: self._batch_id}, changes, [event] if lines else [])
+        self._publisher.publish(batch, at_ms)
 
     def _broker(self, broker: int) -> BrokerRow:
         address, name = address_of(broker), self._plan.broker_name(broker)
-        return BrokerRow(name, 0, address, "c", None, None, LogPosition(_now_ms(), 0, broker))
+        return BrokerRow(name, 0, address, "c", None, None, LogPosition(now_ms(), 0, broker))
 
     def _lease(self, broker: int, counter: int) -> LiveRow:
-        version, now_ms = DataVersion(0, 1, counter), _now_ms()
+        version, at_ms = DataVersion(0, 1, counter), now_ms()
         name = self._plan.broker_name(broker)
         tokens = tuple(self._tokens[broker : broker + 1])
-        return LiveRow(address_of(broker), "c", name, 0, now_ms, 120_000, version, "", now_ms, tokens=tokens)
+        return LiveRow(address_of(broker), "c", name, 0, at_ms, 120_000, version, "", at_ms, tokens=tokens)
 
 
 def address_of(broker: int) -> str:
@@ -112,5 +123,36 @@ def address_of(broker: int) -> str:
     return f"10.0.{broker // 250}.{broker % 250}:10911"
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def master(number: int, table: Mapping[str, TopicConfig], **fields: Any) -> RegisterBroker:
+    """Return the registration of a master with a name and an address of its own."""
+    own = {"cluster_name": "c", "broker_name": f"broker-{number}", "broker_addr": address_of(number), "broker_id": 0}
+    return RegisterBroker(topic_config_table=dict(table), **{"data_version": DataVersion(0, 1, 1), **own, **fields})
+
+
+class RuledRegistry:
+    """Tables of records that the rules apply, published as the job would; `at_ms` is the time of what comes next."""
+
+    def __init__(self, root: Path, at_ms: int = 0, settings: NamesrvSettings | None = None) -> None:
+        self.at_ms = at_ms or now_ms()
+        settings = settings or NamesrvSettings()
+        exact_ms = round(settings.snapshot_exact.total_seconds() * 1_000)
+        self.rules = RouteRegistry(settings)
+        self.publisher = Publisher.claim(RustWriter(Root(str(root))), "bench", self.at_ms, exact_ms=exact_ms)
+        self._offset = self.publications = 0
+
+    def apply(self, *requests: Request) -> None:
+        """Apply records."""
+        for request in requests:
+            self.rules.apply(request, LogPosition(self.at_ms, 0, self._offset))
+            self._offset += 1
+
+    def publish(self) -> int:
+        """Publish what has happened and the signs of life; return the epoch."""
+        came, heard = self.rules.take_changes(), self.rules.take_signs_of_life()
+        changes = dict(changes_to_write(came.changes))
+        live = changes.get("live", RowChanges())
+        changes["live"] = RowChanges(list({row[0]: row for row in (*live.upserts, *heard)}.values()), live.deletes)
+        offsets, clock = {0: self._offset}, self.rules.clock
+        batch = Batch("bench", self.publications, self.at_ms, offsets, changes, came.events, clock=clock)
+        self.publications += 1
+        return self.publisher.publish(batch, max(self.at_ms, now_ms())).epoch

@@ -5,7 +5,6 @@ The load is a program in C (load.c) in a process of its own, so that the rates s
 
 from __future__ import annotations
 
-import math
 import struct
 import subprocess
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
-from benchmarks.processes import cpu_seconds
+from benchmarks.harness import cpu_seconds
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 _WORD = struct.Struct("=I")
@@ -107,8 +106,3 @@ def _program() -> str:
     program = _SOURCE.with_suffix(".bin")
     subprocess.run(["cc", "-O2", "-o", program, _SOURCE], check=True)
     return str(program)
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the percentile by nearest rank, infinity without values."""
-    return sorted(values)[min(len(values), math.ceil(share * len(values))) - 1] if values else math.inf

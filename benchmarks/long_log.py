@@ -8,26 +8,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import statistics
-import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import click
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.harness import Bench, benchmark, option, timed
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.tables.root import OpenTables, Root, select
 from namesrv_stream.tables.schemas import LIVE
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
-
-_TAG = CommitTag(1, 1)
-_TIMES = 15
 
 
 def lengthen(root: Root, entries: int) -> int:
@@ -43,18 +32,7 @@ def lengthen(root: Root, entries: int) -> int:
     return version
 
 
-def median_ms(act: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
-    """Return the median milliseconds of an action that is done several times, each time after `before`."""
-    taken_s = []
-    for _ in range(_TIMES):
-        before()
-        started_s = time.perf_counter()
-        act()
-        taken_s.append(time.perf_counter() - started_s)
-    return 1_000 * statistics.median(taken_s)
-
-
-def of_log(folder: Path, entries: int) -> dict[str, float]:
+def of_log(folder: Path, entries: int) -> dict[str, str]:
     """Return the milliseconds of each step on a log of so many entries."""
     root = Root(str(folder))
     writer = RustWriter(root)
@@ -67,30 +45,24 @@ def of_log(folder: Path, entries: int) -> dict[str, float]:
     def write() -> None:
         nonlocal newest
         lease = LiveRow("10.0.0.1:10911", "c", "broker-a", 0, newest, 120_000, DataVersion(0, 0, newest), "", 0)
-        newest = writer.merge(LIVE, newest, RowChanges([lease]), _TAG)
+        newest = writer.merge(LIVE, newest, RowChanges([lease]), CommitTag(1, 1))
 
     def follow() -> None:
         select(followed.at(LIVE, newest), LIVE)
 
-    found = {"a look for a newer version": median_ms(table.update_incremental), "a write": median_ms(write)}
-    follow()
-    return {**found, "following one commit": median_ms(follow, before=write)}
+    figures_s = {
+        "a look for a newer version": timed(table.update_incremental, 15),
+        "a write": timed(write, 15),
+        "following one commit": timed(follow, 16, before=write),
+    }
+    return {figure: f"{taken_s * 1e3:.1f}" for figure, taken_s in figures_s.items()}
 
 
-@click.command()
-@click.option("--entries", "sizes", type=int, multiple=True, default=(200, 172_800), show_default=True)
-def main(sizes: tuple[int, ...]) -> None:
+@benchmark(option("--entries", (200, 172_800)))
+def main(bench: Bench, entries: tuple[int, ...]) -> None:
     """Print the milliseconds of each step, a column for each length of the log."""
-    grid = Table("one table on a local disk, ms", *(f"{size:,} entries" for size in sizes))
-    found = []
-    for size in sizes:
-        with tempfile.TemporaryDirectory(prefix="bench-long-log-") as folder:
-            found.append(of_log(Path(folder), size))
-    for step in found[0]:
-        grid.add_row(step, *(f"{of_size[step]:.1f}" for of_size in found))
-    console = Console()
-    console.print(grid)
-    console.print(f"{os.cpu_count()} cores; load average {os.getloadavg()[0]:.1f} after")
+    columns = {f"{size:,} entries": of_log(bench.folder / str(size), size) for size in entries}
+    bench.columns(columns, "one table on a local disk, ms")
 
 
 if __name__ == "__main__":

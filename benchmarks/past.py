@@ -15,25 +15,19 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.files import FILE, SetClock, Simulation, under_set_clock
-from benchmarks.processes import program, wait_until
+from benchmarks.harness import Bench, benchmark, console_process, option, program
 from namesrv_stream.tables.as_of import AsOf, as_of
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.local.ports import free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
 
 _MINUTE_MS = 60_000
 _DAYS = 29
@@ -50,18 +44,6 @@ def _make(place: Path) -> None:
         simulation.step(begin_ms + hour * HOUR_MS, _MINUTE_MS, 6 * HOUR_MS)
     for minute in range(1, 61):
         simulation.step(begin_ms + (_DAYS * 24 - 1) * HOUR_MS + minute * _MINUTE_MS, _MINUTE_MS, HOUR_MS)
-
-
-@contextmanager
-def _console(root: Path, folder: Path) -> Iterator[str]:
-    port = free_ports(1)
-    process = OwnedProcess(program(root, {"console.port": port}, "console"), folder / "console.log", dict(os.environ))
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: _seconds(f"{address}/v1/status") is not None, "the console answers")
-        yield address
-    finally:
-        process.stop()
 
 
 def _seconds(url: str) -> float | None:
@@ -91,32 +73,28 @@ def _measured(root: Path, folder: Path) -> Iterator[tuple[str, ...]]:
             cells.append(f"{time.perf_counter() - begun_s:.2f}")
         yield " ".join(command), *cells
     for path in _PATHS:
-        with _console(root, folder) as address:
+        with console_process(folder, {"delta.root": root}) as (address, _):
             asked_at = [f"{address}/v1/{path}{'&' if '?' in path else '?'}epoch={epoch}" for epoch in epochs]
             yield f"/v1/{path}", *[f"{_seconds(url) or -1:.2f} ({_seconds(url) or -1:.2f})" for url in asked_at]
 
 
-@click.command()
-@click.option("--root", type=click.Path(path_type=Path, exists=True), help="Tables that an earlier run has made.")
-@click.option("--make", type=click.Path(path_type=Path), hidden=True, help="Only make the tables.")
-def main(root: Path | None, make: Path | None) -> None:
+@benchmark(
+    option("--root", None, "Tables that an earlier run has made.", type=click.Path(path_type=Path, exists=True)),
+    option("--make", None, "Only make the tables.", type=click.Path(path_type=Path), hidden=True),
+)
+def main(bench: Bench, root: Path | None, make: Path | None) -> None:
     """Print the seconds of each answer."""
     if make is not None:
         _make(make)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        if root is None:
-            root = Path("data/past")
-            shutil.rmtree(root, ignore_errors=True)
-            if status := under_set_clock(Path(folder), "benchmarks.past", "--make", str(root)):
-                sys.exit(status)
-        assert FILE not in os.environ
-        table = Table("seconds to the answer", *_AGO_MS, title="1,000,000 rows of topic, a change a minute")
-        for line in _measured(root, Path(folder)):
-            table.add_row(*line)
-    console = Console(width=120)
-    console.print(table)
-    console.print(f"{os.cpu_count()} cores; load average {os.getloadavg()[0]:.1f} at the end")
+    if root is None:
+        root = Path("data/past")
+        shutil.rmtree(root, ignore_errors=True)
+        if status := under_set_clock(bench.folder, "benchmarks.past", "--make", str(root)):
+            sys.exit(status)
+    assert FILE not in os.environ
+    lines = _measured(root, bench.folder)
+    bench.rows(("seconds to the answer", *_AGO_MS), lines, "1,000,000 rows of topic, a change a minute")
 
 
 if __name__ == "__main__":

@@ -41,17 +41,18 @@ def registration(broker: int, topics: int, counter: int = 1, cluster: str = "c")
     return registration_of(header, table, counter)
 
 
-def registration_of(
+def registration_of(  # noqa: PLR0913  # all that a broker chooses
     header: RegisterBrokerHeader,
     topics: Mapping[str, TopicConfig],
     counter: int,
     *,
     version: int = 493,
     started_ms: int = NOW_MS,
+    filter_servers: list[str] | None = None,
 ) -> RemotingCommand:
     """Return the registration with this header, its checksum added. The data version has `started_ms` and `counter`."""
     wrapper = TopicConfigSerializeWrapper(DataVersion(0, started_ms, counter), dict(topics))
-    body = encode_registration(RegisterBrokerBody(wrapper), version, compressed=header.compressed)
+    body = encode_registration(RegisterBrokerBody(wrapper, filter_servers), version, compressed=header.compressed)
     fields = header_fields(header) | {
         "bodyCrc32": str(body_crc32(body)),
         "compressed": str(header.compressed).lower(),

@@ -8,9 +8,7 @@ The floor is the same source and the same stateful step with one Spark append to
 from __future__ import annotations
 
 import logging
-import os
 import statistics
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,16 +18,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import click
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.brokers import Brokers
-from benchmarks.drawing import draw
-from benchmarks.load import percentile
+from benchmarks.harness import Bench, benchmark, option, percentile, running_kafka
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.job import query as job_query
 from namesrv_stream.job.background_job import BackgroundJob
@@ -41,7 +35,6 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.spark import local_session
 
 TOPICS_PER_BROKER = 20
@@ -50,7 +43,7 @@ FLEETS = (100, 300, 1_000, 3_000, 10_000)
 WARM_UP = 3
 
 
-class Bench:
+class SparkSite:
     """One Kafka and one Spark session; each measurement has a topic and a folder of its own."""
 
     def __init__(self, spark: SparkSession, servers: str, work: Path) -> None:
@@ -84,10 +77,10 @@ class Bench:
         return HeartbeatProducer(arguments, settings.kafka_topic)
 
 
-def change_latency_ms(bench: Bench, changes: int) -> list[int]:
+def change_latency_ms(site: SparkSite, changes: int) -> list[int]:
     """Measure from the append to Kafka until a reader that polls every 5 ms sees the snapshot, one change at a time."""
-    settings = bench.settings("latency")
-    with bench.running(settings, BROKERS) as (job, fleet):
+    settings = site.settings("latency")
+    with site.running(settings, BROKERS) as (job, fleet):
         reader = RouteReader(settings.delta_root)
         found = []
         for number in range(changes + WARM_UP):
@@ -103,9 +96,9 @@ def _wait_until_published(reader: RouteReader, job: BackgroundJob, record: LogPo
         time.sleep(0.005)
 
 
-def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
+def floor_latency_ms(site: SparkSite, changes: int) -> list[int]:
     """Measure the same records through the same source and step into one Delta table by one Spark append a batch."""
-    settings = bench.settings("latency-floor")
+    settings = site.settings("latency-floor")
     target = f"{settings.delta_root}/floor"
     committed_at_ms: list[int] = []
 
@@ -113,10 +106,10 @@ def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
         frame.write.format("delta").mode("append").save(target)
         committed_at_ms.append(time.time_ns() // 1_000_000)
 
-    with bench.producer(settings) as producer:
+    with site.producer(settings) as producer:
         fleet = Brokers(producer, BROKERS, TOPICS_PER_BROKER)
         fleet.register_all()
-        events = job_query.registry_rows(kafka_records(bench.spark, settings, None))
+        events = job_query.registry_rows(kafka_records(site.spark, settings, None))
         query = events.writeStream.foreachBatch(append).option("checkpointLocation", f"{target}-checkpoint").start()
         query.processAllAvailable()
         found = []
@@ -129,32 +122,32 @@ def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
         return found[WARM_UP:]
 
 
-def cost_of_batches(bench: Bench) -> dict[str, tuple[int, int, int]]:
+def cost_of_batches(site: SparkSite) -> dict[str, tuple[int, int, int]]:
     """Return Spark jobs, Delta commits and ms of a batch with one change, and of one with heartbeats alone."""
-    settings = bench.settings("cost")
-    with bench.running(settings, BROKERS) as (job, fleet):
+    settings = site.settings("cost")
+    with site.running(settings, BROKERS) as (job, fleet):
         return {
-            "one change": _cost(bench, settings, job, lambda: fleet.change(0)),
-            f"{BROKERS} heartbeats, no change": _cost(bench, settings, job, fleet.heartbeat_all),
+            "one change": _cost(site, settings, job, lambda: fleet.change(0)),
+            f"{BROKERS} heartbeats, no change": _cost(site, settings, job, fleet.heartbeat_all),
         }
 
 
 def _cost(
-    bench: Bench, settings: NamesrvSettings, job: BackgroundJob, act: Callable[[], object]
+    site: SparkSite, settings: NamesrvSettings, job: BackgroundJob, act: Callable[[], object]
 ) -> tuple[int, int, int]:
     job.process_all()
     query = job.query
-    jobs, commits, batch_id = _jobs(bench, query), _commits(settings), _last_batch(query)
+    jobs, commits, batch_id = _jobs(site, query), _commits(settings), _last_batch(query)
     act()
     job.process_all()
     data_batches = [each for each in query.recentProgress if each.batchId > batch_id and each.numInputRows]
     took_ms = sum(each.durationMs["triggerExecution"] for each in data_batches)
     empty = len([each for each in query.recentProgress if each.batchId > batch_id]) - len(data_batches)
-    return _jobs(bench, query) - jobs - empty, _commits(settings) - commits, took_ms
+    return _jobs(site, query) - jobs - empty, _commits(settings) - commits, took_ms
 
 
-def _jobs(bench: Bench, query: StreamingQuery) -> int:
-    return len(bench.spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
+def _jobs(site: SparkSite, query: StreamingQuery) -> int:
+    return len(site.spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
 
 
 def _last_batch(query: StreamingQuery) -> int:
@@ -166,14 +159,14 @@ def _commits(settings: NamesrvSettings) -> int:
     return sum(root.open(spec).version() for spec in TABLES.values())
 
 
-def batch_time_ms(bench: Bench, brokers: int, rounds: int) -> tuple[int, int]:
+def batch_time_ms(site: SparkSite, brokers: int, rounds: int) -> tuple[int, int]:
     """Return the median ms of a batch in which every broker heartbeats, and of one in which a broker changes too."""
-    settings = bench.settings(f"fleet-{brokers}", **{"maxOffsetsPerTrigger": 2**31 - 1})
+    settings = site.settings(f"fleet-{brokers}", **{"maxOffsetsPerTrigger": 2**31 - 1})
     quiet, changed = [], []
-    with bench.running(settings, brokers) as (job, fleet):
+    with site.running(settings, brokers) as (job, fleet):
         for number in range(rounds):
-            quiet.append(_cost(bench, settings, job, fleet.heartbeat_all)[2])
-            changed.append(_cost(bench, settings, job, partial(_heartbeats_and_change, fleet, number))[2])
+            quiet.append(_cost(site, settings, job, fleet.heartbeat_all)[2])
+            changed.append(_cost(site, settings, job, partial(_heartbeats_and_change, fleet, number))[2])
     return round(statistics.median(quiet)), round(statistics.median(changed))
 
 
@@ -192,13 +185,13 @@ class _Nothing(StatefulProcessor):
         """Have nothing to close."""
 
 
-def floor_of_keys_ms(bench: Bench, brokers: int, rounds: int) -> int:
+def floor_of_keys_ms(site: SparkSite, brokers: int, rounds: int) -> int:
     """Return the median ms of a batch with a heartbeat of every broker, with an empty processor and no tables."""
-    settings = bench.settings(f"floor-{brokers}", **{"maxOffsetsPerTrigger": 2**31 - 1})
-    with bench.producer(settings) as producer, patch.object(job_query, "BrokerLiveness", _Nothing):
+    settings = site.settings(f"floor-{brokers}", **{"maxOffsetsPerTrigger": 2**31 - 1})
+    with site.producer(settings) as producer, patch.object(job_query, "BrokerLiveness", _Nothing):
         fleet = Brokers(producer, brokers, TOPICS_PER_BROKER)
         fleet.register_all()
-        rows = job_query.registry_rows(kafka_records(bench.spark, settings, None))
+        rows = job_query.registry_rows(kafka_records(site.spark, settings, None))
         running = rows.writeStream.foreachBatch(lambda frame, _: frame.write.format("noop").mode("overwrite").save())
         started = running.option("checkpointLocation", f"{settings.delta_root}-checkpoint").start()
         found = []
@@ -218,62 +211,43 @@ def _heartbeats_and_change(fleet: Brokers, number: int) -> None:
     fleet.change(number)
 
 
-@click.command()
-@click.option("--changes", default=40, show_default=True, help="Of the registry and of the floor.")
-@click.option("--rounds", default=3, show_default=True, help="Of each size of fleet.")
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw the batches over the number of brokers in this file."
+@benchmark(
+    option("--changes", 40, "Of the registry and of the floor."),
+    option("--rounds", 3, "Of each size of fleet."),
+    option("--fleet fleets", FLEETS, "Numbers of brokers."),
+    plot=True,
 )
-def main(changes: int, rounds: int, plot: Path | None) -> None:
+def main(bench: Bench, changes: int, rounds: int, fleets: tuple[int, ...]) -> None:
     """Print the figures."""
     set_up_logging()
     logging.getLogger("namesrv_stream").setLevel(logging.WARNING)
-    output = Console()
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as folder, LocalKafka(Path(folder, "kafka")) as kafka:
-        spark = local_session("bench", {"spark.driver.memory": "3g"}, log=Path(folder, "spark.log"))
-        bench = Bench(spark, kafka.bootstrap_servers, Path(folder))
-        _print_latency(output, bench, changes)
-        _print_costs(output, bench)
-        _print_fleets(output, bench, rounds, plot)
+    with running_kafka(bench.folder) as (kafka, _):
+        spark = local_session("bench", {"spark.driver.memory": "3g"}, log=bench.folder / "spark.log")
+        site = SparkSite(spark, kafka.bootstrap_servers, bench.folder)
+        found = {
+            "the registry": change_latency_ms(site, changes),
+            "floor: one Spark append": floor_latency_ms(site, changes),
+        }
+        title = f"Append to published snapshot, {BROKERS} brokers, {changes} changes"
+        rows = [(what, *(f"{percentile(ms, share):.0f}" for share in (0.5, 0.99))) for what, ms in found.items()]
+        bench.rows(("what", "p50 ms", "p99 ms"), rows, title)
+        costs = [(what, *map(str, cost)) for what, cost in cost_of_batches(site).items()]
+        bench.rows(("batch", "Spark jobs", "Delta commits", "ms"), costs, "What one batch does")
+        _measure_fleets(bench, site, rounds, fleets)
         spark.stop()
 
 
-def _print_latency(output: Console, bench: Bench, changes: int) -> None:
-    table = Table(
-        "what", "p50 ms", "p99 ms", title=f"Append to published snapshot, {BROKERS} brokers, {changes} changes"
-    )
-    rows = {
-        "the registry": change_latency_ms(bench, changes),
-        "floor: one Spark append": floor_latency_ms(bench, changes),
-    }
-    for what, found in rows.items():
-        table.add_row(what, f"{percentile(found, 0.5):.0f}", f"{percentile(found, 0.99):.0f}")
-    output.print(table)
-
-
-def _print_costs(output: Console, bench: Bench) -> None:
-    table = Table("batch", "Spark jobs", "Delta commits", "ms", title="What one batch does")
-    for what, (jobs, commits, took_ms) in cost_of_batches(bench).items():
-        table.add_row(what, str(jobs), str(commits), str(took_ms))
-    output.print(table)
-
-
-def _print_fleets(output: Console, bench: Bench, rounds: int, plot: Path | None) -> None:
-    table = Table(
-        *("brokers", "floor: an empty processor, ms", "heartbeats alone, ms", "times", "and one change, ms"),
-        title="A batch with a heartbeat of every broker",
-    )
-    measured = [batch_time_ms(bench, brokers, rounds) for brokers in FLEETS]
-    for brokers, (quiet, changed) in zip(FLEETS, measured, strict=True):
-        floor = floor_of_keys_ms(bench, brokers, rounds)
-        table.add_row(f"{brokers:,}", str(floor), str(quiet), f"{quiet / floor:.1f}", str(changed))
-    output.print(table)
-    where = f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} after"
-    output.print(where)
-    if plot is not None:
-        quiet_ms, changed_ms = zip(*measured, strict=True)
-        drawn = {"heartbeats alone, ms": quiet_ms, "heartbeats and one change, ms": changed_ms}
-        draw(plot, "brokers that send a heartbeat in one batch", FLEETS, drawn, where)
+def _measure_fleets(bench: Bench, site: SparkSite, rounds: int, fleets: tuple[int, ...]) -> None:
+    measured = [batch_time_ms(site, brokers, rounds) for brokers in fleets]
+    rows = []
+    for brokers, (quiet, changed) in zip(fleets, measured, strict=True):
+        floor = floor_of_keys_ms(site, brokers, rounds)
+        rows.append((f"{brokers:,}", str(floor), str(quiet), f"{quiet / floor:.1f}", str(changed)))
+    headings = ("brokers", "floor: an empty processor, ms", "heartbeats alone, ms", "times", "and one change, ms")
+    bench.rows(headings, rows, "A batch with a heartbeat of every broker")
+    quiet_ms, changed_ms = zip(*measured, strict=True)
+    drawn = {"heartbeats alone, ms": quiet_ms, "heartbeats and one change, ms": changed_ms}
+    bench.draw("brokers that send a heartbeat in one batch", fleets, drawn)
 
 
 if __name__ == "__main__":

@@ -9,21 +9,13 @@ send a heartbeat every 30 s; one after the other changes a topic.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.drawing import draw
-from benchmarks.job import BROKERS, Site, Tables, heartbeats, parts, running_site
-from benchmarks.load import percentile
-from benchmarks.processes import cores, cpu_by_part, job_process, machine_text
+from benchmarks.harness import Bench, benchmark, cores, cpu_by_part, job_parts, job_process, option, percentile
+from benchmarks.job import BROKERS, Site, Tables, heartbeats, running_site
 from namesrv_stream.rules.rows import LogPosition
 
 _WARM_UP_S = 15.0
@@ -61,7 +53,7 @@ def change_at(site: Site, a_minute: int, seconds: float) -> list[LogPosition]:
 def measure(site: Site, tables: Tables, job: int, a_minute: int, seconds: float) -> Found:
     """Measure one rate while the job runs."""
     change_at(site, a_minute, min(seconds, _WARM_UP_S))
-    processes, root = parts(job, site.others), site.folder / "registry"
+    processes, root = job_parts(job, site.others), site.folder / "registry"
     before_s = cpu_by_part(processes)
     before_mb, began_s = _written_mb(root), time.monotonic()
     changes = change_at(site, a_minute, seconds)
@@ -76,28 +68,19 @@ def _written_mb(root: Path) -> float:
     return sum(file.stat().st_size for file in root.rglob("*") if file.is_file()) / 1e6
 
 
-@click.command()
-@click.option("--a-minute", "rates", type=click.IntRange(1), multiple=True, default=_A_MINUTE, show_default=True)
-@click.option("--seconds", type=click.FloatRange(1), default=40.0, show_default=True, help="Of each rate.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the figures over the rates in this file.")
-def main(rates: Sequence[int], seconds: float, plot: Path | None) -> None:
+@benchmark(option("--a-minute", _A_MINUTE), option("--seconds", 40.0, "Of each rate."), plot=True)
+def main(bench: Bench, a_minute: Sequence[int], seconds: float) -> None:
     """Print one column for each rate."""
-    before = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name, running_site(Path(name), {}) as site:
+    with running_site(bench.folder, {}) as site:
         tables = Tables(site.folder / "registry")
         with job_process(site.folder, site.options) as job, heartbeats(site.peers):
             tables.wait_for_publication(0)
-            columns = [measure(site, tables, job, rate, seconds).cells() for rate in rates]
-    table = Table("figure", *(f"{rate:,} changes a minute" for rate in rates))
-    drawn = {figure: [column[figure] for column in columns] for figure in columns[0]}
-    for figure, values in drawn.items():
-        table.add_row(figure, *(f"{value:,.2f}" if value < 10 else f"{value:,.0f}" for value in values))
-    console = Console(width=140)
-    console.print(table)
-    where = machine_text(before)
-    console.print(where)
-    if plot is not None:
-        draw(plot, "changes a minute", rates, drawn, where)
+            columns = [measure(site, tables, job, rate, seconds).cells() for rate in a_minute]
+    texts = [
+        {name: f"{value:,.2f}" if value < 10 else f"{value:,.0f}" for name, value in each.items()} for each in columns
+    ]
+    bench.columns({f"{rate:,} changes a minute": each for rate, each in zip(a_minute, texts, strict=True)})
+    bench.draw("changes a minute", a_minute, {figure: [each[figure] for each in columns] for figure in columns[0]})
 
 
 if __name__ == "__main__":

@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
-import click
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.harness import Bench, benchmark, option
 from benchmarks.peers import registration
-from benchmarks.processes import machine_text
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
@@ -166,32 +161,26 @@ async def _answered(peers: Sequence[_Peer], answers: int) -> None:
         raise RuntimeError(refusals[0].decode(errors="replace"))
 
 
-def measure(repeats: int) -> Table:
-    """Return the figures as a table: the best of some runs each."""
-    table = Table("request", "CPU, µs", "records a request")
-    numbers = range(BROKERS)
-    kinds: dict[str, tuple[list[bytes], list[list[bytes]], int]] = {}
+def kinds() -> dict[str, tuple[list[bytes], list[list[bytes]], int]]:
+    """Return each kind of request by name: the brokers' first registrations, their requests, and the rounds."""
+    found, numbers = {}, range(BROKERS)
     for topics, rounds in _ROUNDS_BY_TOPICS.items():
         for changed in (False, True):
             frames = [registrations(number, topics, rounds + 1 if changed else 1) for number in numbers]
             what = f"registration of {topics:,} topics, {'changed' if changed else 'unchanged'}"
-            kinds[what] = ([each[0] for each in frames], frames, rounds)
+            found[what] = ([each[0] for each in frames], frames, rounds)
     registered = [registrations(number, 20, 1)[0] for number in numbers]
-    kinds["heartbeat"] = (registered, [[heartbeat(number)] for number in numbers], 500)
-    for what, kind in kinds.items():
+    return found | {"heartbeat": (registered, [[heartbeat(number)] for number in numbers], 500)}
+
+
+@benchmark(option("--repeats", 3))
+def main(bench: Bench, repeats: int) -> None:
+    """Print the figures: the best of some runs each."""
+    rows = []
+    for what, kind in kinds().items():
         us, records = min(asyncio.run(cpu_us(*kind, is_answered=what != "heartbeat")) for _ in range(repeats))
-        table.add_row(what, f"{us:,.0f}", f"{records:.2f}")
-    return table
-
-
-@click.command()
-@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
-def main(repeats: int) -> None:
-    """Print the figures."""
-    before = os.getloadavg()[0]
-    console = Console(width=100)
-    console.print(measure(repeats))
-    console.print(machine_text(before))
+        rows.append((what, f"{us:,.0f}", f"{records:.2f}"))
+    bench.rows(("request", "CPU, µs", "records a request"), rows)
 
 
 if __name__ == "__main__":

@@ -12,25 +12,19 @@ changes until the answer shows the change.
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
 from pathlib import Path
 
-import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.drawing import draw
+from benchmarks.harness import Bench, benchmark, cpu_seconds, gateway_process, memory_mb, option, timed, wait_until
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
 from benchmarks.peers import Peer
-from benchmarks.processes import cpu_seconds, gateway_process
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
@@ -51,22 +45,8 @@ _DRAWN = (
 )
 
 
-@dataclass
-class Found:
-    """The measurements of one registry, in seconds except the memory."""
-
-    first_publication_s: float = 0.0
-    start_s: float = 0.0
-    memory_mb: dict[str, int] = field(default_factory=dict)
-    published_s: list[float] = field(default_factory=list)
-    served_s: list[float] = field(default_factory=list)
-    idle_stall_s: float = 0.0
-    stall_s: float = 0.0
-    bulk_published_s: float = 0.0
-    bulk_served_s: float = 0.0
-    bulk_stall_s: float = 0.0
-    after_bulk_s: float = 0.0
-    cpu_a_change_s: float = 0.0
+Found = dict[str, float]
+"""Figures of one registry; the unit is at the end of each name."""
 
 
 class Client(Peer):
@@ -124,151 +104,107 @@ class Stalls:
                 time.sleep(0.001)  # leaves the processor to the gateway, whose stalls are measured
 
 
-def wait_for_route(port: int, topic: str) -> None:
-    """Wait until a gateway answers with a route."""
-    deadline = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline:
-        try:
-            client = Client(port)
-            while client.route(topic).code != 0:
-                time.sleep(0.005)
-            client.close()
-            return
-        except OSError:
-            time.sleep(0.005)
-    raise TimeoutError("the gateway does not answer")
+def has_route(port: int, topic: str) -> bool:
+    """Return whether a gateway answers with a route."""
+    with suppress(OSError), closing(Client(port)) as client:
+        return client.route(topic).code == 0
+    return False
 
 
 def measure(plan: Plan, folder: Path, changes: int, *, with_bulk: bool = True) -> Found:
     """Return all figures of one registry."""
-    found, registry = Found(), Registry(folder / "registry", plan)
-    began_s = time.perf_counter()
-    registry.publish_all()
-    found.first_publication_s = time.perf_counter() - began_s
+    registry = Registry(folder / "registry", plan)
+    found = {"all rows published in one batch, s": timed(registry.publish_all)}
     began_s = time.perf_counter()
     with gateway_process(folder, {}) as (port, pid):
-        wait_for_route(port, plan.topic(0, 0))
-        found.start_s = time.perf_counter() - began_s
+        wait_until(lambda: has_route(port, plan.topic(0, 0)), "the gateway's first answer", _LIMIT_S, 0.005)
+        found["gateway start to first answer, s"] = time.perf_counter() - began_s
         time.sleep(_PAUSE_S)
-        found.memory_mb["started"] = _memory_mb(pid)
-        client = Client(port)
-        looked_up = [plan.topic(number % plan.brokers, number) for number in range(_LOOKED_UP)]
-        with Stalls(port, looked_up) as stalls:
-            _measure_changes(plan, registry, client, stalls, pid, changes, found)
-            found.memory_mb["after changes"] = _memory_mb(pid)
+        memory = {"started": memory_mb(pid)}
+        looked_up = [plan.topic(number % plan.brokers, number % plan.topics) for number in range(_LOOKED_UP)]
+        with closing(Client(port)) as client, Stalls(port, looked_up) as stalls:
+            found |= _changes(plan, registry, client, stalls, pid, changes)
+            memory["after changes"] = memory_mb(pid)
             if with_bulk:
-                _measure_bulk(plan, registry, client, stalls, found)
-        found.memory_mb["after bulk"] = _memory_mb(pid)
-        found.memory_mb["highest"] = _memory_mb(pid, "VmHWM")
-        client.close()
-    return found
+                found |= _bulk(plan, registry, client, stalls)
+                memory["after bulk"] = memory_mb(pid)
+        memory["highest"] = memory_mb(pid, highest=True)
+    return found | {f"memory of the gateway, {when}, MB": size for when, size in memory.items()}
 
 
-def _measure_changes(  # noqa: PLR0913, PLR0917  # a step of `measure`, with all that it has set up
-    plan: Plan, registry: Registry, client: Client, stalls: Stalls, pid: int, changes: int, found: Found
-) -> None:
+def _changes(  # noqa: PLR0913, PLR0917  # a step of `measure`, with all that it has set up
+    plan: Plan, registry: Registry, client: Client, stalls: Stalls, pid: int, changes: int
+) -> Found:
     stalls.take()
     time.sleep(changes * _PAUSE_S)
-    found.idle_stall_s = stalls.take()
-    cpu_s = 0.0
+    idle_stall_s, cpu_s, published_ms, served_ms = stalls.take(), 0.0, [], []
     for number in range(changes):
         broker, queues = number * 7 % plan.brokers, 100 + number
         began_s, cpu_before_s = time.perf_counter(), cpu_seconds(pid)
         topic = registry.change_one(broker, number % plan.topics, queues)
         published_s = time.perf_counter()
         _wait_until_served(client, topic, plan.broker_name(broker), queues)
-        found.served_s.append(time.perf_counter() - published_s)
-        found.published_s.append(published_s - began_s)
+        served_ms.append(1e3 * (time.perf_counter() - published_s))
+        published_ms.append(1e3 * (published_s - began_s))
         time.sleep(_PAUSE_S)
         cpu_s += cpu_seconds(pid) - cpu_before_s
-    found.stall_s = stalls.take()
-    found.cpu_a_change_s = cpu_s / changes
+    return {
+        "a change published, median ms": statistics.median(published_ms),
+        "served after the snapshot, median ms": statistics.median(served_ms),
+        "served after the snapshot, longest ms": max(served_ms),
+        "longest wait for a lookup while nothing changes, ms": 1e3 * idle_stall_s,
+        "longest wait for a lookup meanwhile, ms": 1e3 * stalls.take(),
+        "CPU of the gateway a change, ms": 1e3 * cpu_s / changes,
+    }
 
 
-def _measure_bulk(plan: Plan, registry: Registry, client: Client, stalls: Stalls, found: Found) -> None:
+def _bulk(plan: Plan, registry: Registry, client: Client, stalls: Stalls) -> Found:
     """Measure topics that appear at once and disappear at once, and a single change right after they have appeared."""
     began_s = time.perf_counter()
     last = registry.change_bulk(0, _BULK_TOPICS, 8)
     published_s = time.perf_counter()
     topic = registry.change_one(1, 0, 999)
     _wait_until_served(client, topic, plan.broker_name(1), 999)
-    found.after_bulk_s = time.perf_counter() - published_s
-    found.bulk_published_s = published_s - began_s
-    began_s = time.perf_counter()
-    registry.drop_bulk(0, _BULK_TOPICS)
-    published_s = time.perf_counter()
-    _wait_until_served(client, last, plan.broker_name(0), None)
-    found.bulk_served_s = time.perf_counter() - published_s
-    found.bulk_published_s = max(found.bulk_published_s, published_s - began_s)
+    after_s = time.perf_counter() - published_s
+    dropped_s = timed(lambda: registry.drop_bulk(0, _BULK_TOPICS))
+    gone_s = timed(lambda: _wait_until_served(client, last, plan.broker_name(0), None))
     time.sleep(_PAUSE_S)
-    found.bulk_stall_s = stalls.take()
-
-
-def _wait_until_served(client: Client, topic: str, broker_name: str, queues: int | None) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while client.queues(topic, broker_name) != queues:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the gateway does not show the change of {topic}")
-        time.sleep(0.002)
-
-
-def _memory_mb(pid: int, name: str = "VmRSS") -> int:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith(f"{name}:"))
-
-
-@click.command()
-@click.option("--brokers", type=int, multiple=True, default=(100, 300), show_default=True)
-@click.option(
-    "--topics", type=int, multiple=True, default=(TOPICS_PER_BROKER,), show_default=True, help="Of each broker."
-)
-@click.option("--own-topics/--shared-topics", default=False, show_default=True, help="No two brokers share a topic.")
-@click.option("--changes", type=int, default=10, show_default=True, help="Of one topic each.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw the figures over the number of rows in this file.")
-def main(brokers: tuple[int, ...], topics: tuple[int, ...], own_topics: bool, changes: int, plot: Path | None) -> None:
-    """Print one column for each registry: each number of brokers with each number of topics."""
-    table = Table("figure", title=f"{changes} changes of one topic; load average {os.getloadavg()[0]:.1f} before")
-    columns = []
-    plans = [Plan(*size, own_topics) for size in itertools.product(brokers, topics)]
-    for plan in plans:
-        table.add_column(f"{plan.rows:,} rows", justify="right")
-        folder = Path(tempfile.mkdtemp(prefix="namesrv-scale-"))
-        try:
-            columns.append(_cells(measure(plan, folder, changes)))
-        finally:
-            shutil.rmtree(folder)
-    for name in columns[0]:
-        table.add_row(name, *(column[name] for column in columns))
-    console = Console(width=120)
-    console.print(table)
-    where = f"load average {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"
-    console.print(where)
-    if plot is not None:
-        drawn = {name: [float(column[name].replace(",", "")) for column in columns] for name in _DRAWN}
-        draw(plot, "rows of topic", [plan.rows for plan in plans], drawn, where)
-
-
-def _cells(found: Found) -> dict[str, str]:
-    memory = found.memory_mb
     return {
-        "all rows published in one batch, s": f"{found.first_publication_s:.1f}",
-        "gateway start to first answer, s": f"{found.start_s:.1f}",
-        "a change published, median ms": _median_ms(found.published_s),
-        "served after the snapshot, median ms": _median_ms(found.served_s),
-        "served after the snapshot, longest ms": f"{max(found.served_s) * 1e3:.0f}",
-        "longest wait for a lookup while nothing changes, ms": f"{found.idle_stall_s * 1e3:.0f}",
-        "longest wait for a lookup meanwhile, ms": f"{found.stall_s * 1e3:.0f}",
-        "CPU of the gateway a change, ms": f"{found.cpu_a_change_s * 1e3:.0f}",
-        f"{_BULK_TOPICS:,} topics published, s": f"{found.bulk_published_s:.1f}",
-        f"{_BULK_TOPICS:,} topics gone from lookups after the snapshot, s": f"{found.bulk_served_s:.1f}",
-        "one change published right after them and served, s": f"{found.after_bulk_s:.1f}",
-        "longest wait for a lookup meanwhile (bulk), ms": f"{found.bulk_stall_s * 1e3:.0f}",
-        **{f"memory of the gateway, {when}, MB": f"{size:,}" for when, size in memory.items()},
+        f"{_BULK_TOPICS:,} topics published, s": max(published_s - began_s, dropped_s),
+        f"{_BULK_TOPICS:,} topics gone from lookups after the snapshot, s": gone_s,
+        "one change published right after them and served, s": after_s,
+        "longest wait for a lookup meanwhile (bulk), ms": 1e3 * stalls.take(),
     }
 
 
-def _median_ms(seconds: list[float]) -> str:
-    return f"{statistics.median(seconds) * 1e3:.0f}"
+def _wait_until_served(client: Client, topic: str, broker_name: str, queues: int | None) -> None:
+    what = f"the gateway shows the change of {topic}"
+    wait_until(lambda: client.queues(topic, broker_name) == queues, what, _LIMIT_S, 0.002)
+
+
+@benchmark(
+    option("--brokers", (100, 300)),
+    option("--topics", (TOPICS_PER_BROKER,), "Of each broker."),
+    option("--own-topics/--shared-topics", False, "No two brokers share a topic."),
+    option("--changes", 10, "Of one topic each."),
+    plot=True,
+)
+def main(bench: Bench, brokers: tuple[int, ...], topics: tuple[int, ...], own_topics: bool, changes: int) -> None:
+    """Print one column for each registry: each number of brokers with each number of topics."""
+    columns, sizes = {}, []
+    for size in itertools.product(brokers, topics):
+        plan, folder = Plan(*size, own_topics), bench.folder / "-".join(map(str, size))
+        folder.mkdir()
+        columns[f"{plan.rows:,} rows"] = measure(plan, folder, changes)
+        sizes.append(plan.rows)
+        shutil.rmtree(folder)
+    shown = {
+        rows: {name: f"{value:,.{int(name.endswith(', s'))}f}" for name, value in found.items()}
+        for rows, found in columns.items()
+    }
+    bench.columns(shown, f"{changes} changes of one topic")
+    drawn = {name: [found[name] for found in columns.values()] for name in _DRAWN}
+    bench.draw("rows of topic", sizes, drawn)
 
 
 if __name__ == "__main__":

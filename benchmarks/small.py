@@ -20,16 +20,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.harness import Bench, benchmark, option
 from benchmarks.history import questions
-from benchmarks.processes import machine_text
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import HOUR_MS, Root
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.local.jars import CHECKOUT, jars_of_sessions
 
-_HOUR_MS = 3_600_000
 _AVAILABILITY = "SELECT * FROM broker_availability"
 _SESSION = "from namesrv_stream.tools.local.spark import local_session; spark = local_session('small', cores='2')"
 _VIEWS = f"{_SESSION}; from namesrv_stream.analysis.views import register_views; register_views(spark, {{root!r}})"
@@ -43,7 +40,7 @@ def cases(root: str) -> dict[str, list[str]]:
     newest = Snapshots(Root(root)).newest()
     assert newest.event_time is not None
     since, until = (
-        datetime.fromtimestamp((newest.event_time - hours * _HOUR_MS) / 1000, UTC).isoformat() for hours in (60, 6)
+        datetime.fromtimestamp((newest.event_time - hours * HOUR_MS) / 1000, UTC).isoformat() for hours in (60, 6)
     )
     first = questions()[0][1]
     return {
@@ -108,18 +105,17 @@ def measure(command: list[str]) -> tuple[float, float]:
     return taken_s, after.children_user + after.children_system - before.children_user - before.children_system
 
 
-@click.command()
-@click.argument("root", type=click.Path(exists=True, file_okay=False))
-@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Runs, of which the least counts.")
-def main(root: str, runs: int) -> None:
+@benchmark(
+    click.argument("root", type=click.Path(exists=True, file_okay=False)),
+    option("--runs", 3, "Runs, of which the least counts."),
+)
+def main(bench: Bench, root: str, runs: int) -> None:
     """Print one line for each first answer."""
-    console, before = Console(width=120), os.getloadavg()[0]
-    grid = Table("first answer", "s", "CPU, s")
+    lines = []
     for name, command in cases(str(Path(root).resolve())).items():
         found = [measure(command) for _ in range(runs)]
-        grid.add_row(name, *(f"{min(column):.1f}" for column in zip(*found, strict=True)))
-    console.print(grid)
-    console.print(machine_text(before))
+        lines.append((name, *(f"{min(column):.1f}" for column in zip(*found, strict=True))))
+    bench.rows(("first answer", "s", "CPU, s"), lines)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,16 +25,20 @@ from typing import NamedTuple
 
 import click
 import psutil
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.drawing import draw
-from benchmarks.job import Tables, parts
-from benchmarks.processes import gateway_process, job_process, machine_text, program, wait_until
+from benchmarks.harness import (
+    Bench,
+    benchmark,
+    console_process,
+    gateway_process,
+    job_parts,
+    job_process,
+    option,
+    running_kafka,
+)
+from benchmarks.job import Tables
 from benchmarks.soak_peers import BROKERS, CLIENTS, WATCHERS
-from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import free_ports, listens
-from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.ports import free_ports
 
 RISES_A_MINUTE = {"descriptors": 1.0, "threads": 1.0, "resident MB": 1.0}
 """Bounds of the rise over the second half. Brokers and watchers come and go: a descriptor a minute is no leak yet."""
@@ -113,7 +115,7 @@ class Site(NamedTuple):
     def look(self) -> Look:
         """Return all figures of processes and folders."""
         found: Look = {}
-        for name, pids in parts(self.job, self.others).items():
+        for name, pids in job_parts(self.job, self.others).items():
             for pid in pids:
                 with suppress(psutil.NoSuchProcess):
                     _add(found, name, psutil.Process(pid))
@@ -161,24 +163,15 @@ def _sizes(folder: Path) -> Iterator[int]:
 @contextmanager
 def running_stack(folder: Path, settings: Mapping[str, object]) -> Iterator[tuple[Site, tuple[int, int]]]:
     """Run everything but the peers within the `with`. Yield it, with the ports of gateway and console."""
-    with LocalKafka(folder / "kafka") as kafka, ExitStack() as running:
-        metrics = free_ports(2)
-        console_port = metrics + 1
-        options = {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "checkpoint.location": folder / "checkpoint",
-            **MAINTAINED,
-            **settings,
-        }
-        job = running.enter_context(job_process(folder, options | {"job.metricsPort": metrics}))
+    with running_kafka(folder) as (kafka, reached), ExitStack() as running:
+        options = {**reached, "checkpoint.location": folder / "checkpoint", **MAINTAINED, **settings}
+        job = running.enter_context(job_process(folder, options | {"job.metricsPort": free_ports(1)}))
         port, gateway = running.enter_context(gateway_process(folder, options))
         Tables(folder / "registry").wait_for_publication(0)
-        command = program(folder / "registry", {"console.port": console_port}, "console")
-        console = OwnedProcess(command, folder / "console.log")
-        running.callback(console.stop)
-        wait_until(lambda: listens(console_port), "the console")
+        address, console = running.enter_context(console_process(folder, {}))
         assert kafka.pid is not None, "it runs"
-        yield Site(folder, job, {"gateway": gateway, "console": console.pid, "Kafka": kafka.pid}), (port, console_port)
+        others = {"gateway": gateway, "console": console, "Kafka": kafka.pid}
+        yield Site(folder, job, others), (port, int(address.rpartition(":")[2]))
 
 
 def soak(
@@ -204,46 +197,32 @@ def soak(
     return course
 
 
-def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """Print the table."""
-    table = Table("figure", "first", "last", "a minute, second half", "bound", "")
-    for each in verdicts:
-        bound = "-" if each.bound is None else f"{each.bound:,.0f}"
-        of_last = " at the end" if each.figure in MOST else ""
-        state = "ok" if each.is_fine else "NOT OK"
-        row = (f"{each.first:,.0f}", f"{each.last:,.0f}", f"{each.rise_a_minute:+,.1f}", f"{bound}{of_last}", state)
-        table.add_row(each.figure, *row)
-    console.print(table)
+def line_of(verdict: Verdict) -> tuple[str, ...]:
+    """Return the line of a verdict."""
+    bound = "-" if verdict.bound is None else f"{verdict.bound:,.0f}"
+    of_last = " at the end" if verdict.figure in MOST else ""
+    values = (f"{verdict.first:,.0f}", f"{verdict.last:,.0f}", f"{verdict.rise_a_minute:+,.1f}")
+    return verdict.figure, *values, f"{bound}{of_last}", "ok" if verdict.is_fine else "NOT OK"
 
 
-@click.command()
-@click.option("--minutes", type=click.FloatRange(2), default=15.0, show_default=True)
-@click.option("--every", "every_s", type=click.FloatRange(5), default=60.0, show_default=True, help="Seconds.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    default=Path("data/soak.svg"),
-    show_default=True,
-    help="Picture of the curves.",
+@benchmark(
+    option("--minutes", 15.0),
+    option("--every every_s", 60.0, "Seconds."),
+    option("--set options", (), "A setting of job and gateway.", metavar="KEY=VALUE"),
+    option("--folder", None, "For data and logs, kept; a temporary one unless set.", type=click.Path(path_type=Path)),
+    plot="data/soak.svg",
 )
-@click.option("--set", "options", multiple=True, metavar="KEY=VALUE", help="A setting of job and gateway.")
-@click.option("--folder", type=click.Path(path_type=Path), help="For data and logs, kept; a temporary one unless set.")
-def main(minutes: float, every_s: float, plot: Path, options: tuple[str, ...], folder: Path | None) -> None:
+def main(bench: Bench, minutes: float, every_s: float, options: tuple[str, ...], folder: Path | None) -> bool:
     """Print the verdicts."""
-    before = os.getloadavg()[0]
-    with ExitStack() as kept:
-        place = folder or Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-soak-")))
-        place.mkdir(parents=True, exist_ok=True)
-        course = soak(place, minutes * 60, every_s, dict(each.split("=", 1) for each in options))
+    place = folder or bench.folder
+    place.mkdir(parents=True, exist_ok=True)
+    course = soak(place, minutes * 60, every_s, dict(each.split("=", 1) for each in options))
     verdicts = course.verdicts()
-    console = Console(width=120)
-    print_verdicts(console, verdicts)
-    what = f"{BROKERS} brokers, {CLIENTS} clients, {WATCHERS} watchers for {minutes:g} minutes"
-    where = f"{what}; {machine_text(before)}"
-    console.print(where)
-    draw(plot, "minutes", course.minutes, {each.figure: course.values(each.figure) for each in verdicts}, where)
-    console.print(f"curves: {plot}")
-    sys.exit(not all(verdict.is_fine for verdict in verdicts))
+    title = f"{BROKERS} brokers, {CLIENTS} clients, {WATCHERS} watchers for {minutes:g} minutes"
+    bench.rows(("figure", "first", "last", "a minute, second half", "bound", ""), map(line_of, verdicts), title)
+    bench.draw("minutes", course.minutes, {each.figure: course.values(each.figure) for each in verdicts})
+    print(f"curves: {bench.plot}")
+    return not all(verdict.is_fine for verdict in verdicts)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ nobody beside it and once with a standby.
 
 from __future__ import annotations
 
-import os
+import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,18 +20,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import click
 import psutil
 from msgspec import structs
 from msgspec.json import decode
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.job import Tables, parts
+from benchmarks.harness import (
+    Bench,
+    benchmark,
+    cores,
+    cpu_by_part,
+    gateway_process,
+    job_parts,
+    job_process,
+    memory_mb,
+    option,
+    running_kafka,
+    wait_until,
+)
+from benchmarks.job import Tables
 from benchmarks.peers import registration
-from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.scale import Client, Stalls
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import ResponseCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from real_rocketmq.servers import name_server
@@ -142,7 +149,7 @@ class Server:
 
     def memory(self) -> Cells:
         """Return the resident memory of each part."""
-        sizes = {name: sum(map(resident_mb, pids)) for name, pids in self.processes().items()}
+        sizes = {name: sum(map(memory_mb, pids)) for name, pids in self.processes().items()}
         return {f"memory: {name}, MB": f"{size:,.0f}" for name, size in sizes.items()}
 
     def wait_for_all(self, brokers: int) -> None:
@@ -185,12 +192,9 @@ class Server:
 class Site:
     """Kafka and the tables of a run, seen from beside."""
 
-    def __init__(self, folder: Path, kafka: LocalKafka) -> None:
+    def __init__(self, folder: Path, reached: Mapping[str, object]) -> None:
         self._folder = folder
-        self.options = {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "serverChannelMaxIdleTimeSeconds": _NO_IDLE_S,
-        }
+        self.options = {**reached, "serverChannelMaxIdleTimeSeconds": _NO_IDLE_S}
         self.tables = Tables(folder / "registry")
 
     def published_ms(self) -> float:
@@ -222,14 +226,14 @@ class Site:
 def of_stack(folder: Path, brokers: int, topics: int, changes: int) -> Cells:
     """Measure Kafka, job and gateway."""
     folder.mkdir(parents=True)
-    with LocalKafka(folder / "kafka") as kafka, ExitStack() as jobs:
-        site = Site(folder, kafka)
+    with running_kafka(folder) as (_, reached), ExitStack() as jobs:
+        site = Site(folder, reached)
         first = jobs.enter_context(site.job(1))
         with gateway_process(folder, site.options) as (port, gateway), Fleet(port, brokers, topics) as fleet:
             site.tables.wait_for_publication(0)
             answered_s = fleet.register_all()
             in_log_s = time.time()
-            stack = Server(port, lambda: parts(first, {"gateway": gateway}), site.published_ms)
+            stack = Server(port, lambda: job_parts(first, {"gateway": gateway}), site.published_ms)
             stack.wait_for_all(brokers)
             served_s, published_s = time.time() - in_log_s, site.published_ms() / 1e3 - in_log_s
             changed = stack.change_topics(fleet, changes)
@@ -292,24 +296,20 @@ def _median(values: Sequence[float]) -> str:
     return f"{statistics.median(values):,.0f}"
 
 
-@click.command()
-@click.option("--brokers", type=click.IntRange(3), multiple=True, default=(100, 300), show_default=True)
-@click.option("--topics", type=click.IntRange(1), default=10_000, show_default=True, help="Of each broker.")
-@click.option("--changes", type=click.IntRange(1), default=5, show_default=True, help="Of one topic each.")
-def main(brokers: tuple[int, ...], topics: int, changes: int) -> None:
+@benchmark(
+    option("--brokers", (100, 300)),
+    option("--topics", 10_000, "Of each broker."),
+    option("--changes", 5, "Of one topic each."),
+)
+def main(bench: Bench, brokers: tuple[int, ...], topics: int, changes: int) -> None:
     """Print two columns for each registry: the NameServer, and the stack."""
-    table = Table("figure", title=f"{changes} changes of one topic; load average {os.getloadavg()[0]:.1f} before")
-    columns: list[Cells] = []
+    columns: dict[str, Cells] = {}
     for count in brokers:
         for name, measure in (("NameServer", of_name_server), ("stack", of_stack)):
-            table.add_column(f"{name}, {count * topics:,} rows", justify="right")
-            with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as folder:
-                columns.append(measure(Path(folder) / name, count, topics, changes))
-    for figure in dict.fromkeys(figure for column in columns for figure in column):
-        table.add_row(figure, *(column.get(figure, "-") for column in columns))
-    console = Console(width=160)
-    console.print(table)
-    console.print(f"{os.cpu_count()} cores; load average {os.getloadavg()[0]:.1f} after")
+            folder = bench.folder / name
+            columns[f"{name}, {count * topics:,} rows"] = measure(folder, count, topics, changes)
+            shutil.rmtree(folder)
+    bench.columns(columns, f"{changes} changes of one topic")
 
 
 if __name__ == "__main__":

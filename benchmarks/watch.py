@@ -6,12 +6,9 @@ machine. A change is one of permissions on a broker name that has all topics, so
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import multiprocessing
 import re
-import subprocess
-import tempfile
 import time
 from functools import partial
 from multiprocessing.connection import Connection
@@ -20,71 +17,26 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from benchmarks.load import percentile
-from benchmarks.processes import program
-from namesrv_stream.config import NamesrvSettings
+from benchmarks.harness import Bench, benchmark, console_process, now_ms, option, percentile
+from benchmarks.large_registry import RuledRegistry, master
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
-    DataVersion,
-    RegisterBroker,
-    Request,
     TopicConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
-from namesrv_stream.tables.writer import RustWriter, changes_to_write
 
 TOPICS = 200
 BROKERS = 10
 PAUSE_S = 1.0
-_ID = re.compile(rb"^id: (\d+)$", re.MULTILINE)
+_ID = re.compile(rb"^id: \S*?(\d+)$", re.MULTILINE)
 
 
-class Registry:
-    """A registry whose changes are published one by one."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._rules = RouteRegistry(NamesrvSettings())
-        self._publisher = Publisher.claim(RustWriter(Root(root)), "bench", _now_ms())
-        self._offset = 0
-
-    def apply(self, request: Request) -> None:
-        """Apply one record."""
-        self._rules.apply(request, LogPosition(_now_ms(), 0, self._offset))
-        self._offset += 1
-
-    def publish(self) -> tuple[int, float]:
-        """Publish what was applied. Return the epoch, and the time at which its snapshot was committed."""
-        came = self._rules.take_changes()
-        changes = changes_to_write(came.changes)
-        batch = Batch("bench", self._offset, _now_ms(), {0: self._offset}, changes, came.events, [])
-        epoch = self._publisher.publish(batch, _now_ms()).epoch
-        log = Path(Root(self._root).uri(SNAPSHOT)) / "_delta_log"
-        return epoch, max(log.glob("*.json")).stat().st_mtime
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _register(registry: Registry) -> None:
-    topics = {f"topic_{number}": TopicConfig(8, 8, 6) for number in range(TOPICS)}
-    for number in range(BROKERS):
-        registry.apply(
-            RegisterBroker(
-                cluster_name="c1",
-                broker_name=f"broker-{number}",
-                broker_id=0,
-                broker_addr=f"10.0.0.{number}:10911",
-                data_version=DataVersion(0, 0, 1),
-                topic_config_table=topics,
-            )
-        )
+def _publish(registry: RuledRegistry, root: Path) -> tuple[int, float]:
+    """Publish what was applied. Return the epoch, and the time at which its snapshot was committed."""
+    epoch, log = registry.publish(), Path(Root(str(root)).uri(SNAPSHOT)) / "_delta_log"
+    return epoch, max(log.glob("*.json")).stat().st_mtime
 
 
 class _Subscriber(asyncio.Protocol):
@@ -129,49 +81,42 @@ def _watch_process(url: str, watchers: int, results: Connection) -> None:
     uvloop.run(_watch_all(url, watchers, results))
 
 
-def measure(watchers: int, changes: int) -> tuple[list[float], int]:
+def measure(folder: Path, watchers: int, changes: int) -> tuple[list[float], int]:
     """Return the milliseconds from each snapshot to each watcher, and the number of events that did not arrive."""
-    with tempfile.TemporaryDirectory() as folder:
-        registry = Registry(f"{folder}/registry")
-        _register(registry)
-        registry.publish()
-        options = {"console.port": 0}
-        command = program(Path(folder, "registry"), options, "console")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
-            assert console.stdout is not None
-            url = console.stdout.readline().removeprefix("console: ").strip().rstrip("/")
-            here, there = multiprocessing.Pipe()
-            process = multiprocessing.Process(target=_watch_process, args=(url, watchers, there))
-            process.start()
-            here.recv()
-            committed = dict(_change(registry, number) for number in range(changes))
-            time.sleep(PAUSE_S)
-            console.terminate()
-            arrived: list[tuple[int, float]] = here.recv()
-            process.join()
+    registry = RuledRegistry(folder / "registry")
+    topics = {f"topic_{topic}": TopicConfig(8, 8, 6) for topic in range(TOPICS)}
+    registry.apply(*(master(number, topics) for number in range(BROKERS)))
+    registry.publish()
+    here, there = multiprocessing.Pipe()
+    with console_process(folder, {}) as (url, _):
+        process = multiprocessing.Process(target=_watch_process, args=(url, watchers, there))
+        process.start()
+        here.recv()
+        committed = dict(_change(registry, folder / "registry", number) for number in range(changes))
+    arrived: list[tuple[int, float]] = here.recv()
+    process.join()
     took = [1000 * (at_s - committed[epoch]) for epoch, at_s in arrived if epoch in committed]
     return took, watchers * changes - len(took)
 
 
-def _change(registry: Registry, number: int) -> tuple[int, float]:
+def _change(registry: RuledRegistry, root: Path, number: int) -> tuple[int, float]:
     """Change a permission on a broker name that all topics are on, and let the machine rest."""
+    registry.at_ms = now_ms()
     registry.apply((WipeWritePerm if number % 2 == 0 else AddWritePerm)(broker_name="broker-0"))
-    published = registry.publish()
+    published = _publish(registry, root)
     time.sleep(PAUSE_S)
     return published
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--watchers", type=int, nargs="+", default=[1, 100, 1000])
-    parser.add_argument("--changes", type=int, default=30)
-    arguments = parser.parse_args()
-    print("| watchers | events | lost | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|---|")
-    for watchers in arguments.watchers:
-        took, lost = measure(watchers, arguments.changes)
-        shown = " | ".join(f"{value:.0f}" for value in (percentile(took, 0.5), percentile(took, 0.99), max(took)))
-        print(f"| {watchers:,} | {len(took):,} | {lost:,} | {shown} |", flush=True)
+@benchmark(option("--watchers", (1, 100, 1000)), option("--changes", 30))
+def main(bench: Bench, watchers: tuple[int, ...], changes: int) -> None:
+    """Print a line for each number of watchers."""
+    lines = []
+    for count in watchers:
+        took, lost = measure(bench.folder / str(count), count, changes)
+        times = (f"{value:.0f}" for value in (percentile(took, 0.5), percentile(took, 0.99), max(took)))
+        lines.append((f"{count:,}", f"{len(took):,}", f"{lost:,}", *times))
+    bench.rows(("watchers", "events", "lost", "p50 ms", "p99 ms", "max ms"), lines)
 
 
 if __name__ == "__main__":

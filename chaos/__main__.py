@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.load import percentile
+from benchmarks.harness import percentile
 from chaos.incidents import ALL, ON_REQUEST
 from chaos.world import LEASE_MS, World
 from namesrv_stream.errors import NamesrvError

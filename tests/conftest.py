@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import socket
 import uuid
 
@@ -24,6 +25,13 @@ settings.register_profile("quick", settings.get_profile("default"), max_examples
 settings.load_profile("default")
 
 MARKER_OF_FIXTURE = {"spark": "spark", "kafka_node": "system"}
+
+SOURCES = {
+    "chromedriver": "Debian's packages chromium and chromium-driver",
+    "nginx": "Debian's package nginx-light",
+    "promtool": "Debian's package prometheus",
+}
+"""Program that a test `needs` -> what has it."""
 
 
 LEAKS = (
@@ -49,6 +57,15 @@ def pytest_collection_modifyitems(items):
         for fixture, marker in MARKER_OF_FIXTURE.items():
             if fixture in item.fixturenames:
                 item.add_marker(marker)
+
+
+def pytest_runtest_setup(item):
+    """Fails a long test whose program the machine lacks, so that `make test-full` names it; skips any other."""
+    path = f"{os.environ['PATH']}:/usr/sbin"  # Debian puts servers where no user's PATH leads
+    for program in (name for marker in item.iter_markers("needs") for name in marker.args):
+        if shutil.which(program, path=path) is None:
+            refuse = pytest.fail if item.get_closest_marker("full") else pytest.skip
+            refuse(f"this machine has no {program}: install {SOURCES[program]}")
 
 
 @pytest.fixture(autouse=True)

@@ -2,18 +2,17 @@
 
 Tests with Spark are in one process, with one session and one Kafka: a second session costs 100 s of CPU more. Those
 with Kafka alone, which wait half of the time, are in two, and the others, of lower priority, take what CPU is left.
+pytest-xdist alone would give all of them one priority, and the leak checks of conftest.py need runs without servers.
 """
 
-import math
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from pathlib import Path
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
 
 import click
 import psutil
@@ -27,80 +26,65 @@ RUNS = {
 }
 """Name of a run -> how much it is niced, and the options of pytest."""
 
-MEMORY = Path("/dev/shm")
+MEMORY = "/dev/shm"
 ROOM_BYTES = 4 << 30
 """Least room in memory for the some 20,000 files of the tests, which take 600 MB."""
 
-LAST_LINES_S = 10
-INTERRUPTED_AGAIN_S = 20
-"""A test of the command line may take an interrupt for its own. The servers end within some 10 seconds."""
+
+def start(name, files):
+    """Start a run in a process group of its own: a Ctrl-C reaches it through this process alone."""
+    niced, options = RUNS[name]
+    command = ["nice", "-n", str(niced), sys.executable, "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{name}"]
+    # With more threads of delta-rs, tables of a few rows take a quarter more CPU.
+    environment = {"TOKIO_WORKER_THREADS": "1", **os.environ, "TMPDIR": files}
+    # Not sessions of their own: Linux gives each session a third of the CPU, whatever its priority is (autogroup).
+    return subprocess.Popen(
+        [*command, *options],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", process_group=0,
+    )  # fmt: skip
 
 
-class Run:
-    """A run in a process group of its own, whose lines a thread shows."""
+def shown(name, process):
+    """Show the lines of a run. Return those that name failed tests, then the result.
 
-    def __init__(self, name, files):
-        niced, options = RUNS[name]
-        command = [sys.executable, "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{name}", *options]
-        # Not sessions of their own: Linux gives each session a third of the CPU, whatever its priority is (autogroup).
-        # With more threads of delta-rs, tables of a few rows take a quarter more CPU.
-        environment = {"TOKIO_WORKER_THREADS": "1", **os.environ, "TMPDIR": files}
-        self._process = subprocess.Popen(
-            ["nice", "-n", str(niced), *command],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-            process_group=0,
-        )  # fmt: skip
-        self.name = name
-        self.result = ""
-        self.failed = []
-        self._again_s = math.inf
-        self._shows = Thread(target=self._show, daemon=True)
-        self._shows.start()
-
-    def _show(self):
-        for line in self._process.stdout:
-            if line.startswith("="):  # a heading of pytest, of which the last one is the result
-                self.result = line.strip("= \n")
-            elif line.startswith(("FAILED ", "ERROR ")):  # a line of pytest's summary
-                self.failed.append(line.rstrip())
-            click.echo(f"{self.name} | {line.rstrip()}")
-
-    def interrupt(self):
-        """Do what Ctrl-C does: pytest ends its servers and says so."""
-        self._again_s = time.monotonic() + INTERRUPTED_AGAIN_S
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGINT)
-
-    def wait(self):
-        """Return pytest's exit code. A server that outlives its test may hold the pipe."""
-        while self._process.poll() is None:
-            try:
-                self._process.wait(1)
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > self._again_s:
-                    self.interrupt()
-        self._shows.join(LAST_LINES_S)
-        return self._process.returncode
+    The result is the last line: a server that outlives its test may hold the pipe.
+    """
+    failed, result = [], ""
+    for line in process.stdout:
+        if line.startswith("="):  # a heading of pytest, of which the last one is the result
+            result = line.strip("= \n")
+        elif line.startswith(("FAILED ", "ERROR ")):  # a line of pytest's summary
+            failed.append(line.rstrip())
+        click.echo(f"{name} | {line.rstrip()}")
+        if re.search(r" in [0-9.]+s\b", result):
+            break
+    return [*failed, f"{name}: {result}"]
 
 
 def has_room_in_memory():
     """Return whether the files of the tests may be in memory: there is room, and programs may run there."""
-    if not os.access(MEMORY, os.W_OK):
+    if not os.access(MEMORY, os.W_OK) or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
         return False
-    is_noexec = os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
-    return not is_noexec and min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ROOM_BYTES
+    return min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ROOM_BYTES
 
 
 def main(names):
     is_in_memory = has_room_in_memory()
     files = tempfile.mkdtemp(prefix="namesrv-stream-test.", dir=MEMORY if is_in_memory else None)
-    runs = []
+    runs = {}
+
+    def interrupt(*_):
+        for run in runs.values():
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGINT)
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: [run.interrupt() for run in runs])
-    runs += [Run(name, files) for name in names or RUNS]
-    codes = {run.wait() for run in runs}
-    for run in runs:
-        click.echo("\n".join([*run.failed, f"{run.name}: {run.result}"]))
+        signal.signal(number, interrupt)
+    runs |= {name: start(name, files) for name in names or RUNS}
+    with ThreadPoolExecutor() as threads:
+        for lines in list(threads.map(shown, runs, runs.values())):
+            click.echo("\n".join(lines))
+    codes = {run.wait() for run in runs.values()}
     if codes <= {pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED}:
         shutil.rmtree(files, ignore_errors=True)
     else:

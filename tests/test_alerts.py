@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -70,14 +69,7 @@ def test_a_dashboard_asks_for_exported_metrics(dashboard):
     assert set.union(*found) <= EXPORTED
 
 
-def test_every_metric_is_on_a_dashboard():
-    """A metric that nobody looks at is not worth its export. A histogram needs one of its series."""
-    shown = set.union(*(names_in(expression) for dashboard in DASHBOARDS for expression in expressions(dashboard)))
-    stems = {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
-    assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in EXPORTED - OF_PROCESSES} <= stems
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize(
     "arguments",
     [["check", "rules", "alerts.yml"], pytest.param(["test", "rules", "alerts_test.yml"], marks=pytest.mark.full)],
@@ -87,7 +79,7 @@ def test_promtool_accepts_the_rules_and_each_is_raised_when_it_should(arguments)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
+@pytest.mark.needs("promtool")
 @pytest.mark.parametrize("incident", INCIDENTS)
 def test_an_incident_fires_these_alerts_and_no_other(incident, tmp_path):
     recorded = json.loads((RECORDED / f"{incident}.json").read_text())

@@ -19,15 +19,17 @@ def test_a_made_history_has_the_columns_of_the_table(tmp_path):
     assert len(reader.follow().routes.live) == BROKERS
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param("bulk --brokers 2 --topics 10", marks=pytest.mark.full),
-        pytest.param("driver --brokers 2 --topics 10", marks=pytest.mark.full),
-        pytest.param("large_bodies", marks=pytest.mark.full),
-        pytest.param("long_log --entries 20", marks=pytest.mark.full),
-        pytest.param("requests --repeats 1", marks=pytest.mark.full),
-        pytest.param("scale --brokers 2 --topics 10 --changes 1", marks=pytest.mark.full),
+        "bodies",
+        "driver --brokers 2 --topics 10",
+        "guard --only cli",
+        "long_log --entries 20",
+        "requests --repeats 1",
+        "scale --brokers 2 --topics 10 --changes 1",
+        "watch --watchers 2 --changes 1",
     ],
 )
 def test_a_benchmark_runs(program):

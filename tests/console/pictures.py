@@ -1,10 +1,5 @@
-"""Make the pictures of the console that README and docs show, from running samples in Chromium: `make pictures`.
+"""Make the pictures of the console that README and docs show, from running samples in Chromium: `make pictures`."""
 
-docs/assets/pictures.json has the parts of the page that each picture shows. A test compares them with the page.
-"""
-
-import json
-import re
 import tempfile
 from pathlib import Path
 
@@ -17,7 +12,6 @@ from tests.console.conftest import make_settings
 from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
 
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
-PARTS = ASSETS / "pictures.json"
 WINDOW = 1320, 760
 MINUTE_MS = 60_000
 NOBODY = "127.0.0.1:9"
@@ -64,11 +58,10 @@ def come_back(registry, number):
 
 
 SAMPLES = {a_day: {"console": "#/?epoch={}"}, an_outage: {"after-an-outage": "#/", "before-an-outage": "#/?epoch={}"}}
-NAMES = {name for pictures in SAMPLES.values() for name in pictures}
 
 
 def shown(driver, folder):
-    """Yield the name of each picture and the page that it shows."""
+    """Open the page of each picture, and yield its name."""
     for sample, pictures in SAMPLES.items():
         root = str(Path(folder, sample.__name__))
         epoch = sample(root)
@@ -79,25 +72,15 @@ def shown(driver, folder):
                     page.open(address.format(epoch))
                     page.until(lambda page=page: page.find("#verdict span") and page.find(".rail path.came[d^=M]"))
                     page.until(lambda page=page: page.colour("main", "opacity") == "1")
-                    yield name, page
+                    yield name
             driver.get("about:blank")
             driver.get_log("browser")
 
 
-def parts_of(page):
-    """The views, controls, figures, cards and columns of a page, without its numbers."""
-    found = page.find("nav a, #time button, #time select, .title > *, dt, main h2, main th")
-    texts = (each.get_attribute("aria-label") or each.text for each in found if each.is_displayed())
-    return [text for each in texts if (text := re.sub(r"[\d:,]+", "#", each))]
-
-
 def main():
-    parts = {}
     with tempfile.TemporaryDirectory() as folder, chromium() as driver:
-        for name, page in shown(driver, folder):
+        for name in shown(driver, folder):
             driver.get_screenshot_as_file(str(ASSETS / f"{name}.png"))
-            parts[name] = parts_of(page)
-    PARTS.write_text(json.dumps(parts, indent=1) + "\n")
 
 
 if __name__ == "__main__":

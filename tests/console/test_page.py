@@ -1,7 +1,6 @@
 """The page in a real Chromium. Debian: apt-get install chromium chromium-driver."""
 
 import csv
-import json
 import re
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -17,13 +16,12 @@ from namesrv_stream.kafka.election import JobReport
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
-from tests.console import pictures
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, chromium
 from tests.console.conftest import A, B, C, make_registry, make_settings
 from tests.console.crowd import address_of, lose_zone, publish_crowd
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
 HIDE = """
 Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
 document.dispatchEvent(new Event("visibilitychange"));
@@ -669,9 +667,3 @@ def test_tables_that_are_not_there_are_said(tmp_path, settings, driver):
         assert page.find("#time")[0].is_displayed()
         driver.get("about:blank")
         driver.get_log("browser")
-
-
-def test_each_picture_of_the_docs_shows_the_parts_that_the_page_has(driver, tmp_path):
-    """Compares parts; `make pictures` makes the pictures anew."""
-    recorded = json.loads(pictures.PARTS.read_text())
-    assert {name: pictures.parts_of(page) for name, page in pictures.shown(driver, tmp_path)} == recorded

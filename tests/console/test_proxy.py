@@ -62,6 +62,7 @@ def _assert_listens(process, port, log):
 
 
 @pytest.mark.full
+@pytest.mark.needs("chromedriver", "nginx")
 @pytest.mark.parametrize("keeps_path", [False, True])
 def test_behind_nginx_page_changes_and_commands_work_below_a_path(
     kafka, topic, registry, settings, nginx, driver, keeps_path

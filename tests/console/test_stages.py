@@ -22,7 +22,7 @@ from tests.console.chromium import Page, chromium
 from tests.console.crowd import address_of, cluster_of, name_of, zone_of
 from tests.console.test_page import HIDE
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
 BROKERS, TOPICS, EACH = 1_000, 2_000, 8
 SOLO = "10.9.9.9:10911"
 

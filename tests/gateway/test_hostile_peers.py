@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -14,8 +13,9 @@ import javaproperties
 import psutil
 import pytest
 
-from namesrv_stream.gateway import connection as connection_module
+from benchmarks.hostile_bytes import HEADERS, LONG_SETTINGS, MIB, framed, unfinished
 from namesrv_stream.gateway import connection
+from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules import lookup
@@ -25,7 +25,6 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 from tests.waiting import until
 
-MIB = 1024 * 1024
 EVIL, GOOD = "127.0.0.66", "127.0.0.1"
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
 PROXY_V1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"
@@ -105,7 +104,7 @@ def test_who_hoards_unfinished_frames_pays_and_not_who_comes_next(registry, sett
         hoarders = [open_peers.enter_context(Peer(port, host=EVIL)) for _ in range(8)]
         for hoarder in hoarders:
             with contextlib.suppress(OSError):
-                hoarder.socket.sendall(struct.pack(">iI", 12 * MIB, 12) + b'{"code":105}' + bytes(10 * MIB))
+                hoarder.socket.sendall(unfinished(10 * MIB))
         until(lambda: sum(is_closed(hoarder) for hoarder in hoarders) >= 5)
         good.socket.sendall(frame[4 * MIB :])
         assert good.receive().opaque == 7, "the good peer's frame is whole"
@@ -201,47 +200,17 @@ def test_a_proxy_header_of_somebody_else_is_refused_and_its_words_are_not_repeat
     assert "192.0.2.7" not in caplog.text
 
 
-HEADER_BYTES = 128 * 1024
-
-
-def filled(start, repeated, end=b""):
-    """Return a header of the largest allowed size, give or take a repetition."""
-    return start + repeated * ((HEADER_BYTES - len(start) - len(end)) // len(repeated)) + end
-
-
-FIELDS = b'{"code":105,"opaque":7,"extFields":{'
-BROKEN_HEADERS = {
-    "lists without end": filled(FIELDS + b'"a":', b"["),
-    "objects without end": filled(b"", b'{"a":'),
-    "spaces without end": filled(b'{"code":105,', b" "),
-    "fields without end": filled(FIELDS, b'"a":"b",'),
-    "keys without quotes": filled(FIELDS, b'0:"b",', b"0:0}}"),
-    "escapes without end": filled(FIELDS + b'"a":"', b'\\"'),
-    "escapes without end after many commas": filled(FIELDS + b'"a":"' + b"," * 1025, b'\\"'),
-    "texts that end with the header": filled(FIELDS + b'"a":"' + b"," * 1025, b'\\"', b"\\"),
-    "halves of characters": filled(FIELDS + b'"a":"', b"\\ud83d", b'"}}'),
-    "no text": filled(FIELDS + b'"a":"', b"\xff", b'"}}'),
-    "many digits for a code": filled(b'{"code":', b"9", b"}"),
-}
-
-
 def test_a_broken_header_ends_its_connection_and_keeps_no_lookup_waiting(gateway, peer, caplog):
-    for host, (kind, header) in zip(
-        (f"127.0.0.{number}" for number in count(70)), BROKEN_HEADERS.items(), strict=False
-    ):
+    for host, (kind, header) in zip((f"127.0.0.{number}" for number in count(70)), HEADERS.items(), strict=False):
         with contextlib.ExitStack() as open_peers:
             hostile = [open_peers.enter_context(Peer(gateway.port, host=host)) for _ in range(5)]
             for bad in hostile:
-                bad.socket.sendall(struct.pack(">iI", 4 + len(header), len(header)) + header)
+                bad.socket.sendall(framed(header))
             for bad in hostile:
                 assert peer.ask(105, topic="TopicA").code == 0
                 assert bad.is_closed_by_server(), kind
         assert re.search(rf"connection of {host}:\d+ closed: header (cannot be read|of \d+ fields)", caplog.text), kind
     assert "internal error" not in caplog.text
-
-
-LONG_SETTINGS = [b"a=" + b"b\\\n" * 5_000, b"a=" + b"b\\\n" * 20_000, b"\n" * 60_000]
-"""Each would take the event loop 0.1 to 8 s, also if only to find out whether its sender may send it."""
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])

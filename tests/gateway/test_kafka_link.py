@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from benchmarks.registration_body import encode_registration
 from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
@@ -16,13 +15,9 @@ from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.kafka.producer import RecordProducer
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
-from namesrv_stream.wire.registration_request import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
-)
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from tests.build import register_request
 from tests.gateway.transport import connected
 
 OF_A_BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
@@ -61,11 +56,8 @@ class Way:
 
 
 def registration(number, topics, *, compressed):
-    table = {f"topic-{topic:05}": TopicConfig(8, 8, 6) for topic in range(topics)}
-    said = RegisterBrokerBody(TopicConfigSerializeWrapper(DataVersion(0, 7, number), table))
-    body = encode_registration(said, 493, compressed=compressed)
-    fields = OF_A_BROKER | {"compressed": str(compressed).lower()}
-    return RemotingCommand(code=103, version=493, ext_fields=fields, body=body)
+    names = [f"topic-{topic:05}" for topic in range(topics)]
+    return register_request(counter=number, topics=names, compressed=compressed)
 
 
 @pytest.mark.parametrize(

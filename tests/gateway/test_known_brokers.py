@@ -6,42 +6,31 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.registration_body import encode_registration
 from namesrv_stream.gateway import known_brokers as module
 from namesrv_stream.gateway.known_brokers import KnownBrokers, token_of
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration_request import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
     body_crc32,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.write_requests import register_broker
+from tests.build import ADDRESS, register_request
 from tests.wire.golden import RECORDINGS
 
-ADDRESS = "10.0.0.1:10911"
 RECONCILE_MS = 300_000
 IN_LOG = LogPosition(0, 0, 5)
 NOTHING = SimpleNamespace(live={}, offsets={}, log_id="log")
 
 
-def command(counter=1, topics=("A", "B"), filter_servers=(), **changed):
-    header = RegisterBrokerHeader(
-        **{"broker_name": "a", "broker_addr": ADDRESS, "cluster_name": "c", "broker_id": 0} | changed
-    )
-    table = {topic: TopicConfig(8, 8, 6) for topic in topics}
-    wrapper = TopicConfigSerializeWrapper(DataVersion(0, 7, counter), table)
-    body = encode_registration(RegisterBrokerBody(wrapper, list(filter_servers)), 493)
-    return RemotingCommand(
-        code=RequestCode.REGISTER_BROKER,
-        ext_fields=header_fields(header) | {"brokerId": str(header.broker_id)},
-        body=body,
-    )
+def command(counter=1, topics=("A", "B"), **changed):
+    """A registration without a checksum, so that a test may change its body."""
+    made = register_request(counter=counter, topics=topics, **changed)
+    del made.ext_fields["bodyCrc32"]
+    return made
 
 
 def live(*said, counter=1, broker_id=0, name="a"):

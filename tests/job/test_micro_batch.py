@@ -18,10 +18,8 @@ from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
     DataVersion,
-    RegisterBroker,
     RequestRefused,
     Scan,
-    TopicConfig,
     UnregisterBroker,
 )
 from namesrv_stream.tables import publication
@@ -30,6 +28,7 @@ from namesrv_stream.tables.publication import KafkaLog, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.writer import RustWriter
+from tests.build import registration
 from tests.waiting import until
 
 T0 = 1_700_000_000_000
@@ -84,14 +83,7 @@ def event(address, at_ms, offset, value, key=None):
 
 
 def registered(address, at_ms, offset, *, broker_id=0, topics=("TopicA",), **fields):
-    request = RegisterBroker(
-        cluster_name="c",
-        broker_name="broker-a",
-        broker_id=broker_id,
-        broker_addr=address,
-        topic_config_table={topic: TopicConfig(8, 8, 6) for topic in topics},
-        **fields,
-    )
+    request = registration(address, broker_id=broker_id, topics=topics, **{"cluster_name": "c"} | fields)
     return event(address, at_ms, offset, encode_record(request))
 
 

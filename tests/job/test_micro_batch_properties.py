@@ -15,7 +15,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.job.micro_batch import MicroBatches
 from namesrv_stream.kafka.record_reader import StoredRecord
 from namesrv_stream.records import encode_record, record_key
-from namesrv_stream.rules.record_types import PutKvConfig, RegisterBroker, Scan, TopicConfig, UpdateNamesrvConfig
+from namesrv_stream.rules.record_types import PutKvConfig, Scan, UpdateNamesrvConfig
 from namesrv_stream.tables.arrow import rows_from_arrow, topic_bucket
 from namesrv_stream.tables.as_of import unrecorded
 from namesrv_stream.tables.publication import POINTS, Publisher
@@ -23,6 +23,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
+from tests.build import address, registration
 from tests.job.test_micro_batch import as_table
 from tests.random_logs import T0, logs
 
@@ -167,12 +168,11 @@ LIVE_SETTINGS = ("orderMessageEnable", "supportActingMaster", "enableTopicList",
 def everything(version):
     """Records that change all tables."""
     name = NAMES_IN_ONE_BUCKET[version - 1]
-    broker = RegisterBroker(
+    broker = registration(
+        address(version),
         cluster_name=f"c{version}",
         broker_name=name,
-        broker_id=0,
-        broker_addr=f"10.0.0.{version}:10911",
-        topic_config_table={f"Topic{version}": TopicConfig(8, 8, 6)},
+        topics=[f"Topic{version}"],
         topic_queue_mapping_info_map={f"Topic{version}": {"bname": name}},
         filter_server_list=[f"f:{version}"],
     )

@@ -14,13 +14,13 @@ from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
     PutKvConfig,
-    RegisterBroker,
     Scan,
     UnregisterBroker,
 )
+from tests import build
+from tests.build import ADDRESS
 
 pytestmark = pytest.mark.spark
-ADDRESS = "10.0.0.1:10911"
 KEY = ADDRESS.encode()
 KAFKA_SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP"
 AT = datetime(2026, 3, 1, 12, 0, 0, 123_000, tzinfo=UTC)
@@ -28,7 +28,7 @@ AT_MS = 1_772_366_400_123
 
 
 def registration(**fields):
-    request = RegisterBroker(cluster_name="c", broker_name="b", broker_id=0, broker_addr=ADDRESS)
+    request = build.registration()
     return json.dumps({**json.loads(encode_record(request)), **fields}).encode()
 
 
@@ -56,10 +56,8 @@ def test_of_a_key_no_more_comes_than_an_address_can_have(spark):
 
 def test_each_sign_of_life_has_what_the_state_reads_and_a_tick_alone_has_an_event_time(spark):
     said = [
-        RegisterBroker(cluster_name="c", broker_name="b", broker_id=0, broker_addr=ADDRESS),
-        RegisterBroker(
-            cluster_name="c", broker_name="b", broker_id=0, broker_addr=ADDRESS, heartbeat_timeout_millis=10_000
-        ),
+        build.registration(),
+        build.registration(heartbeat_timeout_millis=10_000),
         BrokerHeartbeat(broker_addr=ADDRESS, channel_id="gw-1/7"),
         UnregisterBroker(broker_addr=ADDRESS),
         ChannelClosed(broker_addr=ADDRESS, channel_id="gw-1/7"),

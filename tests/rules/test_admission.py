@@ -5,7 +5,7 @@ import pytest
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.records import decode_readable, decode_record, encode_record
 from namesrv_stream.rules.admission import admitted
-from namesrv_stream.rules.record_types import RegisterBroker, TopicConfig
+from tests.build import registration
 
 NAMES = [
     *(("", False), ("a\x1bb", False), ("a\u2028", False), ("n" * 1_025, False), ("n" * 1_024, True)),
@@ -13,24 +13,20 @@ NAMES = [
 ]
 
 
-def registration(*names):
-    table = dict.fromkeys(names, TopicConfig(8, 8, 6))
-    return RegisterBroker(
-        cluster_name="c", broker_name="b", broker_id=0, broker_addr="a:1", topic_config_table=table,
-        topic_queue_mapping_info_map={name: {} for name in names},
-    )  # fmt: skip
+def with_topics(*names):
+    return registration(topics=names, topic_queue_mapping_info_map={name: {} for name in names})
 
 
 @pytest.mark.parametrize(("name", "is_taken"), NAMES)
 def test_r1a_a_topic_with_a_name_that_no_client_can_ask_for_is_left_out_alone(name, is_taken):
-    request, left_out = admitted(registration("T", name))
+    request, left_out = admitted(with_topics("T", name))
     assert left_out == (() if is_taken else (name,))
     assert set(request.topic_config_table) == set(request.topic_queue_mapping_info_map) == {"T", *[name] * is_taken}
 
 
 @pytest.mark.parametrize(("name", "is_taken"), NAMES)
 def test_r1a_a_record_of_another_program_counts_without_that_topic(name, is_taken):
-    record = encode_record(registration("T", name))
+    record = encode_record(with_topics("T", name))
     if is_taken:
         assert set(decode_record(record).topic_config_table) == {"T", name}
         return

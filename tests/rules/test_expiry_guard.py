@@ -9,12 +9,12 @@ from namesrv_stream.rules.record_types import (
     ChannelClosed,
     DataVersion,
     LiftExpiryGuard,
-    RegisterBroker,
     Scan,
     UnregisterBroker,
 )
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
+from tests.build import registration
 
 LEASE_S, HELD_S = 120, 600
 
@@ -35,11 +35,7 @@ class Cluster:
 
     def register(self, *numbers, **fields):
         for number in numbers:
-            request = RegisterBroker(
-                cluster_name="c", broker_name=f"b-{number}", broker_id=0, broker_addr=f"b:{number}", channel_id="g/1",
-                **fields,
-            )  # fmt: skip
-            self.apply(request)
+            self.apply(registration(f"b:{number}", broker_name=f"b-{number}", channel_id="g/1", **fields))
 
     def tick(self, until_s, *alive):
         """Ticks up to that second; the brokers `alive` speak every 30 s."""
@@ -111,7 +107,7 @@ def test_a_held_broker_that_is_refused_elsewhere_is_suspect_no_more():
     cluster.tick(LEASE_S, 0)
     cluster.register(0, data_version=DataVersion(state_version=7))
     cluster.tick(LEASE_S + 1, 0)
-    refused = RegisterBroker(cluster_name="c", broker_name="b-0", broker_id=0, broker_addr="b:1")
+    refused = registration("b:1", broker_name="b-0")
     cluster.apply(refused)
     assert cluster.suspects == list(range(2, 10))
     assert cluster.registry.suspect_count == 8

@@ -4,49 +4,27 @@ import json
 
 import pytest
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.history import rows_before_and_after
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     DataVersion,
     DeleteTopic,
     PutKvConfig,
-    RegisterBroker,
     RetireBroker,
     TopicConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LogPosition
+from tests.build import Log
 
 ROW = TopicConfig(4, 4, 6)
 T0 = 1_700_000_000_000
 
 
-class Log:
-    """Applies records to a registry, at rising times and offsets."""
+class Lines(Log):
+    """A log and the lines of history that it makes."""
 
-    def __init__(self):
-        self.registry = RouteRegistry(NamesrvSettings())
-        self.offset = 0
-
-    def at(self):
-        self.offset += 1
-        return LogPosition(1_000 * self.offset, 0, self.offset)
-
-    def register(self, address, name="broker-a", broker_id=0, cluster="c1", topics=("T",), **fields):
-        request = RegisterBroker(
-            cluster_name=cluster,
-            broker_name=name,
-            broker_id=broker_id,
-            broker_addr=address,
-            topic_config_table=dict.fromkeys(topics, ROW),
-            **fields,
-        )
-        self.apply(request)
-
-    def apply(self, request):
-        self.registry.apply(request, self.at())
+    def register(self, address, topics=("T",), **fields):
+        super().register(address, topics=topics, **{"data_version": DataVersion()} | fields)
 
     def end(self, kind, address):
         at = self.at()
@@ -60,7 +38,7 @@ class Log:
 @pytest.fixture
 def log():
     """A log with the registration of one broker, whose lines have been taken."""
-    begun = Log()
+    begun = Lines()
     begun.register("a:1")
     begun.take_events()
     return begun
@@ -71,7 +49,7 @@ def types(events):
 
 
 def test_a_first_registration_is_one_line_and_its_topics_another():
-    log = Log()
+    log = Lines()
     log.register("a:1", topics=("T", "U"))
     registered, topics = log.take_events()
     assert (registered.type, registered.cause, registered.offset) == ("REGISTERED", "REGISTER_BROKER", 1)
@@ -118,7 +96,7 @@ def test_r8_the_loser_of_an_id_has_a_line_of_its_own_and_the_new_ones_line_has_b
 
 
 def test_r5_a_promotion_has_lines_of_the_ids_lost_and_then_of_the_one_taken():
-    log = Log()
+    log = Lines()
     log.register("a:1")
     log.register("b:1", broker_id=1)
     log.take_events()
@@ -132,7 +110,7 @@ def test_r5_a_promotion_has_lines_of_the_ids_lost_and_then_of_the_one_taken():
 
 
 def test_r8_who_lost_its_id_takes_it_back_under_its_old_lease():
-    log = Log()
+    log = Lines()
     log.register("a:1")
     log.register("b:1")
     log.take_events()
@@ -142,7 +120,7 @@ def test_r8_who_lost_its_id_takes_it_back_under_its_old_lease():
 
 @pytest.mark.parametrize("field", ["zone_name", "ha_server_addr"])
 def test_changed_fields_of_a_broker_are_one_line_with_both_values(field):
-    log = Log()
+    log = Lines()
     log.register("a:1", **{field: "old"})
     log.take_events()
     log.register("a:1", **{field: "new"})
@@ -152,7 +130,7 @@ def test_changed_fields_of_a_broker_are_one_line_with_both_values(field):
 
 
 def test_t3_topics_that_come_back_under_an_old_version_have_a_line_with_their_broker():
-    log = Log()
+    log = Lines()
     log.register("a:1")
     log.apply(DeleteTopic(topic="T"))
     log.take_events()
@@ -167,12 +145,12 @@ def test_t3_topics_that_come_back_under_an_old_version_have_a_line_with_their_br
 
 
 def test_d1_a_move_is_a_line_of_the_end_and_one_of_the_registration(log):
-    log.register("a:1", name="broker-b")
+    log.register("a:1", broker_name="broker-b")
     assert [line.type for line in log.take_events()] == ["MOVED", "TOPICS_CHANGED", "REGISTERED", "TOPICS_CHANGED"]
 
 
 def test_d7_a_refusal_has_a_line_also_when_nothing_changes():
-    log = Log()
+    log = Lines()
     log.register("a:1", data_version=DataVersion(2, 0, 0))
     log.take_events()
     log.register("b:1", data_version=DataVersion(1, 0, 0))
@@ -181,10 +159,10 @@ def test_d7_a_refusal_has_a_line_also_when_nothing_changes():
 
 
 def test_a_registration_has_a_line_with_its_sender():
-    log = Log()
+    log = Lines()
     log.register("a:1", requested_by="broker-a@10.0.0.1:5000")
-    log.register("a:1", name="broker-b", requested_by="ann@10.0.0.9:5000")
-    log.register("a:1", name="broker-b", data_version=DataVersion(0, 0, 9), topics=("U",))
+    log.register("a:1", broker_name="broker-b", requested_by="ann@10.0.0.9:5000")
+    log.register("a:1", broker_name="broker-b", data_version=DataVersion(0, 0, 9), topics=("U",))
     first, second, third = "broker-a@10.0.0.1:5000", "ann@10.0.0.9:5000", None
     assert [(line.type, line.requested_by) for line in log.take_events()] == [
         ("REGISTERED", first),
@@ -198,9 +176,9 @@ def test_a_registration_has_a_line_with_its_sender():
 
 
 def test_a_command_has_a_line_for_each_broker_name_with_its_sender():
-    log = Log()
+    log = Lines()
     log.register("a:1")
-    log.register("b:1", name="broker-b")
+    log.register("b:1", broker_name="broker-b")
     log.take_events()
     log.apply(DeleteTopic(topic="T", requested_by="ann@desk"))
     lines = log.take_events()
@@ -211,7 +189,7 @@ def test_a_command_has_a_line_for_each_broker_name_with_its_sender():
 
 
 def test_a_command_without_effect_leaves_a_line_all_the_same():
-    log = Log()
+    log = Lines()
     log.apply(PutKvConfig(namespace="n", key="k", value="v"))
     log.take_events()
     log.apply(WipeWritePerm(broker_name="nobody"))
@@ -223,7 +201,7 @@ def test_a_command_without_effect_leaves_a_line_all_the_same():
 
 
 def test_a7_a_retirement_has_a_line_with_the_broker_and_with_the_address_that_holds_its_id():
-    log = Log()
+    log = Lines()
     log.register("10.0.0.1:1")
     log.take_events()
     for cluster, number in (("c1", 0), ("c1", 1), ("c2", 0)):
@@ -236,7 +214,7 @@ def test_a7_a_retirement_has_a_line_with_the_broker_and_with_the_address_that_ho
 
 
 def test_k1_a_value_that_is_put_has_a_line_with_the_one_before_and_with_a_new_namespace():
-    log = Log()
+    log = Lines()
     for value in "vw":
         log.apply(PutKvConfig(namespace="n", key="k", value=value))
     first, second = log.take_events()
@@ -251,14 +229,14 @@ def test_k1_a_value_that_is_put_has_a_line_with_the_one_before_and_with_a_new_na
 
 
 def test_each_of_very_many_topics_is_recorded():
-    log = Log()
+    log = Lines()
     topics = sorted(f"T{i}" for i in range(1_000))
     log.register("a:1", topics=topics)
     assert [row["topic"] for row in rows_before_and_after(log.take_events()[-1])[1]["topic"]] == topics
 
 
 def test_a_command_on_a_static_topic_has_the_mapping_that_went_with_it():
-    log = Log()
+    log = Lines()
     log.register("a:1", topics=["T"], topic_queue_mapping_info_map={"T": {"bname": "broker-a", "totalQueues": 8}})
     log.take_events()
     log.apply(DeleteTopic(topic="T"))

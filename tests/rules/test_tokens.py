@@ -14,7 +14,6 @@ from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     BrokerHeartbeat,
-    DataVersion,
     DeleteTopic,
     PutKvConfig,
     RegisterBroker,
@@ -25,29 +24,19 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
+from tests.build import Log, registration
 from tests.examples import examples
 from tests.random_logs import T0, logs
 
-OWN = RegisterBroker(
-    cluster_name="c1",
-    broker_name="broker-a",
-    broker_id=0,
-    broker_addr="10.0.0.1:10911",
-    data_version=DataVersion(0, 1, 1),
-    topic_config_table={"A": TopicConfig(8, 8, 6), "B": TopicConfig(8, 8, 6)},
-    filter_server_list=["f:1"],
-    channel_id="g1/1",
-    token="own",
-)
+OWN = registration(topics="AB", counter=1, filter_server_list=["f:1"], channel_id="g1/1", token="own")
 SLAVE = replace(OWN, broker_id=1, broker_addr="10.0.0.2:10911", token="slave")
 TOPICS_GO = UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"})
 
 
 def registry(*said):
-    made = RouteRegistry(NamesrvSettings())
-    for offset, request in enumerate(said):
-        made.apply(request, LogPosition(T0, 0, offset))
-    return made
+    log = Log()
+    log.apply(*said)
+    return log.registry
 
 
 def tokens(made, address=OWN.broker_addr):

@@ -10,14 +10,14 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
-from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from replay.case_checks import Check, check_output
-from tests import waiting
+from tests import build, waiting
+from tests.build import address
 from tests.clock import now_ms
 from tests.replay_comparison import canonical
 
@@ -32,19 +32,7 @@ BY_PRODUCERS_CLOCK = TOPIC_CONFIG | {"message.timestamp.type": "CreateTime"}
 
 def registration(number, *, topics=("TopicA",), counter=1, **fields):
     """Broker `number`, a master with a name and an address of its own."""
-    return RegisterBroker(
-        cluster_name="c1",
-        broker_name=f"broker-{number}",
-        broker_id=0,
-        broker_addr=address(number),
-        data_version=DataVersion(0, 1, counter),
-        topic_config_table={topic: TopicConfig(8, 8, 6) for topic in topics},
-        **fields,
-    )
-
-
-def address(number):
-    return f"10.0.0.{number}:10911"
+    return build.registration(address(number), topics=topics, counter=counter, broker_name=f"broker-{number}", **fields)
 
 
 class Heartbeats:

@@ -69,9 +69,9 @@ class Proxy(OwnedServer):
 
 
 def fetched(what, *command, cwd):
-    """Have the client of a registry fetch `what`; skip the test if the machine lacks that client, or the registry."""
+    """Have the client of a registry fetch `what`. Fail without that client; skip the test without the registry."""
     if shutil.which(command[0]) is None:
-        pytest.skip(f"{what} was not tried: this machine has no {command[0]}")
+        pytest.fail(f"{what} was not tried: this machine has no {command[0]}")
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"{what} was not tried: it could not be fetched: {done.stderr[-500:]}")

@@ -5,7 +5,7 @@ import resource
 import psutil
 import pytest
 
-from benchmarks.job import parts
+from benchmarks.harness import job_parts
 from namesrv_stream.config import as_options
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.rules.record_types import BrokerHeartbeat
@@ -47,7 +47,7 @@ def test_a_job_that_has_no_descriptor_left_ends_and_says_so(heartbeats, tmp_path
     job = OwnedProcess(command, log, environment)
     try:
         heartbeats.await_offset(1)
-        [pid] = parts(job.pid, {})[part]
+        [pid] = job_parts(job.pid, {})[part]
         process = psutil.Process(pid)
         process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds(),) * 2)
 

@@ -11,17 +11,11 @@ import javaproperties
 import msgspec
 import pytest
 
-from benchmarks.registration_body import encode_registration
-from namesrv_stream.rules.record_types import DataVersion, TopicConfig
-from namesrv_stream.wire.codes import RequestCode, Version
-from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
+from namesrv_stream.rules.record_types import TopicConfig
+from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.json_text import decode_json
-from namesrv_stream.wire.registration_request import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
-    body_crc32,
-)
 from real_rocketmq.servers import name_server
+from tests.build import register_request
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually, running_stack
 
@@ -64,20 +58,20 @@ class Both:
         is_new = version >= Version.V5_0_0
         given = {"cluster_name": "golden-1", "enable_acting_master": False if is_new else None} | more
         filters, perm, flag = given.pop("filters", []), given.pop("perm", 6), given.pop("flag", 0)
-        table = {topic: TopicConfig(8, 4, perm, flag) for topic in (*topics, f"{name}-own")}
-        wrapper = TopicConfigSerializeWrapper(DataVersion(0, 1_700_000_000_000, counter), table)
-        body = encode_registration(RegisterBrokerBody(wrapper, filters), version, compressed=compressed)
-        header = RegisterBrokerHeader(
+        said = register_request(
+            address,
+            topics={topic: TopicConfig(8, 4, perm, flag) for topic in (*topics, f"{name}-own")},
+            counter=counter,
+            filter_servers=filters,
+            version=version,
+            started_ms=1_700_000_000_000,
             broker_name=name,
-            broker_addr=address,
             broker_id=broker_id,
             ha_server_addr=address.replace("10911", "10912"),
             compressed=compressed,
-            body_crc32=body_crc32(body),
             **given,
         )
-        fields = header_fields(header) | {"brokerId": str(broker_id), "compressed": str(compressed).lower()}
-        return self.same(RequestCode.REGISTER_BROKER, body, over=address, version=version, **fields), address
+        return self.same(said.code, said.body, over=address, version=version, **said.ext_fields), address
 
 
 def told(answer):

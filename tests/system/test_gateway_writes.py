@@ -8,7 +8,6 @@ import pytest
 from kafka import KafkaAdminClient
 from msgspec.structs import replace
 
-from benchmarks.registration_body import encode_registration
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import heartbeats, sending
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
@@ -18,7 +17,6 @@ from namesrv_stream.rules.record_types import (
     AddWritePerm,
     BrokerHeartbeat,
     ChannelClosed,
-    DataVersion,
     DeleteKvConfig,
     DeleteTopic,
     PutKvConfig,
@@ -26,16 +24,10 @@ from namesrv_stream.rules.record_types import (
     RegisterTopic,
     RetireBroker,
     Scan,
-    TopicConfig,
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration_request import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
-)
+from tests.build import register_request
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually, until
@@ -103,19 +95,9 @@ def site(node, topic, tmp_path):
         yield made
 
 
-def registration(counter=1, topics=("A", "B"), **changed):
-    """Return body and fields of a registration."""
-    table = {topic: TopicConfig(8, 8, 6) for topic in topics}
-    body = encode_registration(RegisterBrokerBody(TopicConfigSerializeWrapper(DataVersion(0, 7, counter), table)), 493)
-    header = RegisterBrokerHeader(
-        **{"broker_name": "a", "broker_addr": ADDRESS, "cluster_name": "c", "broker_id": 0} | changed
-    )
-    return body, header_fields(header)
-
-
-def register(peer, *said, **changed):
-    body, fields = registration(*said, **changed)
-    return peer.ask(RequestCode.REGISTER_BROKER, body, **fields)
+def register(peer, counter=1, topics=("A", "B"), **changed):
+    said = register_request(counter=counter, topics=topics, **changed)
+    return peer.ask(said.code, said.body, **said.ext_fields)
 
 
 def with_kv_file(site, table):

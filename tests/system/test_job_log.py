@@ -11,18 +11,15 @@ from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import eventually, registration
 from tests.system.test_cluster import environment, exit_code_within_grace, running, spark_submit
-from tests.test_messages import DOCUMENTED, HOLE
 
 pytestmark = [pytest.mark.full, pytest.mark.system]
 
-LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})? (?P<level>[A-Z]+) (?P<message>.+)")
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})? [A-Z]+ .+")
 NOT_LOGGED = re.compile(
     r"NOTE: Picked up JDK_JAVA_OPTIONS.*|WARNING: Using incubator modules.*"
     r"|(Starting )?Streaming TransformWithStateInPandas Python worker.*|"
 )
 """Lines that Java's launcher and pyspark print by themselves, and empty ones of pyspark."""
-OF_SPARK = re.compile(r"MicroBatchExecution: Query .+ terminated with error: .+")
-"""A line of Spark about a query, which the job then reports in a line of its own."""
 ATTEMPTS = 3
 MAX_LINES_OF_AN_OUTAGE = 12
 
@@ -39,16 +36,11 @@ def await_attempts(log, count):
     assert log.read_text().count("Next attempt in") >= count
 
 
-def is_documented(message):
-    patterns = (".+".join(map(re.escape, each.split(HOLE))) for each in DOCUMENTED)
-    return bool(OF_SPARK.fullmatch(message)) or any(re.fullmatch(pattern, message) for pattern in patterns)
-
-
 def logged(log):
     return [line for line in log.read_text().splitlines() if not NOT_LOGGED.fullmatch(line)]
 
 
-def test_an_outage_of_kafka_is_a_few_documented_lines_and_the_last_one_says_that_it_stopped(
+def test_an_outage_of_kafka_is_a_few_lines_and_the_last_one_says_that_it_stopped(
     heartbeats, kafka, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(CHECKOUT)
@@ -66,9 +58,6 @@ def test_an_outage_of_kafka_is_a_few_documented_lines_and_the_last_one_says_that
         os.kill(job.pid, signal.SIGTERM)
         assert exit_code_within_grace(job) == 0
     lines = logged(log)
-    found = [LINE.fullmatch(line) for line in lines]
-    assert [line for line, match in zip(lines, found, strict=True) if match is None] == []
-    loud = [match["message"] for match in found if match["level"] not in ("INFO", "DEBUG")]
-    assert [message for message in loud if not is_documented(message)] == []
+    assert [line for line in lines if not LINE.fullmatch(line)] == []
     assert lines[-1].endswith("the job has stopped in order")
     assert len(lines) - before <= MAX_LINES_OF_AN_OUTAGE + ATTEMPTS, "\n".join(lines)

@@ -24,6 +24,7 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import listens
+from tests.build import registration
 from tests.clock import now_ms
 from tests.interruption import interruptible
 from tests.waiting import eventually
@@ -152,16 +153,13 @@ def test_record_takes_the_time_of_its_append_and_not_the_producers(kafka, topic)
 
 
 def test_registration_of_the_largest_size_is_accepted_and_a_larger_one_refused(kafka, topic):
-    def registration(topics):
-        table = {f"{number:0100d}": TopicConfig(1, 1, 6) for number in range(topics)}
-        return RegisterBroker(
-            cluster_name="c", broker_name="b", broker_id=0, broker_addr="10.0.0.1:10911", topic_config_table=table
-        )
+    def of_size(topics):
+        return registration(topics={f"{number:0100d}": TopicConfig(1, 1, 6) for number in range(topics)})
 
     with HeartbeatProducer(kafka, topic) as producer:
-        producer.send(registration(100_000)).result(LIMIT_S)  # 16 MiB
+        producer.send(of_size(100_000)).result(LIMIT_S)  # 16 MiB
         with pytest.raises(KafkaRefusedError, match=r"\d{8} bytes"):
-            producer.send(registration(120_000)).result(LIMIT_S)
+            producer.send(of_size(120_000)).result(LIMIT_S)
     assert end_offsets(kafka, topic) == {0: 1}
 
 

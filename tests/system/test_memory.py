@@ -13,13 +13,14 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
 from namesrv_stream.records import encode_record, record_key
-from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.process import OwnedProcess
+from tests.system.heartbeats import registration
 from tests.system.test_cluster import environment, spark_submit
 from tests.waiting import until
 
@@ -37,16 +38,11 @@ def registrations():
     """Ten brokers that change one of 5,000 topics each time: a megabyte a record."""
     for number in range(REGISTRATIONS):
         broker, counter = number % BROKERS, number // BROKERS
-        request = RegisterBroker(
-            cluster_name="c1",
-            broker_name=f"broker-{broker}",
-            broker_id=0,
-            broker_addr=f"10.0.0.{broker}:10911",
-            data_version=DataVersion(0, 1, counter),
+        request = registration(
+            broker,
+            counter=counter,
             heartbeat_timeout_millis=3_600_000,
-            topic_config_table={
-                f"{topic:04}-{'t' * 120}": TopicConfig(8, 8 + (topic == counter), 6) for topic in range(TOPICS)
-            },
+            topics={f"{topic:04}-{'t' * 120}": TopicConfig(8, 8 + (topic == counter), 6) for topic in range(TOPICS)},
         )
         yield record_key(request), encode_record(request)
 

@@ -1,0 +1,91 @@
+"""The cases in tests/wire/cases: bytes, and what they mean as JSON or the error by which they are refused.
+
+Each line is a case. `bytes` are pieces: a text, [text, times], or {"hex": ...}. `of` names what reads them, a key of
+READERS; all other fields but `rule`, `is` and `refused` are arguments of that reader.
+"""
+
+import json
+import zlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.records import encode_record
+from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
+from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.json_text import with_quoted_keys
+from namesrv_stream.wire.registration_request import RegisterBrokerBody, decode_registration
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.write_requests import operator_command
+from tests.wire.golden import broker_request
+
+CASES = [
+    json.loads(line)
+    for file in sorted(Path(__file__).with_name("cases").glob("*.jsonl"))
+    for line in file.read_text("utf-8").splitlines()
+]
+
+
+def bytes_of(pieces):
+    found = b""
+    for piece in pieces:
+        match piece:
+            case str():
+                found += piece.encode()
+            case {"hex": text}:
+                found += bytes.fromhex(text)
+            case [text, times]:
+                found += text.encode() * times
+    return found
+
+
+def _frames(raw):
+    return [{"body": each.body.decode()} | _said(each, RemotingCommand(code=0)) for each in FrameDecoder().feed(raw)]
+
+
+def _registration(raw, version=493, inflated=None, compressed=False, only_quick=False):
+    raw = raw if inflated is None else zlib.compress(bytes_of(inflated))
+    read = decode_registration(raw, version, compressed=compressed or inflated is not None, only_quick=only_quick)
+    wrapper, default = read.topic_config_serialize_wrapper, RegisterBrokerBody()
+    return _said(wrapper, default.topic_config_serialize_wrapper) | _said(read, default)
+
+
+def _said(read, default):
+    """Return the fields that are not as in `default`."""
+    before = msgspec.to_builtins(default)
+    found = {name: value for name, value in msgspec.to_builtins(read).items() if value != before.get(name)}
+    found.pop("topicConfigSerializeWrapper", None)
+    return found
+
+
+def _request(raw, code, fields=None, version=493, by=None):
+    command = RemotingCommand(code=code, ext_fields=fields, body=raw, version=version)
+    request = broker_request(command) if by is None else operator_command(command, by)
+    return json.loads(encode_record(request))
+
+
+READERS = {
+    "frames": _frames,
+    "registration": _registration,
+    "request": _request,
+    "queue datas": lambda raw: msgspec.to_builtins(decode_queue_datas(raw)),
+    "properties": decode_properties,
+    "quoted keys": lambda raw: with_quoted_keys(raw).decode(),
+}
+
+
+def read(case):
+    arguments = {name: value for name, value in case.items() if name not in ("rule", "bytes", "of", "is", "refused")}
+    return READERS[case["of"]](bytes_of(case.get("bytes", [])), **arguments)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["rule"].replace(" ", "-"))
+def test_bytes_are_read_or_refused_as_the_case_has_it(case):
+    if "is" in case:
+        assert json.loads(json.dumps(read(case))) == case["is"]
+        return
+    with pytest.raises(NamesrvError, match=case["refused"]) as caught:
+        read(case)
+    assert str(caught.value).isprintable()
