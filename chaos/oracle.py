@@ -15,7 +15,7 @@ from namesrv_stream.kafka.record_reader import LOG_PARTITION, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import BrokerEventRow, LogPosition
+from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
 
 Contents = Mapping[str, Any]
 
@@ -69,6 +69,11 @@ def contents(tables: RouteTables) -> Contents:
         "topic_mapping": {topic: dict(names) for topic, names in tables.mappings.items()},
         "namesrv_config": dict(tables.namesrv_config),
     }
+
+
+def without_life(lease: LiveRow) -> LiveRow:
+    """Return a lease as `row_change` has it: without signs of life and tokens."""
+    return lease._replace(last_update_timestamp=0, clock_millis=None, channels={}, tokens=())
 
 
 def without_place(line: BrokerEventRow) -> BrokerEventRow:

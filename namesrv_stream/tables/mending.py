@@ -60,7 +60,7 @@ there."""
 def damages(root: Root) -> list[Damage]:
     """Return the damaged files of the newest snapshot, with all of the history. Reads every file that it needs.
 
-    If no file is damaged, return the route tables with other rows than `row_change` has last.
+    If no data file is damaged, return the route tables that can be read and have other rows than `row_change` has last.
 
     If the table `snapshot` cannot be read, it is the newest one in its readable files.
     """
@@ -68,8 +68,10 @@ def damages(root: Root) -> list[Damage]:
     is_hurt = any(damage.table == SNAPSHOT.name for damage in found)
     newest = saved_snapshots(root)[:1] if is_hurt else [Snapshots(root).newest()]
     found += [damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, newest)]
-    if newest and all(damage.is_of_checkpoint for damage in found):
-        found += [damage for spec in ROUTE_TABLES for damage in _other_rows(root, spec, newest[0])]
+    hurt = {damage.table for damage in found}
+    if newest and ROW_CHANGE.name not in hurt and all(damage.is_of_checkpoint for damage in found):
+        whole = (spec for spec in ROUTE_TABLES if spec.name not in hurt)
+        found += [damage for spec in whole for damage in _other_rows(root, spec, newest[0])]
     return found
 
 

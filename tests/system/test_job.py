@@ -19,7 +19,6 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import (
-    BY_PRODUCERS_CLOCK,
     LIMIT_S,
     Heartbeats,
     address,
@@ -34,31 +33,23 @@ MIB = 1 << 20
 BROKERS = range(1, 11)
 
 
-@pytest.fixture
-def timed(kafka, topic, tmp_path):
-    """Heartbeats whose event time the test sets."""
-    log = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK)
-    yield log
-    log.close()
-
-
 def heads(root):
     return {name: Root(root).open(spec).version() for name, spec in TABLES.items()}
 
 
-def test_1000_unchanged_heartbeats_commit_nothing_within_five_minutes(timed, spark):
-    with BackgroundJob(spark.newSession(), timed.settings, is_replay=True) as job:
-        timed.say(*map(registration, BROKERS))
+def test_1000_unchanged_heartbeats_commit_nothing_within_five_minutes(heartbeats, spark):
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        heartbeats.say(*map(registration, BROKERS))
         job.process_all()
-        before = heads(timed.root)
+        before = heads(heartbeats.root)
         for second in range(1, 101):
             signs = [BrokerHeartbeat(broker_addr=address(number)) for number in BROKERS]
-            timed.say(*(map(registration, BROKERS) if second % 25 == 0 else signs), at_ms=second * 1_000)
+            heartbeats.say(*(map(registration, BROKERS) if second % 25 == 0 else signs))
             if second % 15 == 0:
                 job.process_all()
-        commits = {name: head - before[name] for name, head in heads(timed.root).items() if head != before[name]}
+        commits = {name: head - before[name] for name, head in heads(heartbeats.root).items() if head != before[name]}
         assert commits == {}
-        assert len(timed.records()) == len(BROKERS) + 1_000
+        assert len(heartbeats.records()) == len(BROKERS) + 1_000
 
 
 def test_of_two_jobs_that_claim_a_registry_at_once_one_wins_and_the_other_ends_with_an_error(
