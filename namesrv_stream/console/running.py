@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
-
-from deltalake.exceptions import DeltaError
 
 from namesrv_stream.answers.command_sending import has_read
 from namesrv_stream.answers.job_status import Status, health, newest_row, status
@@ -21,10 +18,9 @@ from namesrv_stream.console.command_rights import Admission
 from namesrv_stream.console.hub import MAX_WATCHERS, Hub
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
-from namesrv_stream.errors import NamesrvError, StorageError
-from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.following import LOOK_EVERY_S, SnapshotThread
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
@@ -32,79 +28,41 @@ from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
 log = logging.getLogger(__name__)
 
 FIRST_SNAPSHOT_LIMIT_S = 5.0
-LOOK_EVERY_S = 0.25
-"""The pause between two looks at an object store."""
-
 LOOK_AT_FOLDER_EVERY_S = 0.01
 """The pause between two looks at a local folder. Each looks for one file, which takes 10 µs."""
 
 MAX_STEPS = 100
 """Most epochs that are read one by one. A console that is further behind goes to the newest, with a reset."""
 
-_STOP_LIMIT_S = 10.0
 
-
-class Feed:
+class Feed(SnapshotThread):
     """Looks for new snapshots from `start` to `stop`, and calls `on_view` with each in the event loop.
 
     The snapshots come in order of the epoch. None is left out unless the console is far behind or the snapshot is gone.
     """
 
     def __init__(self, kept: KeptSnapshots, on_view: Callable[[RegistryView], None]) -> None:
+        is_local = kept.root.local_log(SNAPSHOT) is not None
+        super().__init__(kept.root, "feed", LOOK_AT_FOLDER_EVERY_S if is_local else LOOK_EVERY_S)
         self._kept = kept
         self._on_view = on_view
         self._loop = asyncio.get_running_loop()
-        self._reader: RouteReader | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
-        self._kinds = Kinds()
-        self.problem: str | None = None
-        """The reason why no newer snapshot can be read; None if there is no such reason."""
 
-    def start(self) -> None:
-        """Start the thread. A feed can be started once."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread. Return after 10 s even if it still runs: the storage may not answer."""
-        self._stop.set()
-        self._thread.join(_STOP_LIMIT_S)
-
-    def _run(self) -> None:
-        is_local = self._kept.root.local_log(SNAPSHOT) is not None
-        pause_s = LOOK_AT_FOLDER_EVERY_S if is_local else LOOK_EVERY_S
-        while not self._stop.wait(pause_s if self.problem is None else LOOK_EVERY_S):
-            try:
-                self._look()
-                self.problem = None
-            except Exception as error:
-                self._note(error)
-
-    def _look(self) -> None:
+    def look(self, reader: RouteReader) -> None:
         """Go to the newest snapshot, through each one in between."""
-        was_open, self._reader = self._reader is not None, self._reader or RouteReader(self._kept.root)
-        has_changed, known = self._reader.refresh(), self._kept.newest
-        if was_open and not has_changed:
+        has_changed, known = reader.refresh(), self._kept.newest
+        if not has_changed and not self.has_new_reader:
             return
-        if known is None or known.registry != self._reader.snapshots.registry:
-            rows, known = [self._reader.snapshots.newest()], None
+        if known is None or known.registry != reader.snapshots.registry:
+            rows, known = [reader.snapshots.newest()], None
         else:
-            rows = self._reader.snapshots.after(known.snapshot.epoch)
+            rows = reader.snapshots.after(known.snapshot.epoch)
         for row in rows if len(rows) <= MAX_STEPS else rows[-1:]:
-            known = self._reader.view(row, known)
+            known = reader.view(row, known)
             _ = known.routes  # the indexes are made in this thread
             self._kept.follow(known)
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._on_view, known)
-
-    def _note(self, error: Exception) -> None:
-        """Log a problem at most once a minute."""
-        self._reader = None  # the folder may have been made anew, so open it anew
-        if isinstance(error, DeltaError | OSError):
-            error = StorageError(self._kept.root.url, str(error))
-        if self._kinds.is_due(error):
-            log.warning("no newer snapshot: %s", error, exc_info=not isinstance(error, NamesrvError))
-        self.problem = str(error)
 
 
 class Running:

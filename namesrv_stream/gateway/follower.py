@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from deltalake.exceptions import DeltaError
-
 from namesrv_stream.answers.events import addresses_that_left
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError
+from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError
 from namesrv_stream.gateway.readers import READERS
-from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import UNREADABLE
+from namesrv_stream.tables.following import SnapshotThread
 from namesrv_stream.tables.job_progress import ProgressFile, ProgressSign
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
@@ -25,9 +22,7 @@ from namesrv_stream.wire.codes import RequestCode
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.25
 _LOOK_FOR_SIGN_EVERY_S = 5.0
-_STOP_LIMIT_S = 10.0
 
 SETTINGS_TABLE = "namesrv_config"
 _TABLES_OF_A_ROUTE = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables
@@ -54,7 +49,7 @@ class FollowedSnapshot:
             self.changed_routes = view.changed_topics | topics_with_other_routes(former.tables, self.tables)
 
 
-class Follower:
+class Follower(SnapshotThread):
     """Looks for new snapshots, in a thread, from `start` to `stop`.
 
     Its thread calls `on_snapshot` with the newest snapshot, then with each newer one that it finds. It calls
@@ -68,10 +63,9 @@ class Follower:
     def __init__(
         self, root: Root, on_snapshot: Callable[[FollowedSnapshot], None], on_nothing: Callable[[], None]
     ) -> None:
-        self._root = root
+        super().__init__(root, "follower", on_problem=self._note_nothing)
         self._on_snapshot = on_snapshot
         self._on_nothing = on_nothing
-        self._reader: RouteReader | None = None
         self._latest: FollowedSnapshot | None = None
         self._read: RegistryView | None = None
         self._explained: RegistryView | None = None
@@ -80,39 +74,10 @@ class Follower:
         self._sign_at_s = 0.0
         self.sign: ProgressSign | None = None
         """The job's newest sign of progress."""
-        self._kinds = Kinds()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread. A follower can be started once."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread. Return after 10 s even if it still runs: the storage may not answer."""
-        self._stop.set()
-        self._thread.join(_STOP_LIMIT_S)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._look()
-            except (NamesrvError, DeltaError, OSError) as error:
-                problem = error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error))
-                if self._kinds.is_due(problem):
-                    log.warning("no newer snapshot: %s", problem)
-                self._reader = None  # the folder may have been made anew, so open it anew
-                if isinstance(error, NotARegistryError | NoSuchSnapshotError):
-                    self._on_nothing()
-            except Exception as error:
-                if self._kinds.is_due(error):
-                    log.exception("the tables cannot be read")
-            self._stop.wait(LOOK_EVERY_S)
-
-    def _look(self) -> None:
-        if self._reader is None:
-            self._reader = RouteReader(self._root)
-        view = self._reader.follow()
+    def look(self, reader: RouteReader) -> None:
+        """Go to the newest snapshot."""
+        view = reader.follow()
         if view is not self._read:
             served = view if self._is_explained(view) else self._with_former_routes(view)
             if self._has_held and served is view:
@@ -124,6 +89,10 @@ class Follower:
             self._on_snapshot(self._latest)
         if time.monotonic() - self._sign_at_s > _LOOK_FOR_SIGN_EVERY_S:
             self.sign, self._sign_at_s = self._progress.read(), time.monotonic()
+
+    def _note_nothing(self, problem: Exception) -> None:
+        if isinstance(problem, NotARegistryError | NoSuchSnapshotError):
+            self._on_nothing()
 
     def _is_explained(self, view: RegistryView) -> bool:
         """Return whether the snapshot has brokers, or the history says how those of the served snapshot left."""
