@@ -35,12 +35,10 @@ date_from_unix_date(days) AS DATE '1970-01-01' + days
 explode(list) AS unnest(list)
 from_utc_timestamp(time, zone) AS timezone(zone, time)
 sequence(first, last) AS generate_series(first, last)
-slice(list, first, number) AS list_slice(list, first, first + number - 1)
 timestamp_millis(ms) AS make_timestamptz(CAST(ms * 1000 AS BIGINT))
 try_validate_utf8(text) AS try(decode(CAST(text AS BLOB)))
 unix_millis(time) AS epoch_ms(time)
 url_encode(text) AS replace(replace(replace(system.main.url_encode(text), '%20', '+'), '%2A', '*'), '~', '%7E')
-xxhash64(a, b, c) AS hash(a, b, c)
 """
 """Functions of Spark in views.sql that DuckDB lacks, or has with another meaning, one a line."""
 
