@@ -2,8 +2,8 @@
 
     python jobs/maintain_tables.py -c conf/namesrv.properties
 
-It merges small files, sorts the history, deletes rows of `snapshot` and `rejected` past their retention, and removes
-files that no retained snapshot needs (VACUUM). It needs no Spark; spark-submit runs it too.
+It merges small files, sorts the history, deletes rows of `rejected` that are older than 90 days, and removes
+files that no readable snapshot needs (VACUUM). It needs no Spark; spark-submit runs it too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from namesrv_stream.tables.root import Root
 @table_job("maintain_tables")
 @click.option("--no-vacuum", is_flag=True, help="Keep all snapshots and files.")
 def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
-    """Merge small files, and remove rows past retention, and snapshots and files that are not kept."""
+    """Merge small files, and remove old rejected records and files that no readable snapshot needs."""
     with progress("maintain_tables") as shown:
 
         def on_table(name: str) -> None:

@@ -70,7 +70,7 @@ COMMANDS = {
     "backup": LazyCommand("cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
     "restore": LazyCommand("cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
     "repair": LazyCommand("cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
-    "doctor": LazyCommand("cli.inspection:doctor", _RUN, "Check this machine, Kafka and the storage."),
+    "doctor": LazyCommand("cli.inspection:doctor", _RUN, "Check Kafka, storage, job, tables and certificate."),
     "up": LazyCommand("cli.on_this_machine:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
     "demo": LazyCommand("cli.on_this_machine:demo", _RUN, "Show an outage and its end as a story."),
     "gateway": LazyCommand("gateway.launch:gateway", _RUN, "Serve real RocketMQ brokers and clients."),

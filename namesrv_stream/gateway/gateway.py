@@ -277,8 +277,17 @@ class Gateway:
         """
         await self._has_snapshot.wait()
         await self._link.has_connected.wait()
-        commands = kv_table.commands_of(Path(self._settings.kv_config_path))
-        if commands and not self._answers.tables.kv:
+        commands, known = kv_table.commands_of(Path(self._settings.kv_config_path)), self._answers.tables.kv
+        others = kv_table.not_in(known, commands)
+        if known and others:
+            names = ", ".join(f"{each.namespace}/{each.key}" for each in others[: kv_table.MAX_NAMED])
+            log.warning(
+                "the registry has KV, so kvConfigPath is not read: %d of its entries are missing there or have another "
+                "value (%s). Put those you want by mqadmin updateKvConfig",
+                len(others),
+                names,
+            )
+        elif commands and not known:
             taken_over = [await self._put_until_logged(command) for command in commands]
             log.info("%d of %d KV entries taken over from kvConfigPath", sum(taken_over), len(commands))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 KvTable = Mapping[str, Mapping[str, str]]
 
 MAX_ENTRIES = 500
+MAX_NAMED = 20
 MAX_CHARS = 500
 """Most characters of a value in a line."""
 _FIRST_AFTER_S = 60.0
@@ -30,6 +31,11 @@ class _KvFile(msgspec.Struct, rename="camel"):
 
 
 _decoder = msgspec.json.Decoder(_KvFile)
+
+
+def not_in(known: KvTable, commands: Sequence[PutKvConfig]) -> list[PutKvConfig]:
+    """Return the commands whose entries a registry lacks, or has with another value."""
+    return [each for each in commands if known.get(each.namespace, {}).get(each.key) != each.value]
 
 
 def commands_of(file: Path) -> list[PutKvConfig]:

@@ -76,6 +76,7 @@ class SessionLostError(NamesrvError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the Spark session of this job has ended ({problem}): start the job again. Nothing is lost.")
+        self.problem = problem
 
 
 class JobHungError(SessionLostError):

@@ -14,9 +14,10 @@ from contextlib import suppress
 from typing import Self
 
 import psutil
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from namesrv_stream.job.failures import JobHungError, require_session
+from namesrv_stream.job.failures import JobHungError, SessionLostError, require_session
 
 LOOK_EVERY_S = 1.0
 MAX_MISSED_PINGS = 60
@@ -133,7 +134,7 @@ class HangWatch:
             _end_jvm(self._jvm, self._hung)
 
     def _ask_jvm(self) -> None:
-        with suppress(Exception):  # the job ends by itself, and without this thread the JVM would seem silent
+        with suppress(SessionLostError, Py4JError, OSError):  # the job ends by itself then
             require_session(self._spark)
             self._hang.note_answer()
             self._is_in_batch = self._ask_is_in_batch()

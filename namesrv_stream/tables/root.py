@@ -157,9 +157,11 @@ def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: st
     `then` is the rest of the SQL: ORDER BY, LIMIT. The query runs by delta-rs's own SQL. pyarrow's datasets would do
     too, but importing them imports pandas, which costs a command a second.
     """
-    missing = missing_columns(table, spec)
-    stored = pa.schema([field for field in spec.schema if field.name not in missing])
-    return with_later_columns(spec, query(table, f"SELECT {_columns(stored)} FROM rows WHERE {condition} {then}"))
+    added = "".join(f', NULL AS "{name}"' for name in missing_columns(table, spec))
+    source = f"(SELECT *{added} FROM rows) AS rows" if added else "rows"
+    return with_later_columns(
+        spec, query(table, f"SELECT {_columns(spec.schema)} FROM {source} WHERE {condition} {then}")
+    )
 
 
 def with_later_columns(spec: TableSpec, rows: pa.Table) -> pa.Table:

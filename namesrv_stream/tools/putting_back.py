@@ -254,15 +254,17 @@ def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
 def _rewrites(root: Root, found: Sequence[Damage], now: Salvaged) -> dict[TableSpec, pa.Table]:
     """Return the rows of each table that the newest snapshot or the next write cannot read as it is.
 
-    `live` too if rows are lost, for then its brokers have to register in full.
+    `live` too if rows of route tables are lost, for then its brokers have to register in full.
     """
-    hurt = {damage.table for damage in found} | ({LIVE.name} if now.lost else set())
-    hurt |= {spec.name for spec in PINNED_TABLES if spec.name not in now.content.snapshot.versions}
+    versions = now.content.snapshot.versions
+    hurt = {damage.table for damage in found} | ({LIVE.name} if now.needs_full_registrations else set())
+    hurt |= {spec.name for spec in PINNED_TABLES if spec.name not in versions}
     rows: dict[TableSpec, pa.Table] = {}
     for spec in (SNAPSHOT, *PINNED_TABLES):
         if spec.name in hurt:
             of_table = saved_snapshots(root) if spec is SNAPSHOT else now.content.rows.get(spec.name)
-            rows[spec] = saved_rows(root, spec) if of_table is None else rows_to_arrow(spec, of_table)
+            saved = saved_rows(root, spec, versions.get(spec.name)) if of_table is None else None
+            rows[spec] = rows_to_arrow(spec, of_table or ()) if saved is None else saved
     return rows
 
 
@@ -277,6 +279,11 @@ class Salvaged(NamedTuple):
     content: Content
     lost: Mapping[str, int | None]
     made: Mapping[str, int]
+
+    @property
+    def needs_full_registrations(self) -> bool:
+        """True if rows of route tables are lost, which brokers have to send again."""
+        return not self.lost.keys().isdisjoint(self.content.rows)
 
 
 def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
@@ -293,34 +300,42 @@ def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
     made = {SNAPSHOT.name: newest.epoch} if lost_publication(root) else {}
     hurt = {damage.table for damage in found if newest.versions.get(damage.table) in damage.versions}
     wrong = {damage.table for damage in found if not damage.file}
+    changes = (
+        saved_rows(root, ROW_CHANGE, newest.versions[ROW_CHANGE.name]) if hurt else ROW_CHANGE.schema.empty_table()
+    )
     rows: dict[str, list[Any]] = {}
     lost: dict[str, int | None] = {}
     for spec in PINNED_TABLES:
         if spec in ROUTE_TABLES:
-            rows[spec.name] = _salvaged_rows(root, spec, newest, spec.name in hurt, spec.name in wrong)
+            of_changes = changes if spec.name in hurt else None
+            rows[spec.name] = _salvaged_rows(root, spec, newest, of_changes, is_wrong=spec.name in wrong)
         if spec.name not in hurt or spec.name in wrong:
             continue
-        count = len(rows[spec.name] if spec in ROUTE_TABLES else saved_rows(root, spec))
+        is_of_routes, version = spec in ROUTE_TABLES, newest.versions[spec.name]
+        count = len(rows[spec.name] if is_of_routes else saved_rows(root, spec, version))
         wanted = TableFiles(root, spec).row_count(newest.versions[spec.name])
         if wanted is None and (spec not in ROUTE_TABLES or ROW_CHANGE.name in hurt):
             lost[spec.name] = None
         elif wanted is not None and wanted > count:
             lost[spec.name] = wanted - count
     made |= {name: newest.epoch for name in rows if name in hurt}
-    if not lost.keys().isdisjoint(rows):  # each broker sends in full what the tables may lack
+    found_rows = Salvaged(Content(newest, rows), lost, made)
+    if found_rows.needs_full_registrations:
         rows[LIVE.name] = [_to_register_in_full(lease) for lease in rows[LIVE.name]]
-    return Salvaged(Content(newest, rows), lost, made)
+    return found_rows
 
 
-def _salvaged_rows(root: Root, spec: TableSpec, newest: SnapshotRow, is_hurt: bool, is_wrong: bool) -> list[Any]:
-    """Return the rows of a route table: if a file of it is damaged or wrong, those that `row_change` has last.
+def _salvaged_rows(
+    root: Root, spec: TableSpec, newest: SnapshotRow, changes: pa.Table | None, *, is_wrong: bool
+) -> list[Any]:
+    """Return the rows of a route table: if damaged or wrong, those that `changes` of `row_change` have last.
 
     Rows in readable files count more than these, unless they are wrong.
     """
     version = newest.versions[spec.name]
-    if not is_hurt:
+    if changes is None:
         return rows_from_arrow(spec, select(root.open(spec, version), spec))
-    state = newest_after(spec, saved_rows(root, ROW_CHANGE), newest.epoch)
+    state = newest_after(spec, changes, newest.epoch)
     if not is_wrong:
         state |= _by_key(spec.key, rows_from_arrow(spec, readable_rows(root, spec, version)))
     found = list(state.values())

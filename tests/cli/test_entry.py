@@ -120,6 +120,21 @@ def test_a_terminal_that_lacks_letters_gets_the_whole_answer(claimed, tmp_path, 
     assert {"gbk": "broker-é数?", "latin-1": "broker-é??", "ascii": "broker-"}[encoding] in told
 
 
+def test_a_second_sigterm_does_not_cut_short_what_the_first_one_ends():
+    program = (
+        "import os, signal\n"
+        "from namesrv_stream.cli import exit_on_sigterm\n"
+        "exit_on_sigterm()\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "finally:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print('cleaned')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (143, "cleaned\n")
+
+
 @pytest.mark.parametrize("module", ["namesrv_stream.cli.on_this_machine", "pyspark.sql"])
 def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_traceback(module):
     program = (

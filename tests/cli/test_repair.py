@@ -286,6 +286,17 @@ def test_a_publication_whose_row_is_lost_is_made_from_the_heads_but_for_what_was
     assert (newest.epoch, newest.term, newest.offsets) == (place.epoch + 3, place.term + 2, place.offsets)
 
 
+def test_lines_of_a_run_that_died_before_its_snapshot_are_no_history_after_a_repair(run, registry):
+    line = max(rows_from_arrow(BROKER_EVENT, saved_rows(Root(registry.root), BROKER_EVENT)))
+    run_that_dies = Publisher.claim(RustWriter(Root(registry.root)), "next", 0, on_point=die_at("written broker_event"))
+    epoch = run_that_dies.last.epoch + 1
+    with pytest.raises(RuntimeError):
+        run_that_dies.publish(Batch(None, None, None, run_that_dies.last.offsets, {}, [line]), 0)
+    cut(data_of(registry.root, "broker_event", newest=False))
+    assert "broker_event: 2 rows cannot be got back" in run("repair --take-over --yes").stdout
+    assert [each for each in events(run) if each[0] == epoch] == []
+
+
 def test_a_publication_whose_row_and_rows_are_lost_is_asked_about(run, registry):
     for table in ("snapshot", "topic", "row_change"):
         data_of(registry.root, table).unlink()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from namesrv_stream.gateway.kv_table import commands_of
+from namesrv_stream.gateway.kv_table import commands_of, not_in
 
 
 def test_each_entry_of_the_file_is_a_command(tmp_path):
@@ -15,6 +15,8 @@ def test_each_entry_of_the_file_is_a_command(tmp_path):
         ("n", "b", "2"),
         ("m", "a", "3"),
     ]
+    others = not_in({"n": {"a": "1", "b": "9"}}, commands_of(file))
+    assert [(each.namespace, each.key) for each in others] == [("n", "b"), ("m", "a")]
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, False), ("", False), ("[", True)])

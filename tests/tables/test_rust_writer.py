@@ -235,6 +235,7 @@ def test_tables_of_a_release_with_a_column_fewer_get_it_also_in_structs_and_thei
         return sorted(rows_from_arrow(BROKER, found[BROKER])), newest_after(BROKER, found[ROW_CHANGE], 2)
 
     assert rows_read() == ([*old.values()], old)
+    assert len(select(root.open(BROKER), BROKER, "zone_name IS NULL")) == 1, "a condition sees NULL too"
     for spec in of_old:
         writer.ensure_table(spec)
     assert not any(fields_to_add(root, spec, root.open(spec)) for spec in of_old)

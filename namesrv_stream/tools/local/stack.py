@@ -25,7 +25,7 @@ from namesrv_stream.tools.local.folder import owned_folder
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import HOST, check_free
 from namesrv_stream.tools.local.process import ServerEndedError
-from namesrv_stream.tools.local.spark import local_session, set_up_spark_log
+from namesrv_stream.tools.local.spark import forget_session, local_session, set_up_spark_log
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class LocalStack:
     def _start_job(self, opening: ExitStack) -> None:
         log.info("starting Spark; its output is in %s", self._spark_log)
         self.spark = local_session("route-registry", log=self._spark_log, temp=Path(self.settings.job_temp_folder))
-        opening.callback(self.spark.stop)
+        opening.callback(forget_session, self.spark)
         set_up_spark_log(self.spark, self.settings.log_format)
         self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
         opening.callback(self._publish_what_waits)
@@ -114,7 +114,8 @@ class LocalStack:
         try:
             self._check_job()
         except _JVM_LOST as error:
-            raise ServerEndedError("Spark", f"has died ({error})", self._spark_log) from error
+            problem = getattr(error, "problem", error)
+            raise ServerEndedError("Spark", f"has died ({problem})", self._spark_log) from error
         self._check_others()
 
     def _check_job(self) -> None:
