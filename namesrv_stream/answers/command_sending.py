@@ -29,7 +29,6 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RegistryView
 
 OperatorCommand = (
     WipeWritePerm
@@ -142,22 +141,21 @@ class UnknownNameError(NamesrvError):
         self.names = [name for _, name, _ in unknown]
 
 
-def check_names(command: OperatorCommand, root: Root, view: RegistryView, how: str) -> None:
+def check_names(command: OperatorCommand, seen: Seen, how: str) -> None:
     """Raise UnknownNameError if a name in the command is not in the tables. `how` a sender sends it all the same.
 
     A record that is on its way may add the name. RocketMQ's request 205 answers 0 rows in place of an error (A1), and
     so does a gateway.
     """
-    gone = _gone(command, root, view)
-    if unknown := [each for each in names_in(command, view.routes, gone) if each[1] not in each[2]]:
+    gone = _gone(command, seen)
+    if unknown := [each for each in names_in(command, seen.tables, gone) if each[1] not in each[2]]:
         raise UnknownNameError(unknown, how)
 
 
-def _gone(command: OperatorCommand, root: Root, view: RegistryView) -> set[str]:
+def _gone(command: OperatorCommand, seen: Seen) -> set[str]:
     """Return the names that a command may have beside those of the routes: brokers that are down, or their topics."""
     if not isinstance(command, RetireBroker | DeleteTopic):
         return set()
-    seen = Seen.of(root, view, NamesrvSettings())
     if isinstance(command, DeleteTopic):
         return {*lost_topics(seen)}
     return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(seen)}

@@ -34,6 +34,7 @@ from namesrv_stream.tools.putting_back import (
     nothing,
     of_backup,
     repair,
+    require_stopped,
     restore_content,
     salvaged,
 )
@@ -112,8 +113,9 @@ def restore(  # noqa: PLR0913, PLR0917  # one argument for each option
     have gone leave the routes when their timeout ends.
     """
     settings = invocation.settings
-    content = _content(invocation, epoch, folder)
-    _confirm(fewer(content_of(open_reader(settings)), {}, content), yes)
+    content, reader = _content(invocation, epoch, folder), open_reader(settings)
+    require_stopped(root_of(settings), settings, reader.snapshots.newest(), takes_over=take_over)
+    _confirm(fewer(content_of(reader), {}, content), yes)
     row = restore_content(root_of(settings), settings, content, requested_by, takes_over=take_over)
     click.echo(_published(row, f"the tables of epoch {epoch}"))
 
@@ -162,6 +164,7 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
         click.echo("the newest snapshot is whole, and no table was changed.")
         return
     now = _salvaged(root, found, backup)
+    require_stopped(root, settings, now.content.snapshot, takes_over=take_over)
     wanted = nothing(now.content.snapshot) if from_log else backup or now.content
     for line in _losses(now):
         click.echo(line)

@@ -22,6 +22,7 @@ from namesrv_stream.answers.command_sending import (
     outcome,
     send_order,
 )
+from namesrv_stream.answers.subject import Seen
 from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.view import open_reader, root_of, seconds_option
 from namesrv_stream.config import Invocation, NamesrvSettings
@@ -91,7 +92,7 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
     else:
         check_retirement(checked, before.routes)
         if not is_sure:
-            check_names(checked, root_of(settings), before, "--yes")
+            check_names(checked, Seen.of(root_of(settings), before, settings), "--yes")
     at = send_order(settings, checked)
     click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
     if wait_s is not None:

@@ -40,7 +40,7 @@ _STATES: dict[JobState, tuple[str, str, int]] = {
     "starting": ("starting, last claim or publication: {since}", "yellow", 3),
     "taking over": ("a job takes the registry over from one that has ended: wait for some seconds", "yellow", 3),
     "not started": ("none, and there are no tables yet. Start one: a first start takes some seconds", "yellow", 1),
-    "stopped in order": ("stopped in order at {since}", "yellow", 4),
+    "stopped in order": ("stopped in order at {since}: start it by `up`, `submit` or spark-submit", "yellow", 4),
     "standby": ("standby: jobs wait, and none has been active since {since}", "yellow", 4),
     "waiting": ("waiting: {problem}", "red", 5),
     "not answering": ("{problem}. If it stays so for a minute, the job ends and a standby goes on", "bold red", 5),
@@ -50,10 +50,14 @@ _STATES: dict[JobState, tuple[str, str, int]] = {
         5,
     ),
     "other log": ("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red", 1),
-    "unknown": ("unknown, the last publication was at {since}: only Kafka and the tables show more", "red", 1),
+    "unknown": (
+        "unknown, as Kafka does not answer; the last sign of the job was at {since}. See Kafka below",
+        "red",
+        1,
+    ),
     "silent": ("nothing was published since {since}: only Kafka shows whether a job waits or is dead", "bold red", 1),
     "dead": (
-        "dead, the last publication was at {since}: no job takes part in the election. Start one, and see the log of "
+        "dead, its last sign was at {since}: no job takes part in the election. Start one, and see the log of "
         "the last one",
         "bold red",
         1,

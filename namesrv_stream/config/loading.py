@@ -172,9 +172,10 @@ def _decoded(content: bytes) -> str:
 
 def _check_known(origins: Mapping[str, str]) -> None:
     """Raise SettingError if there are retired or unknown keys. `origins`: key -> the place where it was found."""
-    for key, place in origins.items():
-        if key in RETIRED:
-            raise SettingError(key, f"is no longer a setting, {place}", RETIRED[key])
+    if retired := [(key, place) for key, place in origins.items() if key in RETIRED]:
+        (first, place), *others = retired
+        more = "".join(f" Setting {key} is no longer one either, {where}. {RETIRED[key]}" for key, where in others)
+        raise SettingError(first, f"is no longer a setting, {place}", RETIRED[first] + more)
     unknown = [(key, place) for key, place in origins.items() if not _is_known(key)]
     if not unknown:
         return

@@ -455,7 +455,8 @@ async def command(
     if before is not None:
         check_retirement(parsed, before.routes)
         if not unknown:
-            await asyncio.to_thread(check_names, parsed, console.kept.root, before, "?unknown=true")
+            seen = Seen.of(console.kept.root, before, console.settings)
+            await asyncio.to_thread(check_names, parsed, seen, "?unknown=true")
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
     allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
     at = await asyncio.to_thread(send_order, console.settings, allowed)

@@ -77,6 +77,8 @@ class Follower(SnapshotThread):
 
     def look(self, reader: RouteReader) -> None:
         """Go to the newest snapshot."""
+        if time.monotonic() - self._sign_at_s > _LOOK_FOR_SIGN_EVERY_S:
+            self.sign, self._sign_at_s = self._progress.read(), time.monotonic()
         view = reader.follow()
         if view is not self._read:
             served = view if self._is_explained(view) else self._with_former_routes(view)
@@ -87,8 +89,6 @@ class Follower(SnapshotThread):
             self._explained = self._explained if self._has_held else view
             self._read = view
             self._on_snapshot(self._latest)
-        if time.monotonic() - self._sign_at_s > _LOOK_FOR_SIGN_EVERY_S:
-            self.sign, self._sign_at_s = self._progress.read(), time.monotonic()
 
     def _note_nothing(self, problem: Exception) -> None:
         if isinstance(problem, NotARegistryError | NoSuchSnapshotError):

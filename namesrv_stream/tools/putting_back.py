@@ -90,14 +90,19 @@ def restore_content(
     Raises NamesrvError unless no job is active or `takes_over` is set.
     """
     newest = RouteReader(root).snapshots.newest()
-    if not takes_over and newest.kind != "STOP":
-        require_no_active_job(root, settings)
+    require_stopped(root, settings, newest, takes_over=takes_over)
     for spec in PINNED_TABLES:  # a damaged table ends this command before it ends a job
         if damage := table_damages(root, spec, {newest.versions[spec.name]: ()}):
             raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
     publisher = _claimed(root, settings, _log_of_before)
     now = content_of(RouteReader(root), publisher.last.epoch)
     return _published(publisher, "RESTORE", now.rows, content, publisher.last, requested_by)
+
+
+def require_stopped(root: Root, settings: NamesrvSettings, newest: SnapshotRow, *, takes_over: bool) -> None:
+    """Raise NamesrvError if a job may be active, which the newest snapshot or Kafka tells, unless `takes_over`."""
+    if not takes_over and newest.kind != "STOP":
+        require_no_active_job(root, settings)
 
 
 def require_no_active_job(root: Root, settings: NamesrvSettings) -> None:
@@ -236,8 +241,7 @@ def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     newest = now.content.snapshot
     if not _is_of_same_log(newest, wanted.snapshot):
         wanted = _heard_at(wanted, newest.clock_millis)
-    if not takes_over and newest.kind != "STOP":
-        require_no_active_job(root, settings)
+    require_stopped(root, settings, newest, takes_over=takes_over)
     tag = CommitTag(newest.epoch + 1, newest.term + 1)
     rewritten = {
         spec.name: rewrite_table(root, spec, rows, newest.versions.get(spec.name, 0), tag)

@@ -34,7 +34,7 @@ def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[P
             lock.seek(0)
             holder = lock.read() or "unknown"
             raise NamesrvError(
-                f"{folder} is in use by process {holder}: stop that one, or give another with --data."
+                f"the folder {folder} is in use by process {holder}: stop that one, or give another with --data."
             ) from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
