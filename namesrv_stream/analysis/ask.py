@@ -39,6 +39,7 @@ timestamp_millis(ms) AS make_timestamptz(CAST(ms * 1000 AS BIGINT))
 try_validate_utf8(text) AS try(decode(CAST(text AS BLOB)))
 unix_millis(time) AS epoch_ms(time)
 url_encode(text) AS replace(replace(replace(system.main.url_encode(text), '%20', '+'), '%2A', '*'), '~', '%7E')
+xxhash64(a, b, c) AS hash(a, b, c)
 """
 """Functions of Spark in views.sql that DuckDB lacks, or has with another meaning, one a line."""
 

@@ -29,33 +29,77 @@ FROM (SELECT max(event_time) AS known_at,
 -- ended_by are NULL and last_addr is the present address. back_at: when the broker's next session began. zone_name is the
 -- broker's zone at the end of the session.
 --
--- A session begins and ends with the row of its id in `broker`. If the row passes to another cluster at once, the address
--- either moved there, or lost the id to another one.
+-- If one address held the id from the beginning of its lease to its end, the line of the end has all facts of the
+-- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id has
+-- ever passed between living addresses (a promotion, a new address). They are selected by a hash, which is faster to
+-- join by: another broker with the same hash is followed too, with the same sessions as result.
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
-WITH edge AS (
-  SELECT row_change.broker_name, row_change.broker_id, epoch, seq, line.event_time, line.last_heard_at,
-         broker_before AS before, broker_after AS after,
-         IF(broker_after IS NULL, type, IF(broker_before.broker_addr = broker_after.broker_addr, 'MOVED', 'ID_LOST')) AS how
-  FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
-  WHERE table_name = 'broker' AND broker_before.cluster_name IS DISTINCT FROM broker_after.cluster_name
+WITH handed_over AS (
+  SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
+  FROM broker_event
+  WHERE type IN ('ID_TAKEN', 'ID_LOST')
+), line AS (
+  SELECT /*+ BROADCAST(handed_over) */
+         cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at, zone_name,
+         type IN ('REGISTERED', 'ID_TAKEN') AS begins
+  FROM broker_event SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
+     OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+), counted AS (
+  SELECT *, sum(IF(begins, 1, 0)) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq) AS holder
+  FROM line
+), followed AS (
+  SELECT *, first_value(broker_addr) OVER (PARTITION BY cluster_name, broker_name, broker_id, holder
+                                           ORDER BY epoch, seq) AS holder_addr
+  FROM counted
+), of_holder AS (  -- leaves out lines of an address that had lost the id before
+  SELECT *,
+         lag(begins) OVER of_broker AS began_before,
+         type = 'ID_LOST' AND lead(begins) OVER of_broker AND lead(event_time) OVER of_broker = event_time AS hands_over,
+         lag(type) OVER of_broker = 'ID_LOST' AND lag(event_time) OVER of_broker = event_time AS takes_over
+  FROM followed
+  WHERE begins OR holder > 0 AND holder_addr = broker_addr
+  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
+), edge AS (
+  SELECT *,
+         lead(event_time) OVER of_broker AS next_time,
+         lead(type) OVER of_broker AS next_type,
+         lead(last_heard_at) OVER of_broker AS next_last_heard_at,
+         lead(broker_addr) OVER of_broker AS next_addr,
+         lead(zone_name) OVER of_broker AS next_zone
+  FROM of_holder
+  WHERE IF(begins, NOT coalesce(takes_over, false), coalesce(began_before, false) AND NOT coalesce(hands_over, false))
+  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
 ), session AS (
-  SELECT broker_name, broker_id, epoch, seq, event_time AS from_time, after, lead(before) OVER of_id AS last,
-         lead(event_time) OVER of_id AS to_time, lead(how) OVER of_id AS ended_by,
-         lead(last_heard_at) OVER of_id AS last_heard_at
-  FROM edge
-  WINDOW of_id AS (PARTITION BY broker_name, broker_id ORDER BY epoch, seq)
-), named AS (
-  SELECT after.cluster_name AS cluster_name, session.broker_name, session.broker_id, after.broker_addr AS first_addr,
-         IF(to_time IS NULL, broker.broker_addr, last.broker_addr) AS last_addr, from_time, to_time, ended_by, last_heard_at,
-         IF(to_time IS NULL, broker.zone_name, last.zone_name) AS zone_name, epoch, seq
-  FROM session LEFT JOIN broker USING (broker_name, broker_id)
-  WHERE after IS NOT NULL
+  SELECT cluster_name, broker_name, broker_id, edge.broker_addr AS first_addr,
+         coalesce(next_addr, broker.broker_addr) AS last_addr,
+         event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at,
+         IF(next_time IS NULL, broker.zone_name, next_zone) AS zone_name
+  FROM edge LEFT JOIN broker USING (cluster_name, broker_name, broker_id)
+  WHERE begins
+  UNION ALL
+  SELECT /*+ BROADCAST(handed_over) */
+         cluster_name, broker_name, broker_id, broker_addr, broker_addr,
+         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at, zone_name
+  FROM broker_event ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+  UNION ALL
+  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL,
+         broker.zone_name
+  FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
+       ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+), beside AS (
+  SELECT *,
+         lead(from_time) OVER (  -- by two hashes of 96 bits in all, as comparing names takes longer than all else
+           PARTITION BY xxhash64(cluster_name, broker_name, broker_id), hash(cluster_name, broker_name, broker_id)
+           ORDER BY from_time, to_time NULLS LAST
+         ) AS back_at
+  FROM session
 )
-SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at,
-       lead(from_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq) AS back_at,
+SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
        unix_millis(coalesce(to_time, (SELECT known_at FROM known_until))) - unix_millis(from_time) AS session_millis,
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key, zone_name
-FROM named;
+FROM beside;
 
 -- One row for each command that retired a broker, which was down: from retired_at on it is not expected. former_at: when it
 -- was retired before.
