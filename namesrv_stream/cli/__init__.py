@@ -25,6 +25,6 @@ def main() -> None:
     try:
         from namesrv_stream.cli import entry  # noqa: PLC0415 -- takes a part of a second
     except KeyboardInterrupt:  # before click, which takes it from here on
-        sys.exit(1)
+        sys.exit("Aborted!")
 
     entry.main()

@@ -7,6 +7,7 @@ machine makes no looks.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Hashable
@@ -18,6 +19,9 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from namesrv_stream.job.failures import JobHungError, SessionLostError, require_session
+from namesrv_stream.reporting.logs import Kinds
+
+log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
 MAX_MISSED_PINGS = 60
@@ -95,6 +99,7 @@ class HangWatch:
         self._step = step
         self._ask_is_in_batch = is_in_batch
         self._is_in_batch = False
+        self._kinds = Kinds()
         self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
@@ -134,10 +139,15 @@ class HangWatch:
             _end_jvm(self._jvm, self._hung)
 
     def _ask_jvm(self) -> None:
-        with suppress(SessionLostError, Py4JError, OSError):  # the job ends by itself then
+        try:
             require_session(self._spark)
             self._hang.note_answer()
             self._is_in_batch = self._ask_is_in_batch()
+        except (SessionLostError, Py4JError, OSError):
+            pass  # the job ends by itself then
+        except Exception as error:  # without this thread the JVM would seem silent
+            if self._kinds.is_due(error):
+                log.exception("internal error")
 
 
 def pid_of_jvm(spark: SparkSession) -> int:

@@ -135,7 +135,7 @@ def test_a_second_sigterm_does_not_cut_short_what_the_first_one_ends():
     assert (done.returncode, done.stdout) == (143, "cleaned\n")
 
 
-@pytest.mark.parametrize("module", ["namesrv_stream.cli.on_this_machine", "pyspark.sql"])
+@pytest.mark.parametrize("module", ["namesrv_stream.cli.entry", "namesrv_stream.cli.on_this_machine", "pyspark.sql"])
 def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_traceback(module):
     program = (
         "import os, signal, sys\n"
