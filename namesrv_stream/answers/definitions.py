@@ -85,11 +85,16 @@ _recent: Recent[Any] = Recent(most=16)
 
 def _recently(seen: Seen, what: str, read: Callable[[Span], T]) -> T:
     """Return what is read of the last 7 days and up to an hour more. Without new lines nothing is read anew."""
-    row, span = seen.snapshot, Span((now_of(seen.snapshot) - EXPECTED_MS) // _HOUR_MS * _HOUR_MS)
+    row, span = seen.snapshot, Span(_expected_since_ms(seen) // _HOUR_MS * _HOUR_MS)
     moment = (row.epoch, row.event_time) if seen.is_made else row.versions[BROKER_EVENT.name]
     key = (seen.root.url, row.run_id, moment, span.since_ms, what)
     found: T = _recent.get(key, lambda: read(span))
     return found
+
+
+def _expected_since_ms(seen: Seen) -> int:
+    """Return the time from which on who fell is still expected."""
+    return now_of(seen.snapshot) - EXPECTED_MS
 
 
 def down_brokers(seen: Seen) -> list[DownBroker]:
@@ -104,7 +109,7 @@ def left_brokers(seen: Seen) -> list[DownBroker]:
 
 def gone_brokers(seen: Seen) -> list[DownBroker]:
     """Return the brokers that went in the last 7 days and are not back, the latest first."""
-    since_ms, up = now_of(seen.snapshot) - EXPECTED_MS, up_brokers(seen.tables)
+    since_ms, up = _expected_since_ms(seen), up_brokers(seen.tables)
     gone = [each for each in last_ends(seen) if each.gone_ms > since_ms and each[:3] not in up]
     return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
 
@@ -149,8 +154,8 @@ def lost_topics(seen: Seen) -> LostTopics:
 
 def topics_gone(seen: Seen) -> LostTopics:
     """Return the topics that went from broker names in the last 7 days, whatever ended them, back or not."""
-    ends = _recently(seen, "topics gone", lambda span: _topic_ends(seen, span))
-    return _by_topic(row for gone_ms, row in ends if gone_ms > now_of(seen.snapshot) - EXPECTED_MS)
+    since_ms, ends = _expected_since_ms(seen), _recently(seen, "topics gone", lambda span: _topic_ends(seen, span))
+    return _by_topic(row for gone_ms, row in ends if gone_ms > since_ms)
 
 
 def _topic_ends(seen: Seen, span: Span) -> list[tuple[int, TopicRow]]:
@@ -181,7 +186,8 @@ def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> li
     what = f"{causes} {of_names}"
     lost = _recently(seen, what, lambda span: _last_lost(seen, span, of_names, causes))
     deleted = _recently(seen, "deleted topics", lambda span: _deleted(seen, span)) if lost else {}
-    found = ((gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > now_of(seen.snapshot) - EXPECTED_MS)
+    since_ms = _expected_since_ms(seen)
+    found = ((gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > since_ms)
     return [(gone_ms, row) for gone_ms, row in found if deleted.get(row.topic, 0) <= gone_ms]
 
 

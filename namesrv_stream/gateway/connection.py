@@ -47,7 +47,7 @@ _SLOWEST_BYTES_A_S = 64 * 1024
 
 
 class Requests(Protocol):
-    """Whoever answers the requests of all connections."""
+    """Answers the requests of all connections. `Dispatcher` does it in a gateway."""
 
     def known(self, content: bytes) -> bytes | None:
         """Return the answer to a frame if it need not be decoded, else None."""

@@ -44,7 +44,7 @@ Host = str | None
 
 
 class Sharer(Protocol):
-    """What FairShares calls of a connection. It sets the attributes itself, but for `peer`."""
+    """A connection as FairShares uses it. FairShares sets all attributes except `peer`."""
 
     peer: str
     counted_for: Host

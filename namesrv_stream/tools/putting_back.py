@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -266,9 +267,12 @@ def _rewrites(root: Root, found: Sequence[Damage], now: Salvaged) -> dict[TableS
     rows: dict[TableSpec, pa.Table] = {}
     for spec in (SNAPSHOT, *PINNED_TABLES):
         if spec.name in hurt:
-            of_table = saved_snapshots(root) if spec is SNAPSHOT else now.content.rows.get(spec.name)
-            saved = saved_rows(root, spec, versions.get(spec.name)) if of_table is None else None
-            rows[spec] = rows_to_arrow(spec, of_table or ()) if saved is None else saved
+            if spec is SNAPSHOT:
+                rows[spec] = rows_to_arrow(spec, saved_snapshots(root))
+            elif spec in ROUTE_TABLES:
+                rows[spec] = rows_to_arrow(spec, now.content.rows[spec.name])
+            else:
+                rows[spec] = saved_rows(root, spec, versions.get(spec.name))
     return rows
 
 
@@ -304,21 +308,19 @@ def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
     made = {SNAPSHOT.name: newest.epoch} if lost_publication(root) else {}
     hurt = {damage.table for damage in found if newest.versions.get(damage.table) in damage.versions}
     wrong = {damage.table for damage in found if not damage.file}
-    changes = (
-        saved_rows(root, ROW_CHANGE, newest.versions[ROW_CHANGE.name]) if hurt else ROW_CHANGE.schema.empty_table()
-    )
+    saved = cache(lambda spec: saved_rows(root, spec, newest.versions[spec.name]))
     rows: dict[str, list[Any]] = {}
     lost: dict[str, int | None] = {}
     for spec in PINNED_TABLES:
-        if spec in ROUTE_TABLES:
-            of_changes = changes if spec.name in hurt else None
-            rows[spec.name] = _salvaged_rows(root, spec, newest, of_changes, is_wrong=spec.name in wrong)
-        if spec.name not in hurt or spec.name in wrong:
+        is_of_routes, is_hurt = spec in ROUTE_TABLES, spec.name in hurt
+        if is_of_routes:
+            changes = saved(ROW_CHANGE) if is_hurt else None
+            rows[spec.name] = _salvaged_rows(root, spec, newest, changes, is_wrong=spec.name in wrong)
+        if not is_hurt or spec.name in wrong:
             continue
-        is_of_routes, version = spec in ROUTE_TABLES, newest.versions[spec.name]
-        count = len(rows[spec.name] if is_of_routes else saved_rows(root, spec, version))
+        count = len(rows[spec.name] if is_of_routes else saved(spec))
         wanted = TableFiles(root, spec).row_count(newest.versions[spec.name])
-        if wanted is None and (spec not in ROUTE_TABLES or ROW_CHANGE.name in hurt):
+        if wanted is None and (not is_of_routes or ROW_CHANGE.name in hurt):
             lost[spec.name] = None
         elif wanted is not None and wanted > count:
             lost[spec.name] = wanted - count
