@@ -19,6 +19,7 @@ from benchmarks.good_peers import BROKER_TOPICS, CLUSTER
 from benchmarks.hostile_bytes import HEADERS, MIB, framed, requests, unfinished
 from benchmarks.peers import AsyncPeer, registration
 from benchmarks.registration_body import encode_registration
+from namesrv_stream.errors import FrameError
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.registration_request import (
@@ -27,7 +28,6 @@ from namesrv_stream.wire.registration_request import (
     TopicConfigSerializeWrapper,
 )
 from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, RemotingCommand, encode_command
-from namesrv_stream.wire.wire_errors import FrameError
 
 _PAUSE_S = 0.05
 """Time before a peer whose connection was closed connects again."""

@@ -19,8 +19,7 @@ from benchmarks.harness import Bench, benchmark, gateway_process, option, runnin
 from benchmarks.load import Load, Series
 from benchmarks.peers import registration
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.signature import is_signed_with, signed
+from namesrv_stream.wire.remoting_command import RemotingCommand, is_signed_with, signed
 
 MODES = ("off", "writes")
 KEY, SECRET = "broker", b"benchmark-secret"

@@ -20,13 +20,13 @@ from msgspec import structs
 
 from benchmarks.harness import Bench, benchmark
 from benchmarks.peers import registration
-from namesrv_stream.gateway.body_processes import BodyProcesses
+from namesrv_stream.errors import BadRequestError
+from namesrv_stream.gateway.sending import BodyProcesses
 from namesrv_stream.records import encode_record
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.registration_request import decode_registration
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
-from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import register_broker
 
 SIZE_BYTES = 256 * 1024

@@ -25,8 +25,7 @@ from benchmarks.peers import Peer, registration
 from namesrv_stream.config import as_options
 from namesrv_stream.tools.local import submission
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import HOST, free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.process import HOST, OwnedProcess, free_ports
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 Options = Mapping[str, object]

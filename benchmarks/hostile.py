@@ -33,8 +33,7 @@ from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.records import DEFAULT_TOPIC
 from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.process import OwnedProcess, free_ports
 from namesrv_stream.wire.write_requests import register_broker
 
 SLOWER_AT_MOST = 3.0

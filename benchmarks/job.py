@@ -43,7 +43,7 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.local.ports import HOST
+from namesrv_stream.tools.local.process import HOST
 from namesrv_stream.tools.local.submission import ARCHIVE
 
 BROKERS = 100

@@ -9,7 +9,7 @@ from typing import Self
 
 from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
-from namesrv_stream.tools.local.ports import HOST
+from namesrv_stream.tools.local.process import HOST
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields

@@ -20,13 +20,11 @@ from benchmarks.peers import registration
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.connection import Connection, Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
-from namesrv_stream.gateway.kafka_link import KafkaLink
-from namesrv_stream.gateway.sending import KafkaSender
-from namesrv_stream.gateway.ticks import Ticks
+from namesrv_stream.gateway.kafka_link import KafkaLink, Ticks
+from namesrv_stream.gateway.sending import BodyProcesses, KafkaSender
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.lookup import RouteTables

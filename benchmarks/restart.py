@@ -21,7 +21,7 @@ from benchmarks.large_registry import Plan, Registry, address_of
 from benchmarks.peers import AsyncPeer, registration_of
 from namesrv_stream.gateway.known_brokers import token_of
 from namesrv_stream.rules.record_types import TopicConfig
-from namesrv_stream.tools.local.ports import HOST
+from namesrv_stream.tools.local.process import HOST
 from namesrv_stream.wire.headers import RegisterBrokerHeader
 from namesrv_stream.wire.remoting_command import RemotingCommand
 

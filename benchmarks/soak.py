@@ -38,7 +38,7 @@ from benchmarks.harness import (
 )
 from benchmarks.job import Tables
 from benchmarks.soak_peers import BROKERS, CLIENTS, WATCHERS
-from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.process import free_ports
 
 RISES_A_MINUTE = {"descriptors": 1.0, "threads": 1.0, "resident MB": 1.0}
 """Bounds of the rise over the second half. Brokers and watchers come and go: a descriptor a minute is no leak yet."""

@@ -24,8 +24,8 @@ from pyspark.sql.streaming.listener import (
 from namesrv_stream.config import load_settings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job import micro_batch
+from namesrv_stream.job.background_job import stop_on_signals
 from namesrv_stream.job.registry_job import RouteRegistryJob
-from namesrv_stream.job.termination import stop_on_signals
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.publication import POINTS

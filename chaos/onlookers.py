@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 
 from benchmarks.peers import Peer
 from chaos.oracle import Contents, contents
+from namesrv_stream.analysis.views import open_snapshot
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.rules.route_data import ClusterInfo
+from namesrv_stream.rules.lookup import ClusterInfo
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.spark_views import open_snapshot
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand

@@ -23,11 +23,10 @@ from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.process import OwnedProcess, free_ports
 
 log = logging.getLogger(__name__)
 

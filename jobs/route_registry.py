@@ -17,12 +17,12 @@ from dataclasses import replace
 import click
 from pyspark.sql import SparkSession
 
-from namesrv_stream.cli.submitted import takes_settings
+from namesrv_stream.cli.submit import takes_settings
 from namesrv_stream.config import Invocation, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job.background_job import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.job.failures import JobHungError, LimitReachedError
 from namesrv_stream.job.registry_job import RouteRegistryJob
-from namesrv_stream.job.termination import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.kafka.election import find_coordinator
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.metrics_server import require_port

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from benchmarks.peers import Peer
 from league.fence import settle
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.wire.codes import Version
 from real_rocketmq.servers import LocalServer, Release, name_server

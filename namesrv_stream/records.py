@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.rules.admission import admitted
 from namesrv_stream.rules.record_types import (
     PERM_READ_WRITE,
     BrokerRequest,
@@ -21,6 +20,7 @@ from namesrv_stream.rules.record_types import (
     TopicConfig,
     what_is_wrong,
 )
+from namesrv_stream.rules.registration import admitted
 
 DEFAULT_TOPIC = "broker-heartbeats"
 MAX_RECORD_BYTES = 17 * 1024 * 1024

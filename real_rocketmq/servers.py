@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from namesrv_stream.tools.local.jars import find_java, retrieved_jars
-from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.process import OwnedServer
+from namesrv_stream.tools.local.process import HOST, OwnedServer, free_ports, listens
 
 START_LIMIT_S = 120
 _MQADMIN_LIMIT_S = 60

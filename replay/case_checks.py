@@ -13,9 +13,8 @@ import msgspec
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.lookup import RouteTables, waits_for_service
+from namesrv_stream.rules.lookup import BrokerData, ClusterInfo, RouteTables, TopicRouteData, waits_for_service
 from namesrv_stream.rules.record_types import DataVersion, QueueData
-from namesrv_stream.rules.route_data import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.rules.rows import LiveRow, TopicRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode

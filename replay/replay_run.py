@@ -12,7 +12,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from namesrv_stream.reporting.progress_lines import progress
+from namesrv_stream.reporting.logs import progress
 from replay.cases import Case, load_cases
 from replay.rules_engine import replay_by_rules
 

@@ -20,7 +20,10 @@ def test_a_host_has_ten_lines_in_ten_seconds_and_a_count_of_the_rest(log, caplog
     log.sum_up(9.9)
     assert caplog.messages == [f"refused {number}" for number in range(LINES_OF_A_HOST)]
     log.sum_up(10)
-    assert caplog.messages[-1] == "10.0.0.1: 15 more connections or requests were refused or closed in 10 s"
+    assert (
+        caplog.messages[-1]
+        == "10.0.0.1: 15 more lines about its connections, requests and brokers are left out in 10 s"
+    )
     log.line("10.0.0.1", 10, logging.INFO, "refused again")
     log.sum_up(30)
     assert caplog.messages[-1] == "refused again"

@@ -1,24 +1,76 @@
 """Decide which right a request needs in each mode of authentication, and check that its sender has it.
 
-Lookups need no right in any mode.
+Lookups need no right in any mode. An address that is open to other machines needs an explicit auth.mode.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from namesrv_stream.access.addresses import check_exposure, is_loopback
-from namesrv_stream.access.users import Role, Sender, User, Users, UsersFile, is_within
+from namesrv_stream.access.users import Role, Sender, User, Users, is_within, users_file
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import BadRequestError, NamesrvError, SettingError
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.headers import request_name
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError
+
+
+def check_exposure(settings: NamesrvSettings, key: str, bind_address: str) -> None:
+    """Raise SettingError if other machines can connect to the address and auth.mode is not set explicitly.
+
+    `key` is the setting that has the address.
+    """
+    is_said = "auth_mode" in settings.model_fields_set or settings.auth_mode != "off"
+    if not is_said and not is_loopback(bind_address):
+        raise SettingError(
+            "auth.mode",
+            f"is not set, and {key} {bind_address} lets other machines connect",
+            "Set observe, operators or writes with auth.usersPath, or auth.mode=off if everybody who reaches "
+            "this address may change routes.",
+        )
+
+
+def is_loopback(bind_address: str) -> bool:
+    """Return whether only programs on this machine can connect to the address."""
+    try:
+        return ipaddress.ip_address(bind_address).is_loopback
+    except ValueError:
+        return bind_address == "localhost"
+
+
+class TrustedProxies:
+    """The proxies and load balancers whose headers are trusted. `networks`: address ranges, separated by commas."""
+
+    def __init__(self, networks: str) -> None:
+        self._networks = [ipaddress.ip_network(each, strict=False) for each in networks.split(",") if each]
+
+    def __contains__(self, host: str) -> bool:
+        if not self._networks:
+            return False  # without parsing the address, which would take half the time of a new connection
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        mapped = getattr(address, "ipv4_mapped", None)
+        return any((mapped or address) in network for network in self._networks)
+
+
+def peer_of(peername: object) -> tuple[str, str]:
+    """Return the host, by which limits count, and host with port, which logs name; `?` if it is no internet address.
+
+    With bindAddress `::` an IPv4 address comes as ::ffff:10.0.0.1, and counts as the same host as 10.0.0.1.
+    """
+    match peername:
+        case (str(host), int(port), *_):
+            host = host.removeprefix("::ffff:") if "." in host else host
+            return host, f"{host}:{port}"
+    return "?", "?"
+
 
 Mode = Literal["operators", "writes"]
 """The modes in which requests are refused."""
@@ -91,7 +143,7 @@ class Rights:
         """
         mode, is_local = settings.auth_mode, is_loopback(bind_address)
         check_exposure(settings, key, bind_address)
-        self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
+        self._file = None if mode == "off" else users_file(Path(settings.auth_users_path))
         self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
         self._is_observing = mode == "observe"
         self.codes: frozenset[int] = WRITING_CODES if self._file else frozenset() if is_local else _SETTINGS
@@ -99,7 +151,7 @@ class Rights:
     @property
     def users(self) -> Users | None:
         """The users of the file, None if no file is used."""
-        return self._file.users if self._file else None
+        return self._file.value if self._file else None
 
     def reload(self) -> None:
         """Read the users file again if it has changed."""

@@ -7,7 +7,6 @@ for each user, readable by the gateway's user and not by everybody; docs/securit
 from __future__ import annotations
 
 import hmac
-import logging
 import os
 import re
 import stat
@@ -21,11 +20,9 @@ from typing import Annotated
 
 import msgspec
 
+from namesrv_stream.access.reloaded_files import ReloadedFiles
 from namesrv_stream.errors import SettingError
-from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.signature import access_key_of, is_signed_with
-
-log = logging.getLogger(__name__)
+from namesrv_stream.wire.remoting_command import RemotingCommand, access_key_of, is_signed_with
 
 MIN_SECRET_CHARS = 8
 _CLOSED_TO = stat.S_IWGRP | stat.S_IRWXO
@@ -129,29 +126,9 @@ def _matcher(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
-class UsersFile:
-    """The users of a file, read again when the file changes.
-
-    If the changed file cannot be used, the former users stay in force.
-    """
-
-    def __init__(self, file: Path) -> None:
-        """Read the file. Raises SettingError."""
-        self._file = file
-        self._seen = _stamp(file)
-        self.users = read_users(file)
-
-    def reload(self) -> None:
-        """Read the file again if it has changed since the last call. Log it if the file cannot be used."""
-        seen = _stamp(self._file)
-        if seen == self._seen:
-            return
-        self._seen = seen
-        try:
-            self.users = read_users(self._file)
-            log.info("users read again from %s", self._file)
-        except SettingError as error:
-            log.error("%s The users before stay in force.", error)
+def users_file(file: Path) -> ReloadedFiles[Users]:
+    """Return the users of a file. Raises SettingError if the file cannot be used."""
+    return ReloadedFiles("users file", [file], lambda: read_users(file))
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,14 +149,6 @@ def read_users(file: Path) -> Users:
         retired = (instead for key, instead in _RETIRED.items() if f"unknown field `{key}`" in problem)
         advice = next(retired, "docs/security.md has an example.")
         raise SettingError("auth.usersPath", f"users file {file}: {problem}", advice) from error
-
-
-def _stamp(file: Path) -> tuple[int, ...] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
 
 
 def _text(file: Path) -> str:

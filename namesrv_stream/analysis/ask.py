@@ -15,14 +15,12 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from namesrv_stream.analysis.views import history_queries, sources, wanted_views
+from namesrv_stream.analysis.views import VIEWS, history_queries, sources, spark_sql_of, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
-from namesrv_stream.tables.as_of import rows_until
-from namesrv_stream.tables.pinned import open_tables
+from namesrv_stream.tables.as_of import open_tables, rows_until
 from namesrv_stream.tables.root import Root, query, quoted
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
-from namesrv_stream.tables.spark_views import VIEWS, spark_sql_of
 
 _THREADS = 1
 """Threads of one question: a console answers several at once, and each thread has memory of its own."""

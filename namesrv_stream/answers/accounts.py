@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from namesrv_stream.answers.diff import Difference, differences
 from namesrv_stream.answers.events import (
     EVERYTHING,
     Span,
@@ -28,13 +27,50 @@ from namesrv_stream.answers.story import (
 )
 from namesrv_stream.answers.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.rules.history import rows_before_and_after
+from namesrv_stream.rules.history import as_json_row, rows_before_and_after
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow, Key, RowChange, SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root, quoted
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
+
+Row = Mapping[str, Any]
+
+
+class Difference(NamedTuple):
+    """A row that one of the moments lacks or has with other values. `before` and `after` lack the columns left out."""
+
+    table: str
+    key: Key
+    before: Row | None
+    after: Row | None
+
+
+def differences(done: Iterable[RowChange], undone: Iterable[RowChange] = ()) -> list[Difference]:
+    """Return the differences that changes make, in order of table and key.
+
+    `done` are up to the second moment and not up to the first, in order of the log; `undone` are up to the first and
+    not up to the second. Both may exist if an epoch is compared with a time, because an expiry may be published in a
+    later epoch than its event time suggests.
+    """
+    first: dict[tuple[str, Key], Any] = {}
+    last: dict[tuple[str, Key], Any] = {}
+    back = (each._replace(before=each.after, after=each.before) for each in reversed(list(undone)))
+    for each in (*back, *done):
+        first.setdefault((each.table, each.key), each.before)
+        last[each.table, each.key] = each.after
+    sides = ((at, shown_of(at[0], row), shown_of(at[0], last[at])) for at, row in first.items())
+    found = [Difference(*at, was, became) for at, was, became in sides if was != became]
+    order = [spec.name for spec in ROUTE_TABLES]
+    return sorted(found, key=lambda each: (order.index(each.table), each.key))
+
+
+def shown_of(table: str, row: Any) -> Row | None:
+    """Return a row as JSON has it, without the columns that are left out."""
+    quiet = QUIET_COLUMNS.get(table, ())
+    return row and {column: value for column, value in as_json_row(row).items() if column not in quiet}
+
 
 _SHOWN_VALUE_BYTES = 300
 MAX_ROWS_OF_A_LINE = 200

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from namesrv_stream.answers.events import Span, newest_of, newest_of_each, with_changes
 from namesrv_stream.answers.subject import Seen, now_of
-from namesrv_stream.reporting.recent import Recent
+from namesrv_stream.reporting.logs import Recent
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE

@@ -1,19 +1,115 @@
-"""A moment at a glance: the verdict, the zones of each cluster as numbers, and the last events."""
+"""A moment at a glance: the verdict, the zones of each cluster as numbers, and the last events, an outage
+and its end in one sentence each.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from namesrv_stream.answers.causes import Member
-from namesrv_stream.answers.definitions import down_brokers, lost_topics
-from namesrv_stream.answers.events import Span, newest_events
-from namesrv_stream.answers.last_events import Headline, group_events
+from namesrv_stream.answers.accounts import Place, sentence
+from namesrv_stream.answers.causes import STRAYS, Member
+from namesrv_stream.answers.definitions import BrokerKey, down_brokers, last_ends, lost_topics, together
+from namesrv_stream.answers.events import Span, newest_events, with_changes
 from namesrv_stream.answers.lists import Cluster, clusters
+from namesrv_stream.answers.story import BY_OPERATORS, story_of_group
 from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.answers.verdict import Verdict, left_of, members, topic_verdicts, verdict
-from namesrv_stream.reporting.texts import natural_key
+from namesrv_stream.reporting.texts import duration_text, natural_key
+from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
+
+_FEW = 3
+"""More lines of one type and time than this share one sentence."""
+
+
+class Headline(Fields):
+    """A line of history, or `count` lines of one type that follow each other within a minute, with a sentence.
+
+    `eventTime` is that of the last line.
+    """
+
+    epoch: int
+    event_time: str
+    type: str
+    text: str
+    count: int
+
+
+def group_events(seen: Seen, lines: Sequence[BrokerEventRow], limit: int) -> list[Headline]:
+    """Return the newest of lines in order of the log, newest first; those that happened together are one.
+
+    Of one time the changes of topics come last, because most of them follow from an event of a broker. The rows that
+    lines changed are read for those alone whose sentence names them.
+    """
+    away = _away(seen, lines)
+    kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
+    for line in lines:
+        of_command = line.type in BY_OPERATORS
+        kind = line.offset if of_command else line.cause if line.type == "TOPICS_CHANGED" else _place(line) in away
+        kinds.setdefault((line.type, kind), []).append(line)
+    found = [
+        part
+        for of_kind in kinds.values()
+        for each in together(of_kind, lambda line: line.event_time)
+        for part in _by_place(each)
+    ]
+    found.sort(key=lambda each: (each[-1].event_time, each[-1].epoch, each[-1].type != "TOPICS_CHANGED", each[-1].seq))
+    found = found[: -limit - 1 : -1]
+    named = [line for each in found if len(each) == 1 or each[0].type in BY_OPERATORS for line in each]
+    changed = {_place(line): line for line in with_changes(seen.root, seen.snapshot, named)}
+    return [_told([changed.get(_place(line), line) for line in each], away) for each in found]
+
+
+def _place(line: BrokerEventRow) -> Place:
+    return line.epoch, line.seq
+
+
+def _away(seen: Seen, lines: Iterable[BrokerEventRow]) -> dict[Place, int]:
+    """Return how long each broker that came back had been away."""
+    ended: dict[BrokerKey, int] = {}
+    found: dict[Place, int] = {}
+    before = {each[:3]: each.gone_ms for each in last_ends(seen) if each.ended_by in LEASE_ENDS}
+    for line in lines:
+        key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
+        if line.type in LEASE_ENDS and line.held_id:
+            ended[key] = line.event_time
+        elif line.type == "REGISTERED":
+            gone_ms = ended.get(key, before.get(key))
+            if gone_ms is not None and gone_ms <= line.event_time:
+                found[_place(line)] = line.event_time - gone_ms
+    return found
+
+
+def _by_place(lines: list[BrokerEventRow]) -> Iterator[list[BrokerEventRow]]:
+    """Yield the lines of a zone or a cluster that has most of them, then the others; few lines one by one."""
+    if lines[0].type in BY_OPERATORS:
+        yield lines
+        return
+    while len(lines) > _FEW:
+        part = _most(lines, "zone_name") or _most(lines, "cluster_name") or lines
+        yield part
+        told = set(map(_place, part))
+        lines = [line for line in lines if _place(line) not in told]
+    yield from ([line] for line in lines)
+
+
+def _most(lines: Sequence[BrokerEventRow], column: str) -> list[BrokerEventRow]:
+    """Return the lines of one place if they are most of them, else none."""
+    [(place, count)] = Counter(getattr(line, column) for line in lines).most_common(1)
+    is_most = place is not None and count >= STRAYS * len(lines)
+    return [line for line in lines if getattr(line, column) == place] if is_most else []
+
+
+def _told(lines: Sequence[BrokerEventRow], away: Mapping[Place, int]) -> Headline:
+    away_ms = [away[_place(line)] for line in lines if _place(line) in away]
+    if len(lines) > 1:
+        text = story_of_group(lines, away_ms)
+    else:
+        back = f", back after {duration_text(away_ms[0])}." if away_ms else "."
+        text = sentence(lines[0]).removesuffix(".") + back
+    return Headline.of(lines[-1], text=text, count=len(lines))
+
 
 HOUR_MS = 3_600_000
 MAX_DRAWN = 60

@@ -23,8 +23,8 @@ from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, did_you_mean
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.record_types import is_system_topic
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.rules.topic_names import is_system_topic
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView

@@ -32,8 +32,8 @@ from namesrv_stream.answers.subject import (
 )
 from namesrv_stream.answers.verdict import SUFFERS, check_place, system_among, topic_verdicts
 from namesrv_stream.rules import lookup
+from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
-from namesrv_stream.rules.route_data import TopicRouteData
 from namesrv_stream.rules.rows import RowChange, TopicRow
 
 _NAMED = 3

@@ -22,13 +22,12 @@ from namesrv_stream.answers.definitions import (
     topic_verdict,
 )
 from namesrv_stream.answers.subject import Fields, Seen, now_of
-from namesrv_stream.reporting.recent import Recent
+from namesrv_stream.reporting.logs import Recent
 from namesrv_stream.reporting.texts import counted, natural_key
 from namesrv_stream.rules.lease import is_late
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import MASTER_ID
+from namesrv_stream.rules.record_types import MASTER_ID, is_system_topic
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.rules.topic_names import is_system_topic
 
 _TOLD, _FEW = 2, 3
 LATELY_MS = 3_600_000

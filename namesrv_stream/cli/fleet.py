@@ -22,10 +22,9 @@ from namesrv_stream.cli.output import say
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
-from namesrv_stream.reporting.logs import only_errors
-from namesrv_stream.reporting.progress_lines import progress
-from namesrv_stream.tools.fleet.chronicle import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
-from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
+from namesrv_stream.reporting.logs import only_errors, progress
+from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
+from namesrv_stream.tools.fleet.history import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
 from namesrv_stream.tools.fleet.player import Fleet
 
 _ACTING_MASTER_INTERVAL_MS = 1_000

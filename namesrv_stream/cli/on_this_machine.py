@@ -22,13 +22,12 @@ from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError, masked
-from namesrv_stream.job.termination import stop_on_signals
+from namesrv_stream.job.background_job import stop_on_signals
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.fleet.broker import Broker
-from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.broker import Broker, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.process import ServerEndedError
 from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port

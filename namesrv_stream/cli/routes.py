@@ -17,7 +17,7 @@ from namesrv_stream.config import to_properties_text
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.route_data import TopicRouteData
+from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 

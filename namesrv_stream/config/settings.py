@@ -17,7 +17,6 @@ from namesrv_stream.config.rocketmq_settings import (
     is_idle,
     setting,
 )
-from namesrv_stream.config.storage import default_checkpoint, default_temp_folder
 from namesrv_stream.config.values import (
     Boolean,
     Count,
@@ -29,6 +28,8 @@ from namesrv_stream.config.values import (
     Ratio,
     Servers,
     TablesLocation,
+    default_checkpoint,
+    default_temp_folder,
     java_text,
 )
 from namesrv_stream.errors import MASK, NamesrvError, SettingError, masked

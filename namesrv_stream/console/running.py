@@ -11,19 +11,17 @@ from functools import partial
 from http import HTTPStatus
 
 from namesrv_stream.answers.command_sending import has_read
-from namesrv_stream.answers.job_status import Status, health, newest_row, status
-from namesrv_stream.answers.job_watch import JobWatch
+from namesrv_stream.answers.job_status import JobWatch, Status, health, newest_row, status
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.command_rights import Admission
+from namesrv_stream.console.guard import Admission
 from namesrv_stream.console.hub import MAX_WATCHERS, Hub
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.as_of import AsOf
-from namesrv_stream.tables.following import LOOK_EVERY_S, SnapshotThread
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
-from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
+from namesrv_stream.tables.snapshot_reader import LOOK_EVERY_S, RegistryView, RouteReader, SnapshotThread
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
-from namesrv_stream.access.addresses import is_loopback
+from namesrv_stream.access.rights import is_loopback
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.console import api
 from namesrv_stream.console.guard import Forwarded, Guard, Head

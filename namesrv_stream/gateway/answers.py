@@ -2,15 +2,26 @@
 
 Each answer is encoded once and kept. Equal requests from any peer get the same bytes, each with its own opaque. The
 answers of the next snapshot take over each kept answer that its changes do not affect.
+
+A route that this registry lacks is asked of the production environment's name servers (M9, clusterTest). They are found
+as RocketMQ's clients find them: an address server lists them at `http://DOMAIN:8080/rocketmq/nsaddr-NAME`. RocketMQ
+takes DOMAIN from a Java system property, this module from an environment variable.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import time
+import urllib.request
 from collections.abc import Mapping
 from functools import cached_property
+from http.client import HTTPException
 from types import MappingProxyType
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import BadRequestError, FrameError
 from namesrv_stream.gateway.readers import READERS, SCANS, Asked, Reader, Source
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
@@ -19,10 +30,9 @@ from namesrv_stream.rules.registration import order_topic_config
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.frame import MAX_FRAME_BYTES
+from namesrv_stream.wire.frame import MAX_FRAME_BYTES, FrameDecoder
 from namesrv_stream.wire.headers import BrokerHeader
-from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, split_opaque
-from namesrv_stream.wire.wire_errors import BadRequestError
+from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, encode_command, split_opaque
 
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 MAX_KEPT_OF_OTHERS_BYTES = 16 * 1024 * 1024
@@ -216,3 +226,89 @@ class Answers:
             return read(Source(self.tables, self.settings), command)
         except BadRequestError as error:
             return command.answer(ResponseCode.SYSTEM_ERROR, error.remark)
+
+
+log = logging.getLogger(__name__)
+
+DOMAIN_VARIABLE = "ROCKETMQ_NAMESRV_DOMAIN"
+DEFAULT_DOMAIN = "jmenv.tbsite.net:8080"
+_ADDRESSES_HOLD_S = 120.0
+_RETRY_S = 5.0
+_FETCH_LIMIT_S = 5.0
+_PRODUCTION_S = 2.0
+"""Limit of one lookup, because the client waits 3 s. The answer of a slower address server serves the next lookup."""
+
+
+def address_server(environment: str, environ: Mapping[str, str]) -> str:
+    """Return the URL that lists the environment's name servers."""
+    domain = environ.get(DOMAIN_VARIABLE, DEFAULT_DOMAIN)
+    host = domain if ":" in domain else f"{domain}:8080"
+    return f"http://{host}/rocketmq/nsaddr-{environment}?nofix=1"
+
+
+class Production:
+    """The name servers of one environment. Lives in the event loop."""
+
+    def __init__(self, environment: str) -> None:
+        self._url = address_server(environment, os.environ)
+        self._addresses: list[str] = []
+        self._fetching: asyncio.Future[None] | None = None
+        self._hold_until_s = 0.0
+
+    async def route(self, topic: str) -> bytes | None:
+        """Return the body of the topic's route; None if production has none or cannot be reached."""
+        try:
+            async with asyncio.timeout(_PRODUCTION_S):
+                addresses = await self._known_addresses()
+                for address in addresses:
+                    if (body := await _route_from(address, topic, _PRODUCTION_S / (1 + len(addresses)))) is not None:
+                        return body
+        except TimeoutError:
+            log.warning("production did not answer within %g s for topic %s", _PRODUCTION_S, topic)
+        return None
+
+    async def _known_addresses(self) -> list[str]:
+        """Return the name servers' addresses; wait for the address server only if none are known.
+
+        The address server gets one request at a time, however slow it is.
+        """
+        if self._fetching is None or (self._fetching.done() and time.monotonic() >= self._hold_until_s):
+            self._fetching = asyncio.ensure_future(self._fetch())
+        if not self._addresses:
+            await asyncio.shield(self._fetching)
+        return self._addresses
+
+    async def _fetch(self) -> None:
+        hold_s = _ADDRESSES_HOLD_S
+        try:
+            self._addresses = await asyncio.to_thread(_named_addresses, self._url)
+        except (OSError, ValueError, HTTPException) as error:
+            hold_s = _RETRY_S
+            log.warning("clusterTest: %s does not name production's name servers: %s", self._url, error)
+        self._hold_until_s = time.monotonic() + hold_s
+
+
+def _named_addresses(url: str) -> list[str]:
+    with urllib.request.urlopen(url, timeout=_FETCH_LIMIT_S) as answer:
+        return [address for address in answer.read().decode().strip().split(";") if address]
+
+
+async def _route_from(address: str, topic: str, limit_s: float) -> bytes | None:
+    host, _, port = address.rpartition(":")
+    request = RemotingCommand(
+        code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic, "acceptStandardJsonOnly": "true"}
+    )
+    try:
+        async with asyncio.timeout(limit_s):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            try:
+                writer.write(encode_command(request))
+                decoder = FrameDecoder()
+                while data := await reader.read(65536):
+                    for answer in decoder.feed(data):
+                        return answer.body if answer.code == ResponseCode.SUCCESS else None
+            finally:
+                writer.close()
+    except (OSError, ValueError, FrameError) as error:  # TimeoutError is an OSError
+        log.warning("production's name server %s did not answer: %r", address, error)
+    return None

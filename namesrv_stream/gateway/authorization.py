@@ -1,6 +1,7 @@
 """Decide whether the sender of a request may send it, from the request and its connection.
 
 The decision comes before the request is handled. It decodes no body but those of 217 and 318.
+Refused requests go to Kafka, so that the table `rejected` has a line an hour of those that are alike.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ import logging
 from collections.abc import Callable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from namesrv_stream.access.rights import NotAllowedError, Rights
 from namesrv_stream.access.users import Users
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
+from namesrv_stream.gateway.kafka_link import GatewayBusyError
+from namesrv_stream.rules.record_types import RequestRefused
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
@@ -67,3 +72,45 @@ class Authorization:
         self._metrics.not_allowed(error.request, error.user, effect)
         verb = "is" if effect == "refused" else "would be"
         connection.log_line(logging.WARNING, f"request of {connection.peer} {verb} refused: {error}")
+
+
+LINE_EVERY_S = 3_600.0
+MAX_KINDS = 100
+"""Kinds of refused requests that have a line each, because peers can invent users and names. The others share one."""
+
+_OTHERS = RequestRefused(request="requests", requested_by="others", missing="a right")
+
+
+class Refusals:
+    """Counts refused requests by user, host, request and missing right. Lives in the event loop."""
+
+    def __init__(self, send: Callable[[RequestRefused], object]) -> None:
+        self._send = send
+        self._counts: dict[RequestRefused, int] = {}
+        self._due_s: dict[RequestRefused, float] = {}
+
+    def note(self, error: NotAllowedError, host: str) -> None:
+        """Count a request from `host` that was refused."""
+        sender = f"{error.user or 'unknown'}@{host}"
+        kind = RequestRefused(request=error.request, requested_by=sender, missing=error.missing)
+        if kind not in self._due_s and len(self._due_s) >= MAX_KINDS:
+            kind = _OTHERS
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        self._due_s.setdefault(kind, 0.0)
+
+    def send_due(self, now_s: float) -> None:
+        """Send the counts of the kinds whose last record is an hour old, or that had none. Call it about once a second.
+
+        If Kafka takes no record, the counts wait.
+        """
+        for kind in [each for each, due_s in self._due_s.items() if now_s >= due_s]:
+            count = self._counts.get(kind)
+            if count is None:
+                del self._due_s[kind]
+                continue
+            try:
+                self._send(replace(kind, count=count))
+            except (KafkaUnreachableError, GatewayBusyError):
+                return
+            del self._counts[kind]
+            self._due_s[kind] = now_s + LINE_EVERY_S

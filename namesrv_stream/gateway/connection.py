@@ -9,13 +9,12 @@ import ssl
 import time
 from typing import Protocol, cast
 
-from namesrv_stream.access.addresses import TrustedProxies, peer_of
+from namesrv_stream.access.certificates import Certificates
+from namesrv_stream.access.rights import TrustedProxies, peer_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.connection_states import ConnectionStates, Event, State
 from namesrv_stream.gateway.fair_shares import FairShares
-from namesrv_stream.gateway.inbound import Inbound, Terms
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.inbound import ConnectionStates, Event, Inbound, State, Terms
 from namesrv_stream.reporting.logs import PeerLog
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
@@ -158,9 +157,12 @@ class Connection(asyncio.Protocol):
         self.loss = why
         self._transport.abort()
 
-    def log_line(self, level: int, message: str) -> None:
-        """Log a line about this peer, unless the limit of lines of its host or of all hosts is reached."""
-        self._connections.log.line(self.host, self._loop.time(), level, message)
+    def log_line(self, level: int, message: str, address: str | None = None) -> None:
+        """Log a line about this peer, unless the limit of lines of its host or of all hosts is reached.
+
+        `address`: the broker that the line is about.
+        """
+        self._connections.log.line(self.host, self._loop.time(), level, message, address)
 
     # --- what those who answer call
 

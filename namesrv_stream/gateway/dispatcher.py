@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any
 
 from namesrv_stream.access.rights import NotAllowedError
-from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.answers import Answers, KeptAnswer, Production
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.own_writes import until_read
-from namesrv_stream.gateway.production_routes import Production
 from namesrv_stream.gateway.readers import READERS, no_route
 from namesrv_stream.gateway.registering import KAFKA_IS_AWAY
 from namesrv_stream.gateway.sending import Answer

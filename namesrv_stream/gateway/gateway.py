@@ -12,21 +12,18 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from namesrv_stream.answers.job_status import job_state
-from namesrv_stream.answers.job_watch import JobWatch
+from namesrv_stream.answers.job_status import JobWatch, job_state
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway import kv_table, notices
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.body_processes import BodyProcesses
+from namesrv_stream.gateway.authorization import Authorization, Refusals
 from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
-from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
+from namesrv_stream.gateway.follower import SENT_AT_A_TIME, FollowedSnapshot, Follower, notices, send_notice
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.refusals import Refusals
-from namesrv_stream.gateway.sending import KafkaSender
+from namesrv_stream.gateway.readers import MAX_KV_NAMED, kv_commands, kv_not_in, log_kv
+from namesrv_stream.gateway.sending import BodyProcesses, KafkaSender
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.reporting.metrics_server import MonitoringServer
@@ -62,7 +59,7 @@ class Gateway:
         self._was_kafka_silent = False
         self._looked_around_s = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notice_slots = asyncio.Semaphore(notices.SENT_AT_A_TIME)
+        self._notice_slots = asyncio.Semaphore(SENT_AT_A_TIME)
 
     @property
     def port(self) -> int:
@@ -114,7 +111,7 @@ class Gateway:
             self._open_things = opening.pop_all()
         self._run(self._look_around())
         self._run(self._take_over_kv())
-        self._run(kv_table.log_kv(lambda: self._answers.tables.kv))
+        self._run(log_kv(lambda: self._answers.tables.kv))
         log.info("name server listens at %s:%d", settings.bind_address, self.port)
 
     async def stop(self) -> None:
@@ -164,8 +161,8 @@ class Gateway:
         answers = Answers(snapshot.tables, settings, row.epoch, row.offsets, clock.reading_ms or 0, row.kafka_topic_id)
         answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_routes)
         if settings.notify_min_broker_id_changed and self._latest is not None:
-            for notice in notices.notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
-                self._run(notices.send(notice, self._notice_slots))
+            for notice in notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
+                self._run(send_notice(notice, self._notice_slots))
         self._answers, self._latest = answers, snapshot
         self._dispatcher.serve(answers)
         self._writes.follow(answers)
@@ -277,10 +274,10 @@ class Gateway:
         """
         await self._has_snapshot.wait()
         await self._link.has_connected.wait()
-        commands, known = kv_table.commands_of(Path(self._settings.kv_config_path)), self._answers.tables.kv
-        others = kv_table.not_in(known, commands)
+        commands, known = kv_commands(Path(self._settings.kv_config_path)), self._answers.tables.kv
+        others = kv_not_in(known, commands)
         if known and others:
-            names = ", ".join(f"{each.namespace}/{each.key}" for each in others[: kv_table.MAX_NAMED])
+            names = ", ".join(f"{each.namespace}/{each.key}" for each in others[:MAX_KV_NAMED])
             log.warning(
                 "the registry has KV, so kvConfigPath is not read: %d of its entries are missing there or have another "
                 "value (%s). Put those you want by mqadmin updateKvConfig",

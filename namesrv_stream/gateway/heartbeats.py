@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.kafka_link import OWN
+from namesrv_stream.gateway.kafka_link import OWN, Ticks
 from namesrv_stream.gateway.sending import InLog, KafkaSender
-from namesrv_stream.gateway.ticks import Ticks
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 
 log = logging.getLogger(__name__)

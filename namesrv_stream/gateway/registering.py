@@ -15,22 +15,22 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import BadRequestError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.connection_log import BrokerLog
 from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.known_brokers import (
     MAX_BROKERS_OF_A_CONNECTION,
     MAX_BROKERS_OF_A_HOST,
     KnownBrokers,
+    TakenAddresses,
     Unread,
     token_of,
 )
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, Sent
-from namesrv_stream.gateway.taken_addresses import TakenAddresses
 from namesrv_stream.records import encode_record
+from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.record_types import (
     MASTER_ID,
     MAX_HEARTBEAT_TIMEOUT_MS,
@@ -41,7 +41,6 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.registration import RegisterReply, reply
 from namesrv_stream.wire.headers import BrokerHeader
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import read_registration
 
 log = logging.getLogger(__name__)
@@ -77,7 +76,6 @@ class RegistrationHandler:
         self._answers = answers
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
-        self._broker_log = BrokerLog(sending.loop)
         self.taken = TakenAddresses(sending, own, self._speaking)
         self._ends: set[asyncio.Task[None]] = set()
         self._newest: tuple[RemotingCommand | None, str] = None, ""  # a registration and its token
@@ -98,7 +96,7 @@ class RegistrationHandler:
         is_first = self._is_first(address, connection)
         place = self.sign_of_life(address, connection)
         if is_first and (head := self._shown_head(address)) is not None:
-            self._broker_log.came(head, connection)
+            _log_came(head, connection)
         self._sending.on_registration(None)
         return Sent(place, partial(self._answer, command), is_light=True)
 
@@ -125,7 +123,7 @@ class RegistrationHandler:
         new_topics = [topic for topic, known in zip(topics, shown, strict=True) if known is None]
         place.add_done_callback(partial(self._on_full_acknowledged, unread, address, new_topics))
         if self._is_first(address, connection):
-            self._broker_log.came(head, connection)
+            _log_came(head, connection)
         channel_id = self._sending.channel_id(connection)
         self._note_sign_of_life(address, channel_id, self._timeout_ms(address), connection)
         self._heartbeats.sent(address, channel_id, place)
@@ -246,7 +244,7 @@ class RegistrationHandler:
         """Send an unregistration, and forget the signs of life that wait. Raises NamesrvError."""
         address = request.broker_addr
         self._heartbeats.forget(address)
-        self._broker_log.unregisters(address, self._answers.live.get(address))
+        connection.log_line(logging.INFO, f"{self._named(address)} unregisters", address)
         place = self._sending.link.send(request, host=connection.host)
         place.add_done_callback(partial(_note_place, self._known.note_sent_unregistration(address)))
         return place
@@ -270,12 +268,18 @@ class RegistrationHandler:
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
                 if connection.loss != KAFKA_IS_AWAY:  # one line for all of them
-                    self._broker_log.lost(address, self._answers.live.get(address), connection)
+                    age = duration_text(int(connection.age_s * 1000))
+                    lost = f"{self._named(address)}: connection lost after {age}: {connection.loss}"
+                    connection.log_line(logging.INFO, lost, address)
                 if not connection.ends_leases:
                     self._heartbeats.send_waiting(address, channel_id)
                 self._heartbeats.closed(address, channel_id)
                 if connection.ends_leases:
                     self._send_closed(address, channel_id, connection)
+
+    def _named(self, address: str) -> str:
+        lease = self._answers.live.get(address)
+        return address if lease is None else f"{lease.broker_name} {lease.broker_id} ({address})"
 
     def _send_closed(self, address: str, channel_id: str, connection: Connection) -> None:
         try:
@@ -340,6 +344,12 @@ def _decode(command: RemotingCommand, token: str, channel_id: str, only_quick: b
         topics=topics if len(topics) <= _MAX_TOPICS_WAITED_FOR else (),
         left_out=left_out[:_MAX_NAMED],
     )
+
+
+def _log_came(head: RegisterBroker, connection: Connection) -> None:
+    """Log that a broker sends its first registration over a connection."""
+    who = f"{head.broker_name} {head.broker_id} ({head.broker_addr})"
+    connection.log_line(logging.INFO, f"{who} registers over the connection of {connection.peer}", head.broker_addr)
 
 
 def _note_place(unread: Unread, done: InLog) -> None:

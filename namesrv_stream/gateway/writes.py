@@ -17,14 +17,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from namesrv_stream.config import ConfigBlackListError
-from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
+from namesrv_stream.errors import BadRequestError, KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
+from namesrv_stream.gateway.known_brokers import AddressTakenError
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import RegistrationHandler
 from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, Sent
-from namesrv_stream.gateway.taken_addresses import AddressTakenError
 from namesrv_stream.rules.commands import holder_of
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -40,7 +40,6 @@ from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.headers import BrokerHeader, read_names
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import operator_command, unregister_broker
 
 MAX_AT_ONCE_BYTES = 256 * 1024

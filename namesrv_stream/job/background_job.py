@@ -1,12 +1,14 @@
-"""The main job in a thread of its own, for a process that does more than run it."""
+"""The main job in a thread of its own, and the signals that end it, in this process or the JVM that started it."""
 
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
-from typing import Self
+from typing import Any, Self
 
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -15,6 +17,42 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import end_offsets
+
+_SIGNALS = ("TERM", "INT")
+
+
+def stop_on_signals(stop: threading.Event) -> None:
+    """Set `stop` when this process gets SIGTERM or SIGINT."""
+    for name in _SIGNALS:
+        signal.signal(getattr(signal, f"SIG{name}"), lambda *_: stop.set())
+
+
+def stop_on_signals_to_jvm(spark: SparkSession, stop: threading.Event) -> None:
+    """Set `stop` when Spark's JVM gets SIGTERM or SIGINT, so that the JVM does not end at once.
+
+    Under spark-submit the JVM is the parent of this process. A signal to the pid that was started means both processes,
+    and the JVM exits with this process's status.
+    """
+    gateway = spark.sparkContext._gateway  # pyspark has no other way to the JVM's signals
+    assert gateway is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    jvm: Any = gateway.jvm
+    for name in _SIGNALS:
+        jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal(name), _Handler(stop))
+
+
+class _Handler:
+    """A sun.misc.SignalHandler."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def handle(self, _signal: object) -> None:
+        self._stop.set()
+
+    class Java:
+        implements = ["sun.misc.SignalHandler"]  # noqa: RUF012 -- py4j reads a list
+
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.config.storage import is_object_store
+from namesrv_stream.config.values import is_object_store
 from namesrv_stream.errors import SettingError
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root

@@ -21,10 +21,15 @@ from pyspark.sql import DataFrame
 from namesrv_stream.answers.broker_lines import log_brokers
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
-from namesrv_stream.job.job_metrics import JobMetrics
-from namesrv_stream.job.log_progress import LogProgress, TickSilence
-from namesrv_stream.job.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
-from namesrv_stream.job.source import Eviction, in_log_order, with_values
+from namesrv_stream.job.job_metrics import JobMetrics, LogProgress, TickSilence
+from namesrv_stream.job.source import (
+    MAX_REJECTED_KEY_BYTES,
+    Eviction,
+    in_log_order,
+    log_rejected,
+    rejected_row,
+    with_values,
+)
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms

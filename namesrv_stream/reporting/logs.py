@@ -7,14 +7,71 @@ import json
 import logging
 import math
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Generic, TextIO, TypeVar
+
+import click
 
 from namesrv_stream.errors import masked
+
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """Keeps the last `most` results by what they depend on. Two threads may compute the same result."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._found: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the kept result for a key, or the one that `compute` makes."""
+        try:
+            return self._found[key]
+        except KeyError:
+            made = self._found[key] = compute()
+        while len(self._found) > self._most:
+            self._found.popitem(last=False)
+        return made
+
+
+EVERY_S = 10.0
+
+Activity = str | Callable[[], str]
+"""The present work of a program: a text, or a function that returns it when a line is printed."""
+
+
+@dataclass
+class Progress:
+    """Progress of a program. Its user sets `activity`."""
+
+    activity: Activity
+
+
+@contextmanager
+def progress(program: str, activity: Activity = "starting Spark") -> Iterator[Progress]:
+    """Print the activity that the yielded object has on standard error, every ten seconds within the `with`."""
+    shown, ended, began_s = Progress(activity), threading.Event(), time.monotonic()
+
+    def print_until_ended() -> None:
+        while not ended.wait(EVERY_S):
+            present = shown.activity if isinstance(shown.activity, str) else shown.activity()
+            click.echo(f"{program}: {present}, {time.monotonic() - began_s:,.0f} s after the start", err=True)
+
+    thread = threading.Thread(target=print_until_ended, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield shown
+    finally:
+        ended.set()
+        thread.join()
+
 
 QUIET = {
     "kafka": logging.CRITICAL,  # logs each lost connection several times; this package logs the consequence
@@ -104,10 +161,10 @@ class _Window:
 
 
 class PeerLog:
-    """The log of refused and closed peers, with a count of the lines that are left out.
+    """The log of peers that come, go, or are refused, with a count of the lines that are left out.
 
-    In ten seconds it logs at most ten lines for each host and 200 for all. If Kafka is too slow, thousands of brokers
-    are refused at the same time.
+    In ten seconds it logs at most ten lines for each host and 200 for all. If Kafka is too slow or a network breaks,
+    thousands of brokers are refused or lost at the same time.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -115,15 +172,18 @@ class PeerLog:
         self._windows: dict[str, _Window] = {}
         self._all = _Window(-_WINDOW_S)
 
-    def line(self, host: str, now_s: float, level: int, message: str) -> None:
-        """Log a line about `host`, unless the host or all hosts have reached their limit in these ten seconds."""
+    def line(self, host: str, now_s: float, level: int, message: str, address: str | None = None) -> None:
+        """Log a line about `host`, unless the host or all hosts have reached their limit in these ten seconds.
+
+        `address`: the broker that the line is about, a field of the line in JSON.
+        """
         if now_s - self._all.began_s >= _WINDOW_S:
             self._all = _Window(now_s)
         window = self._windows.setdefault(host, _Window(now_s))
         if window.lines < LINES_OF_A_HOST and self._all.lines < LINES_OF_ALL:
             window.lines += 1
             self._all.lines += 1
-            self._log.log(level, "%s", message)
+            self._log.log(level, "%s", message, extra={"address": address} if address else None)
         else:
             window.left_out += 1
 
@@ -133,7 +193,7 @@ class PeerLog:
         ended = {host: self._windows.pop(host).left_out for host in over}
         most = sorted((host for host in ended if ended[host]), key=lambda host: -ended[host])
         for host in most[:_HOSTS_SUMMED_UP]:
-            self._log.warning("%s: %d more connections or requests were refused or closed in %.0f s",
+            self._log.warning("%s: %d more lines about its connections, requests and brokers are left out in %.0f s",
                               host, ended[host], _WINDOW_S)  # fmt: skip
         if others := most[_HOSTS_SUMMED_UP:]:
             count = sum(ended[host] for host in others)

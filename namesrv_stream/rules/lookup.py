@@ -1,6 +1,7 @@
 """Answer lookups from one snapshot of the tables (rules M1-M8, K2, K4).
 
-Answers are plain data; other modules decide how they look on the wire or on a terminal. Lists have no defined order in
+Answers are plain data, with the names and, in camelCase, the fields of RocketMQ's classes; a field that is None is left
+out of the JSON. Lists have no defined order in
 RocketMQ; here they keep the order of the tables, so that the same snapshot gives the same answer everywhere.
 """
 
@@ -18,8 +19,42 @@ from msgspec.structs import replace
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DataVersion, QueueData
-from namesrv_stream.rules.route_data import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, TopicRow
+
+
+class BrokerData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A broker group: its addresses by id, and cluster, zone and flag of its latest registration (D6, R4).
+
+    `enable_acting_master`: None in the answer of a 4.x name server.
+    """
+
+    broker_name: str
+    cluster: str
+    broker_addrs: dict[int, str]
+    enable_acting_master: bool | None = None
+    zone_name: str | None = None
+
+
+class TopicRouteData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The route of a topic (M1).
+
+    `filter_server_table` holds only addresses of the route that have filter servers. `topic_queue_mapping_by_broker`:
+    broker name -> TopicQueueMappingInfo (T7), None if the topic has no mapping.
+    """
+
+    queue_datas: list[QueueData]
+    broker_datas: list[BrokerData]
+    filter_server_table: dict[str, list[str]]
+    order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, object] | None = None
+
+
+class ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """All broker groups by name, and the broker names of each cluster (M6)."""
+
+    broker_addr_table: dict[str, BrokerData]
+    cluster_addr_table: dict[str, list[str]]
+
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 MEMBER_SYNC_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"

@@ -1,14 +1,42 @@
 """The records of brokers and operators: one class for each `type` of the Kafka record contract.
 
 Field names are RocketMQ's own, in snake_case here and in camelCase on the wire. The classes decide nothing:
-`rules.registry` decides what a record changes, with the modules that it calls.
+`rules.registry` decides what a record changes, with the modules that it calls. Beside them: which topics brokers make
+by themselves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Annotated
 
 import msgspec
+
+_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
+_SUFFIX = "_REPLY_TOPIC"
+# RocketMQ's TopicValidator of 5.4.0, and the topic of its proxies
+_NAMES = frozenset(
+    {
+        "TBW102",
+        "SELF_TEST_TOPIC",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+        "DefaultHeartBeatSyncerTopic",
+        "SCHEDULE_TOPIC_XXXX",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+
+
+def is_system_topic(name: str, of_brokers: Container[str] = ()) -> bool:
+    """Return whether brokers make a topic of this name by themselves.
+
+    `of_brokers`: the names of brokers and clusters. Each broker makes a topic named like itself and one like its
+    cluster.
+    """
+    return name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIX) or name in of_brokers
+
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -3,12 +3,17 @@
 The sender of a registration chooses a token for exactly this registration. A lease keeps the token as long as applying
 the registration once more would change only the lease's last sign of life. A gateway then need not send it again. In
 doubt a token is forgotten, which costs one full record.
+
+Which topics of a registration count (R1a) does not depend on who wrote its record, a gateway or another program.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +33,54 @@ from namesrv_stream.rules.rows import (
     TopicRow,
     is_same_but_for_life,
 )
+
+MAX_TOPIC_CHARS = 1_024
+"""Longest name of a topic: a retry topic is `%RETRY%` and a group of 255 characters, a POP retry topic has its topic's
+name too."""
+
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+MEANING = blake2b(
+    repr(
+        (*(kind.__struct_fields__ for kind in (RegisterBroker, TopicConfig, DataVersion)),
+         MAX_TOPIC_CHARS, _CONTROL_CHARACTERS.pattern)
+    ).encode(),
+    digest_size=4,
+).hexdigest()  # fmt: skip
+"""What is made of a registration: the fields of its record, and the rule of names. A release in which it is another one
+makes other tokens (E10), so that all brokers send in full once more."""
+
+T = TypeVar("T")
+
+
+def admitted(request: RegisterBroker) -> tuple[RegisterBroker, tuple[str, ...]]:
+    """Return a registration with the topics that count, and the names of those that are left out."""
+    table, mappings = request.topic_config_table, request.topic_queue_mapping_info_map
+    if _are_usual(table) and _are_usual(mappings):
+        return request, ()
+    left_out = tuple(name for name in table if not is_topic_name(name))
+    kept = {"topic_config_table": _of_topic_names(table), "topic_queue_mapping_info_map": _of_topic_names(mappings)}
+    return msgspec.structs.replace(request, **kept), left_out
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether a client can ask for a topic of this name."""
+    return 0 < len(name) <= MAX_TOPIC_CHARS and not has_control_characters(name)
+
+
+def has_control_characters(name: str) -> bool:
+    """Return whether a name has characters that move a terminal's cursor, or end a line."""
+    return _CONTROL_CHARACTERS.search(name) is not None
+
+
+def _are_usual(names: Mapping[str, object]) -> bool:
+    """Return whether all names are certainly topic names. One check of all is quicker than a check of each."""
+    return "" not in names and "".join(names).isprintable() and max(map(len, names), default=0) <= MAX_TOPIC_CHARS
+
+
+def _of_topic_names(values: Mapping[str, T]) -> dict[str, T]:
+    return {name: value for name, value in values.items() if is_topic_name(name)}
+
 
 MAX_TOKENS = 64
 """Most tokens of a lease, one for each part of a split registration (B7). Beyond it the oldest is forgotten."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from namesrv_stream.config.storage import is_object_store, s3a_options
+from namesrv_stream.config.values import is_object_store, s3a_options
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RustWriter

@@ -1,7 +1,7 @@
 """Schemas of the Delta tables: key, constraints and partition column of each. Its columns are the fields of its row.
 
 This module and rules/rows.py are the only source of the tables' descriptions. Delta stores the comments and
-constraints, and `python -m namesrv_stream.tables.tables_docs` writes them into docs/tables.md.
+constraints, and `python -m tests.reference_docs` writes them into docs/tables.md.
 
 Timestamps are microseconds in UTC, the one kind that both engines (Spark and delta-rs) store as TIMESTAMP.
 """

@@ -5,14 +5,20 @@ A view is one whole snapshot and never changes: two lookups in the same view get
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
+from namesrv_stream.errors import NamesrvError, StorageError
+from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
 from namesrv_stream.rules.queues import QueueSettings, TopicQueues
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
@@ -235,3 +241,67 @@ def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[Rejec
     order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'
     rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, rows_until(REJECTED, snapshot), order))
     return rows
+
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.25
+_STOP_LIMIT_S = 10.0
+
+
+class SnapshotThread(ABC):
+    """Calls `look` every `pause_s` from `start` to `stop`, in a thread of its own; after a problem every LOOK_EVERY_S.
+
+    `problem`: why no newer snapshot can be read; None if there is no such reason. It is logged at most once a minute.
+    `on_problem` gets each error. `has_new_reader`: the look's reader is another one than that of the look before.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        name: str,
+        pause_s: float = LOOK_EVERY_S,
+        on_problem: Callable[[Exception], None] = lambda _problem: None,
+    ) -> None:
+        self.problem: str | None = None
+        self.has_new_reader = True
+        self._on_problem = on_problem
+        self._root = root
+        self._pause_s = pause_s
+        self._reader: RouteReader | None = None
+        self._kinds = Kinds()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @abstractmethod
+    def look(self, reader: RouteReader) -> None:
+        """Look for new snapshots."""
+
+    def start(self) -> None:
+        """Start the thread. It can be started once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. Return after 10 s even if it still runs: the storage may not answer."""
+        self._stop.set()
+        self._thread.join(_STOP_LIMIT_S)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.has_new_reader = self._reader is None
+            try:
+                self._reader = self._reader or RouteReader(self._root)
+                self.look(self._reader)
+                self.problem = None
+            except Exception as error:
+                self._note(error)
+            self._stop.wait(self._pause_s if self.problem is None else LOOK_EVERY_S)
+
+    def _note(self, error: Exception) -> None:
+        self._reader = None  # the folder may have been made anew, so open it anew
+        if isinstance(error, DeltaError | OSError):
+            error = StorageError(self._root.url, str(error))
+        if self._kinds.is_due(error):
+            log.warning("no newer snapshot: %s", error, exc_info=not isinstance(error, NamesrvError))
+        self.problem = str(error)
+        self._on_problem(error)

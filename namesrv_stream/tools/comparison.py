@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import BadRequestError, FrameError, NamesrvError
 from namesrv_stream.gateway.readers import READERS, Source
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.tables.snapshot_reader import RegistryView
@@ -20,7 +20,6 @@ from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.json_text import decode_json
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
-from namesrv_stream.wire.wire_errors import BadRequestError, FrameError
 
 _LIMIT_S = 10.0
 _CHUNK_BYTES = 1 << 18

@@ -14,10 +14,10 @@ from typing import Any, TypeVar, get_args
 import javaproperties
 import msgspec
 
+from namesrv_stream.errors import malformed_body
+from namesrv_stream.rules.lookup import ClusterInfo, TopicRouteData
 from namesrv_stream.rules.record_types import DataVersion, QueueData
-from namesrv_stream.rules.route_data import ClusterInfo, TopicRouteData
 from namesrv_stream.wire.json_text import decode_json, encode_json, encode_json_with_bare_keys
-from namesrv_stream.wire.wire_errors import malformed_body
 
 
 class TopicList(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from namesrv_stream.errors import bad_field, unprintable_name
 from namesrv_stream.rules.record_types import (
     MAX_HEARTBEAT_TIMEOUT_MS,
     BrokerAddress,
@@ -19,7 +20,6 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import bad_field, unprintable_name
 
 TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
 H = TypeVar("H", bound=msgspec.Struct)

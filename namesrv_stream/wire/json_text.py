@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from namesrv_stream.wire.wire_errors import malformed_body
+from namesrv_stream.errors import malformed_body
 
 T = TypeVar("T")
 

@@ -17,11 +17,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from isal.isal_zlib import crc32
 
+from namesrv_stream.errors import BadRequestError, malformed_body
 from namesrv_stream.records import readable_topics, without_nulls
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.json_text import as_int, decode_json
-from namesrv_stream.wire.wire_errors import BadRequestError, malformed_body
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
 """Limit of an inflated body: the size of the largest frame. Kafka would refuse the record of a larger one."""

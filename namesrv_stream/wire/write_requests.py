@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from namesrv_stream.rules.admission import admitted, is_topic_name
+from namesrv_stream.errors import BadRequestError, bad_field, unprintable_name
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     Command,
@@ -22,6 +22,7 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registration import admitted, is_topic_name
 from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
 from namesrv_stream.wire.codes import RequestCode, release_name
 from namesrv_stream.wire.headers import (
@@ -37,7 +38,6 @@ from namesrv_stream.wire.registration_request import (
     decode_registration,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError, bad_field, unprintable_name
 
 C = TypeVar("C", PutKvConfig, DeleteKvConfig, WipeWritePerm, AddWritePerm, RetireBroker)
 

@@ -3,8 +3,7 @@
 import pytest
 
 from namesrv_stream.access.users import Role, User, Users, is_within
-from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.signature import signed
+from namesrv_stream.wire.remoting_command import RemotingCommand, signed
 
 BARE = RemotingCommand(code=103, ext_fields={"brokerName": "a"})
 SECRET = b"12345678"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.access.users import Role, UsersFile
+from namesrv_stream.access.users import Role, users_file
 from namesrv_stream.errors import SettingError
-from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.signature import signed
+from namesrv_stream.wire.remoting_command import RemotingCommand, signed
 
 ANN = '[[user]]\nname = "ann"\nrole = "admin"\naccessKey = "ann"\nsecretKey = "ann-secret"\n'
 BROKER = '[[user]]\nname = "a"\nrole = "broker"\nclusters = ["c"]\nnames = ["a"]\naddresses = ["*"]\n'
@@ -41,7 +40,7 @@ def signer(users, access_key, secret_key):
 
 
 def test_a_user_is_known_by_its_keys(write):
-    users = UsersFile(write(ANN)).users
+    users = users_file(write(ANN)).value
     assert signer(users, "ann", b"ann-secret").role is Role.ADMIN
     assert signer(users, "ann", b"bob-secret") is None
     assert signer(users, "bob", b"ann-secret") is None
@@ -49,13 +48,13 @@ def test_a_user_is_known_by_its_keys(write):
 
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440])
 def test_owner_and_group_may_read_it(write, mode):
-    assert signer(UsersFile(write(ANN, mode)).users, "ann", b"ann-secret")
+    assert signer(users_file(write(ANN, mode)).value, "ann", b"ann-secret")
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o602, 0o620, 0o666])
 def test_a_file_open_to_others_is_refused(write, mode):
     with pytest.raises(SettingError, match="chmod 600"):
-        UsersFile(write(ANN, mode))
+        users_file(write(ANN, mode))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_a_file_open_to_others_is_refused(write, mode):
 )
 def test_what_is_wrong_is_named_and_no_secret_is_shown(write, text, problem):
     with pytest.raises(SettingError) as error:
-        UsersFile(write(text))
+        users_file(write(text))
     assert problem in str(error.value)
     assert "ann-secret" not in str(error.value)
 
@@ -90,29 +89,29 @@ def test_what_is_wrong_is_named_and_no_secret_is_shown(write, text, problem):
 def test_no_certificate_stands_for_two_users(write):
     credential = 'certificates = ["DNS:a"]\n'
     with pytest.raises(SettingError, match="is there twice"):
-        UsersFile(write(BROKER + credential + BROKER.replace('"a"', '"b"') + credential))
+        users_file(write(BROKER + credential + BROKER.replace('"a"', '"b"') + credential))
 
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(SettingError, match="no such file"):
-        UsersFile(tmp_path / "none.toml")
+        users_file(tmp_path / "none.toml")
 
 
 def test_a_changed_file_is_in_force_and_a_bad_one_leaves_the_users_before(write, caplog):
-    file = UsersFile(write(ANN))
+    file = users_file(write(ANN))
     write(ANN.replace("ann-secret", "new-secret"))
     file.reload()
-    assert signer(file.users, "ann", b"new-secret") and not signer(file.users, "ann", b"ann-secret")
-    before = file.users
+    assert signer(file.value, "ann", b"new-secret") and not signer(file.value, "ann", b"ann-secret")
+    before = file.value
     caplog.set_level(logging.ERROR)
     for text, mode in (("[[user", 0o600), (ANN, 0o644)):
         write(text, mode)
         file.reload()
         file.reload()
-        assert file.users is before
+        assert file.value is before
     write(ANN).unlink()
     file.reload()
-    assert file.users is before
+    assert file.value is before
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 3, "each is told once"
 
@@ -120,13 +119,13 @@ def test_a_changed_file_is_in_force_and_a_bad_one_leaves_the_users_before(write,
 def test_the_documented_set_up_makes_a_file_that_is_accepted(tmp_path):
     (commands,) = SET_UP.findall(SECURITY.read_text())
     subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=tmp_path, check=True)
-    users = UsersFile(tmp_path / "data/security/users.toml").users
+    users = users_file(tmp_path / "data/security/users.toml").value
     old = users.sender(RemotingCommand(code=103), frozenset({"DNS:broker-old.example"})).user
     assert (old.name, old.role, old.addresses) == ("broker-old", Role.BROKER, ["10.0.0.7:*"])
 
 
 def test_an_unchanged_file_is_not_read_again(write):
-    file = UsersFile(write(ANN))
-    before = file.users
+    file = users_file(write(ANN))
+    before = file.value
     file.reload()
-    assert file.users is before
+    assert file.value is before

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms

@@ -10,7 +10,7 @@ from namesrv_stream.config import (
     to_properties_text,
 )
 from namesrv_stream.config.rocketmq_settings import is_idle
-from namesrv_stream.config.settings_docs import example_file, with_table
+from tests.reference_docs import example_file, with_table
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {

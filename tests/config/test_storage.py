@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.config.storage import is_object_store, s3a_options
+from namesrv_stream.config.values import is_object_store, s3a_options
 
 KEYS = {"aws_access_key_id": "id", "aws_secret_access_key": "hidden-key"}
 SIMPLE = {

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Self
 from unittest.mock import patch
 
-from namesrv_stream.answers import job_watch
+from namesrv_stream.answers import job_status
 from namesrv_stream.answers.job_status import FromKafka
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.serving import ConsoleServer
@@ -20,7 +20,7 @@ WORKS = FromKafka(0, [ACTIVE])
 
 def kafka_tells(facts: FromKafka = WORKS) -> AbstractContextManager[object]:
     """Consoles show what Kafka would tell of the job; no Kafka runs."""
-    return patch.object(job_watch, "facts_from_kafka", lambda *_: facts)
+    return patch.object(job_status, "facts_from_kafka", lambda *_: facts)
 
 
 class BackgroundConsole:

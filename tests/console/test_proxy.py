@@ -12,8 +12,7 @@ import pytest
 
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig
-from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.process import HOST, OwnedProcess, free_ports, listens
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
 from tests.console.test_commands import WIPE

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from namesrv_stream import __version__
-from namesrv_stream.tools.local.ports import HOST, free_ports
+from namesrv_stream.tools.local.process import HOST, free_ports
 from tests import waiting
 from tests.deploy.built_image import Builder, require_tools
 from tests.gateway.peer import Peer

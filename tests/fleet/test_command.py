@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.fleet import churn
-from namesrv_stream.tools.fleet.chronicle import chronicle_plan
-from namesrv_stream.tools.fleet.plan import Churn
+from namesrv_stream.tools.fleet.broker import Churn
+from namesrv_stream.tools.fleet.history import chronicle_plan
 
 
 @pytest.mark.parametrize(

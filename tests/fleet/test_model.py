@@ -12,8 +12,8 @@ from namesrv_stream.rules.record_types import (
     RegisterBroker,
     UnregisterBroker,
 )
+from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
 from namesrv_stream.tools.fleet.model import FleetModel
-from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
 
 T0 = 1_800_000_000_000
 MINUTE = 60_000

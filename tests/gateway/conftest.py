@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer

@@ -12,18 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.access.addresses import is_loopback
-from namesrv_stream.access.rights import NotAllowedError
+from namesrv_stream.access.rights import NotAllowedError, is_loopback
 from namesrv_stream.access.users import Sender
 from namesrv_stream.errors import SettingError
-from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.authorization import MAX_KINDS, Authorization, Refusals
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
-from namesrv_stream.gateway.refusals import MAX_KINDS, Refusals
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
-from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.signature import signed
+from namesrv_stream.wire.remoting_command import RemotingCommand, signed
 from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting
 from tests.waiting import until

@@ -10,10 +10,10 @@ from functools import partial
 import psutil
 import pytest
 
-from namesrv_stream.gateway.body_processes import BodyProcesses
+from namesrv_stream.errors import BadRequestError
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
+from namesrv_stream.gateway.sending import BodyProcesses
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import operator_command, register_broker
 from tests.waiting import until
 
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_no_decoding(run):
 
 PROGRAM = """
 import asyncio, os, sys, time
-from namesrv_stream.gateway.body_processes import BodyProcesses
+from namesrv_stream.gateway.sending import BodyProcesses
 if __name__ == "__main__":
     print(asyncio.run(BodyProcesses().run(os.getpid)), flush=True)
     time.sleep(float(sys.argv[1]))

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from namesrv_stream.gateway import production_routes
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.gateway.production_routes import address_server
+from namesrv_stream.gateway import answers
+from namesrv_stream.gateway.answers import address_server
+from namesrv_stream.gateway.launch import BackgroundGateway
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
@@ -68,7 +68,7 @@ def broker_names(answer):
 
 
 def test_routes_that_are_not_here_come_from_production(registry, settings, named, monkeypatch):
-    monkeypatch.setattr(production_routes, "_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(answers, "_PRODUCTION_S", LIMIT_S)
     with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
         for _ in range(2):
             assert broker_names(peer.ask(105, topic="OnlyThere")) == {"broker-p"}
@@ -89,7 +89,7 @@ def test_lookups_wait_for_an_address_server_together_and_its_late_answer_counts(
     named.go_on.clear()
     with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
         assert peer.ask(105, topic="OnlyThere").code == 17, "it takes longer than a client waits"
-        monkeypatch.setattr(production_routes, "_LIMIT_S", LIMIT_S)
+        monkeypatch.setattr(answers, "_PRODUCTION_S", LIMIT_S)
         for _ in range(2):
             peer.send(105, topic="OnlyThere")
         assert peer.ask(106).code == 0, "so both are waiting"

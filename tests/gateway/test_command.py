@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import load_settings, to_properties_text
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot, gateway_process

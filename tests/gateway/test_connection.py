@@ -9,8 +9,8 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.connection import Connections
-from namesrv_stream.gateway.connection_states import ConnectionStates, Event, State
 from namesrv_stream.gateway.fair_shares import MOMENT_S
+from namesrv_stream.gateway.inbound import ConnectionStates, Event, State
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.transport import Transport, connected
 

@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway import inbound as inbound_module
 from namesrv_stream.gateway.inbound import Inbound, Terms
-from namesrv_stream.wire.opening import Opening
+from namesrv_stream.wire.frame import Opening
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 OPEN = Terms(has_tls=True, has_plain_text=True, is_trusted_proxy=True)

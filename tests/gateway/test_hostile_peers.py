@@ -17,7 +17,7 @@ from benchmarks.hostile_bytes import HEADERS, LONG_SETTINGS, MIB, framed, unfini
 from namesrv_stream.gateway import connection
 from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
@@ -168,7 +168,7 @@ def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, se
 FEW_FILES = """
 import resource, sys, time
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
 given = {"delta.root": sys.argv[1], "kafka.bootstrap.servers": "127.0.0.1:1", "listenPort": 0}
 with BackgroundGateway(NamesrvSettings.model_validate(given)) as running:

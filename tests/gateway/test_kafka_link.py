@@ -8,10 +8,9 @@ import pytest
 from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.sending import KafkaSender
+from namesrv_stream.gateway.sending import BodyProcesses, KafkaSender
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.kafka.producer import RecordProducer
 from namesrv_stream.rules.lookup import RouteTables

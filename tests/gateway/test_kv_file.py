@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from namesrv_stream.gateway.kv_table import commands_of, not_in
+from namesrv_stream.gateway.readers import kv_commands, kv_not_in
 
 
 def test_each_entry_of_the_file_is_a_command(tmp_path):
     file = tmp_path / "kvConfig.json"
     file.write_text(json.dumps({"configTable": {"n": {"a": "1", "b": "2"}, "m": {"a": "3", "": "4"}}}))
-    assert [(each.namespace, each.key, each.value) for each in commands_of(file)] == [
+    assert [(each.namespace, each.key, each.value) for each in kv_commands(file)] == [
         ("n", "a", "1"),
         ("n", "b", "2"),
         ("m", "a", "3"),
     ]
-    others = not_in({"n": {"a": "1", "b": "9"}}, commands_of(file))
+    others = kv_not_in({"n": {"a": "1", "b": "9"}}, kv_commands(file))
     assert [(each.namespace, each.key) for each in others] == [("n", "b"), ("m", "a")]
 
 
@@ -24,5 +24,5 @@ def test_no_file_is_no_command_and_an_unreadable_one_is_logged(tmp_path, caplog,
     file = tmp_path / "kvConfig.json"
     if content is not None:
         file.write_text(content)
-    assert commands_of(file) == []
+    assert kv_commands(file) == []
     assert ("is not taken over" in caplog.text) is told

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.gateway import gateway as gateway_module
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.remoting_command import decode_command

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.gateway.notices import Notice, notices, send
+from namesrv_stream.gateway.follower import Notice, notices, send_notice
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.rows import BrokerRow, LogPosition
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader
@@ -78,7 +78,7 @@ async def test_a_broker_at_an_address_in_brackets_is_notified():
     async with server:
         address = f"[::1]:{server.sockets[0].getsockname()[1]}"
         header = NotifyMinBrokerIdChangeHeader(min_broker_id=0, min_broker_addr="[::1]:1")
-        await send(Notice(address, header), asyncio.Semaphore(1))
+        await send_notice(Notice(address, header), asyncio.Semaphore(1))
         reader, writer = await came
         (command,) = FrameDecoder().feed(await reader.read(65536))
         writer.close()

@@ -13,9 +13,9 @@ import urllib.request
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.process import free_ports
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.clock import now_ms
 from tests.gateway.peer import Peer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.gateway.ticks import Ticks
+from namesrv_stream.gateway.kafka_link import Ticks
 from namesrv_stream.rules.lease import LogClock
 from tests.gateway.site import Clock
 from tests.gateway.test_known_brokers import live

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from namesrv_stream.access.certificates import Certificates
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.peer import Peer
 

@@ -357,3 +357,21 @@ async def test_an_answer_has_the_fields_of_rocketmqs(site, name):
     site.log.acknowledge()
     answer, golden = await asked, ANSWERS[name].command
     assert (answer.code, set(answer.ext_fields or {})) == (golden.code, set(golden.ext_fields or {}))
+
+
+async def test_the_log_names_a_broker_when_it_comes_when_it_leaves_in_order_and_when_its_connection_is_lost(
+    site, caplog
+):
+    caplog.set_level(logging.INFO)
+    broker = site.connect()
+    await site.acknowledged(PARTS[0], broker)
+    site.writes.follow(site.answers(**{ADDRESS: live(PARTS[0])}))
+    await site.acknowledged(LEAVE, broker)
+    broker.loss = "reset by peer"
+    await site.lose(broker)
+    lines = [each for each in caplog.records if getattr(each, "address", None) == ADDRESS]
+    assert [each.getMessage() for each in lines] == [
+        f"a 0 ({ADDRESS}) registers over the connection of 127.0.0.1:5000",
+        f"a 0 ({ADDRESS}) unregisters",
+        f"a 0 ({ADDRESS}): connection lost after 0s: reset by peer",
+    ]

@@ -16,7 +16,7 @@ from namesrv_stream.rules.record_types import DeleteTopic, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
-from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
+from namesrv_stream.tools.fleet.history import HOUR_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import publish_by_rules
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, MINUTE_MS, SeededRegistry

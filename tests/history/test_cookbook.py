@@ -14,7 +14,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import PINNED_TABLES
-from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
+from namesrv_stream.tools.fleet.history import HOUR_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import publish_by_rules
 from tests.history.seeded import SeededRegistry
 from tests.tables.rows import NOW

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.answers.diff import Difference, differences, shown_of
+from namesrv_stream.answers.accounts import Difference, differences, shown_of
 from namesrv_stream.answers.events import changes_between
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.root import Root

@@ -5,8 +5,8 @@ Each column of `broker` and `live` is tried, so that a new one is either quiet e
 
 import pytest
 
+from namesrv_stream.answers.accounts import differences
 from namesrv_stream.answers.broker_lines import broker_lines
-from namesrv_stream.answers.diff import differences
 from namesrv_stream.answers.events import newest_events
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.record_types import DataVersion

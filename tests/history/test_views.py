@@ -10,12 +10,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from namesrv_stream.analysis.ask import ask, opened
-from namesrv_stream.analysis.views import create_views, history_queries, register_views
+from namesrv_stream.analysis.views import create_views, history_queries, open_snapshot, register_views
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.spark_views import open_snapshot
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
 from tests.tables.rows import NOW
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv_stream.job import rejected_records
-from namesrv_stream.job.rejected_records import log_rejected, rejected_row
+from namesrv_stream.job import source
+from namesrv_stream.job.source import log_rejected, rejected_row
 from namesrv_stream.kafka.record_reader import StoredRecord
 
 
@@ -18,5 +18,5 @@ from namesrv_stream.kafka.record_reader import StoredRecord
 )
 def test_of_the_records_that_a_publication_rejects_twenty_have_a_line(caplog, count, last):
     log_rejected([rejected_row(StoredRecord(offset, 0, b"", b"x"), 0, "no JSON") for offset in range(count)])
-    told = [each.getMessage() for each in caplog.records if each.name == rejected_records.__name__]
+    told = [each.getMessage() for each in caplog.records if each.name == source.__name__]
     assert (len(told), told[-1]) == (min(count, 21), last)

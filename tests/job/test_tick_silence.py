@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from namesrv_stream.job.log_progress import TickSilence
+from namesrv_stream.job.job_metrics import TickSilence
 from tests.job.test_micro_batch import A, Registry, as_table, registered, tick
 
 

@@ -11,12 +11,12 @@ from benchmarks.peers import Peer
 from league.fence import becomes
 from league.sides import Side
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.errors import BadRequestError
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import ChannelClosed
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import operator_command
 from replay.rules_engine import OneByOne
 from tests.clock import now_ms

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.tools.local.folder import owned_folder
+from namesrv_stream.tools.local.process import owned_folder
 
 ANEW = ("kafka", "registry")
 

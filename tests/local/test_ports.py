@@ -3,15 +3,15 @@ import socket
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.tools.local import ports
-from namesrv_stream.tools.local.ports import HOST, check_free, free_ports
+from namesrv_stream.tools.local import process
+from namesrv_stream.tools.local.process import HOST, check_free, free_ports
 
 
 def test_ports_are_found_that_are_consecutive_and_none_in_use(monkeypatch):
     first = free_ports(4)
     in_use = first + 1
     looked_at = [29_999, 20_000, first, in_use, in_use, first + 2, first + 2, first + 3]
-    monkeypatch.setattr(ports, "_in_turn", iter(looked_at))
+    monkeypatch.setattr(process, "_in_turn", iter(looked_at))
     with socket.create_server((HOST, in_use)):
         assert free_ports(2) == first + 2
 

@@ -6,9 +6,9 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, TermLostError
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.broker import FleetPlan
 from namesrv_stream.tools.local.process import ServerEndedError
 from namesrv_stream.tools.local.stack import LocalStack
 from tests.cli.registry import PublishedRegistry

@@ -4,7 +4,7 @@ import pytest
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.records import decode_readable, decode_record, encode_record
-from namesrv_stream.rules.admission import admitted
+from namesrv_stream.rules.registration import admitted
 from tests.build import registration
 
 NAMES = [

@@ -14,8 +14,7 @@ import pytest
 
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
-from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.process import OwnedServer
+from namesrv_stream.tools.local.process import HOST, OwnedServer, free_ports, listens
 
 VERSITYGW = CHECKOUT / ".cache" / "s3" / "versitygw"
 

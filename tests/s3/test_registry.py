@@ -8,18 +8,17 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.analysis.ask import ask
-from namesrv_stream.analysis.views import register_views
+from namesrv_stream.analysis.views import open_snapshot, register_views
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.tables.maintenance import MAX_FILES, maintain
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.spark_views import open_snapshot
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
 from tests.gateway.peer import Peer
 from tests.system.heartbeats import Heartbeats, address, eventually, registration

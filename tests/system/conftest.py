@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.config import as_options
-from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.process import free_ports
 from tests.interruption import running
 from tests.system.gateway_stack import running_stack
 from tests.system.heartbeats import Heartbeats

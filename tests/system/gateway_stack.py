@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from tests import waiting
 from tests.gateway.peer import Peer

@@ -18,8 +18,7 @@ from namesrv_stream.answers.events import newest_events
 from namesrv_stream.gateway.own_writes import WAIT_LIMIT_S
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.process import OwnedServer
+from namesrv_stream.tools.local.process import HOST, OwnedServer, free_ports, listens
 from real_rocketmq.servers import START_LIMIT_S, Release, broker, mqadmin
 from tests.java_client import java_client
 from tests.system.test_gateway_rocketmq import registered, routed

@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
-from namesrv_stream.tools.local.ports import HOST, free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.process import HOST, OwnedProcess, free_ports
 from tests.system.heartbeats import address, registration
 from tests.waiting import until
 

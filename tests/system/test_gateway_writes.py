@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import heartbeats, sending
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.record_types import (

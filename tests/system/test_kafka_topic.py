@@ -23,7 +23,7 @@ from namesrv_stream.rules.record_types import (
     UnregisterBroker,
 )
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import listens
+from namesrv_stream.tools.local.process import listens
 from tests.build import registration
 from tests.clock import now_ms
 from tests.interruption import interruptible

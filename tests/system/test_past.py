@@ -11,7 +11,7 @@ from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.fleet.chronicle import DAY_MS, Chronicle, chronicle_plan
+from namesrv_stream.tools.fleet.history import DAY_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import events_of
 
 DAYS = 0.5

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from namesrv_stream.tools.local.jars import CHECKOUT
-from namesrv_stream.tools.local.ports import HOST, free_ports
+from namesrv_stream.tools.local.process import HOST, free_ports
 from tests.system.heartbeats import address, registration
 from tests.system.test_cluster import environment, running_shell
 

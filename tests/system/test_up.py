@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.local.ports import listens
+from namesrv_stream.tools.local.process import listens
 from tests.system.heartbeats import until
 
 pytestmark = [pytest.mark.system, pytest.mark.full]  # the demo, in every run, starts the same processes

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.streaming import StreamingQueryListener
 
-from namesrv_stream.job import warm_up as warm_up_module
-from namesrv_stream.job.warm_up import WarmUp
+from namesrv_stream.job import query as query_module
+from namesrv_stream.job.query import WarmUp
 from tests.system.heartbeats import eventually, registration
 
 
@@ -51,7 +51,7 @@ def await_stop(query):
 
 
 def said(caplog, level=logging.INFO):
-    own = [each for each in caplog.records if each.name == "namesrv_stream.job.warm_up"]
+    own = [each for each in caplog.records if each.name == "namesrv_stream.job.query"]
     return [each.getMessage() for each in own if each.levelno >= level]
 
 
@@ -93,7 +93,7 @@ def test_a_warm_up_ends_in_the_middle_of_its_batch_if(session, heartbeats, caplo
     heartbeats.say(registration(1))
     held = threading.Event()
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
-    monkeypatch.setattr(warm_up_module, "AT_MOST_S", 60 if is_held else 1)
+    monkeypatch.setattr(query_module, "AT_MOST_S", 60 if is_held else 1)
     collect_while_stopped(session, monkeypatch, before=held.set if is_held else lambda: None)
     warm_up.run(threading.Event(), held)
     await_end(session)
@@ -105,6 +105,6 @@ def test_a_job_that_has_its_lock_warms_nothing_up(session, heartbeats, caplog):
     held = threading.Event()
     held.set()
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
-    with caplog.at_level(logging.INFO, "namesrv_stream.job.warm_up"):
+    with caplog.at_level(logging.INFO, "namesrv_stream.job.query"):
         warm_up.run(threading.Event(), held)
     assert (warm_up.is_done, session.listened.errors, said(caplog)) == (False, [], [])

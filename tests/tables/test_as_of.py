@@ -15,9 +15,8 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.registry_tables import net_of
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.as_of import unrecorded
+from namesrv_stream.tables.as_of import open_tables, unrecorded
 from namesrv_stream.tables.maintenance import maintain
-from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.schemas import BROKER, ROUTE_TABLES, TOPIC

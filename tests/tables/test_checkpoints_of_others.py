@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from namesrv_stream.analysis.views import open_snapshot
+from namesrv_stream.tables.as_of import open_tables
 from namesrv_stream.tables.maintenance import maintain
-from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.spark_views import open_snapshot
 from tests.tables.rows import NOW
 from tests.tables.test_publication import assert_shows_exactly, batch, claim
 

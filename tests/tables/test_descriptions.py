@@ -15,9 +15,9 @@ from namesrv_stream.tables.schemas import (
     TABLES,
     TOPIC,
 )
-from namesrv_stream.tables.tables_docs import with_columns
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.local.jars import CHECKOUT
+from tests.reference_docs import with_columns
 from tests.tables.rows import T0, broker, event, live, topic
 
 TAG = CommitTag(epoch=2, term=1)
@@ -30,7 +30,7 @@ def stored(table):
 
 def test_docs_have_the_columns_and_constraints_of_the_schemas():
     document = (CHECKOUT / "docs" / "tables.md").read_text("utf-8")
-    assert with_columns(document) == document, "`python -m namesrv_stream.tables.tables_docs` writes docs/tables.md"
+    assert with_columns(document) == document, "`python -m tests.reference_docs` writes docs/tables.md"
 
 
 @pytest.fixture(scope="module")

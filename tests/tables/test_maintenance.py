@@ -13,8 +13,8 @@ import pytest
 from benchmarks.history import scans
 from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.rows import RejectedRow
+from namesrv_stream.tables.as_of import open_tables
 from namesrv_stream.tables.maintenance import MAX_FILES, maintain
-from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,

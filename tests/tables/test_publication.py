@@ -8,7 +8,7 @@ import pytest
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.rows import ClusterRow, RowChange
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.pinned import open_tables
+from namesrv_stream.tables.as_of import open_tables
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import pytest
 from chispa import assert_df_equality
 
+from namesrv_stream.analysis.views import open_snapshot, table_as_of
 from namesrv_stream.rules.rows import RowChange
 from namesrv_stream.tables.arrow import rows_to_arrow, with_partition_column
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
-from namesrv_stream.tables.spark_views import open_snapshot, table_as_of
 from namesrv_stream.tables.writer import RowChanges
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import NOW, T0, event, live, topic

@@ -6,12 +6,12 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from namesrv_stream.errors import BadRequestError
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import BrokerHeader, read_names
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import register_broker, unregister_broker
 
 FOLDER = Path(__file__).parents[1] / "frames"

@@ -8,10 +8,10 @@ from itertools import product
 
 import pytest
 
+from namesrv_stream.errors import BadRequestError, FrameError
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.registration_request import decode_registration
 from namesrv_stream.wire.remoting_command import decode_command
-from namesrv_stream.wire.wire_errors import BadRequestError, FrameError
 from tests.java_client import client_jvm
 
 VALUES = (

@@ -3,8 +3,16 @@
 import msgspec
 import pytest
 
-from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, encode_command
-from namesrv_stream.wire.signature import ACCESS_KEY, SIGNATURE, access_key_of, is_signed_with, signed
+from namesrv_stream.wire.remoting_command import (
+    ACCESS_KEY,
+    SIGNATURE,
+    RemotingCommand,
+    access_key_of,
+    decode_command,
+    encode_command,
+    is_signed_with,
+    signed,
+)
 from tests.wire.binary import encode_binary
 
 SECRET = b"12345678"

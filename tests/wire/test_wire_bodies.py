@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import BadRequestError
 from namesrv_stream.rules import lookup
+from namesrv_stream.rules.lookup import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.record_types import DataVersion, QueueData
-from namesrv_stream.rules.route_data import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_stream.rules.rows import BrokerRow, LogPosition, TopicRow
 from namesrv_stream.wire.bodies import (
     GetBrokerMemberGroupResponseBody,
@@ -25,7 +26,6 @@ from namesrv_stream.wire.bodies import (
     with_former_flag,
 )
 from namesrv_stream.wire.json_text import decode_json, with_quoted_keys
-from namesrv_stream.wire.wire_errors import BadRequestError
 from tests.examples import examples
 from tests.wire.golden import ANSWERS, REQUESTS
 

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.hostile_bytes import HEADERS, framed
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import FrameError, NamesrvError
 from namesrv_stream.wire.codes import Flag, SerializeType
 from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, PreparedAnswer, RemotingCommand, encode_command
-from namesrv_stream.wire.wire_errors import FrameError
 from tests.examples import examples
 from tests.wire.binary import encode_binary
 from tests.wire.golden import FRAMES, REQUESTS, decode_one

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.wire.opening import Opening, ProxyHeader, opening_of, proxy_header
-from namesrv_stream.wire.wire_errors import FrameError
+from namesrv_stream.errors import FrameError
+from namesrv_stream.wire.frame import Opening, ProxyHeader, opening_of, proxy_header
 
 V2_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.registration_body import encode_registration
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import BadRequestError, NamesrvError
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire import registration_request
 from namesrv_stream.wire.registration_request import (
@@ -22,7 +22,6 @@ from namesrv_stream.wire.registration_request import (
     decode_registration,
     inflate,
 )
-from namesrv_stream.wire.wire_errors import BadRequestError
 from tests.examples import examples
 from tests.wire.golden import REQUESTS
 

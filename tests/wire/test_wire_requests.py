@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.hostile_bytes import requests
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import BadRequestError, NamesrvError
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
@@ -20,7 +20,6 @@ from namesrv_stream.wire.headers import (
     read_header,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import operator_command
 from tests.wire.golden import ANSWERS, REQUESTS, broker_request
 

@@ -15,10 +15,10 @@ import msgspec
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
+from namesrv_stream.access.certificates import Certificates
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.config.storage import is_object_store
+from namesrv_stream.config.values import is_object_store
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
-from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.rules.commands import order_problem
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.tables.damage import Damage

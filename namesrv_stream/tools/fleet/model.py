@@ -14,8 +14,15 @@ from itertools import chain, count
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.record_types import MASTER_ID, BrokerRequest, TopicConfig
-from namesrv_stream.tools.fleet.broker import Broker, BrokerGroup, build_groups, cluster_name, random_topic
-from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import (
+    Broker,
+    BrokerGroup,
+    Churn,
+    FleetPlan,
+    build_groups,
+    cluster_name,
+    random_topic,
+)
 
 FIRST_PERIODIC_MS = 10_000
 """Time from the registration at start to the next one; it does not depend on the period (B1)."""

@@ -16,9 +16,8 @@ from typing import Self
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.record_types import BrokerRequest
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tools.fleet.broker import Broker
+from namesrv_stream.tools.fleet.broker import Broker, Churn, FleetPlan
 from namesrv_stream.tools.fleet.model import FleetModel
-from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import DEFAULT_TOPIC
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.process import OwnedProcess

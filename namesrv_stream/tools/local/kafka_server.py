@@ -16,8 +16,7 @@ import javaproperties
 
 from namesrv_stream.kafka.topic import answers
 from namesrv_stream.tools.local.jars import CONF, JARS, find_java, retrieved_jars
-from namesrv_stream.tools.local.ports import HOST, check_free, free_ports, listens
-from namesrv_stream.tools.local.process import OwnedServer, ServerEndedError
+from namesrv_stream.tools.local.process import HOST, OwnedServer, ServerEndedError, check_free, free_ports, listens
 
 START_LIMIT_S = 60
 HEAP = "-Xmx512m"

@@ -1,11 +1,17 @@
-"""Child processes that never outlive this one, and servers in such processes."""
+"""Child processes that never outlive this one, servers in such processes, their free ports and data folders."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import random
+import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +19,96 @@ import psutil
 from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.reporting.texts import port_owner_command
+
+HOST = "127.0.0.1"
+_FOR_SERVERS = range(20_000, 30_000)
+"""Ports below those that a kernel gives to outgoing connections by default: from 32,768 on Linux, 49,152 on macOS."""
+_in_turn = islice(cycle(_FOR_SERVERS), random.randrange(len(_FOR_SERVERS)), None)
+"""The ports in turn, so that none repeats soon. Each process begins at a random one."""
+
+
+def free_ports(count: int) -> int:
+    """Return the first of `count` consecutive ports at which no server listens.
+
+    By default the kernel does not give them to outgoing connections either, so they stay free until a server starts.
+    """
+    while True:
+        ports = [next(_in_turn) for _ in range(count)]
+        if ports[-1] - ports[0] == count - 1 and all(map(_is_free, ports)):
+            return ports[0]
+
+
+def check_free(port: int, server: str) -> None:
+    """Raise NamesrvError if a process listens at the port; `server` names the server that needs it."""
+    if not _is_free(port):
+        raise NamesrvError(
+            f"port {port} of {HOST} is in use, so {server} cannot have it: "
+            f"stop what listens there ({port_owner_command(port)} names it) or choose another port"
+        )
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def listens(port: int) -> bool:
+    """Return whether a server accepts connections at the port."""
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+MARKER = ".made-anew-by-namesrv-stream"
+"""A file that marks a folder of this command. Only there the command may remove the folders that it makes anew."""
+_LOCK = ".in-use"
+
+
+@contextmanager
+def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[Path]:
+    """Own the folder within the `with`; it is created if it is missing.
+
+    Raises NamesrvError if another process owns it. Folders in it with the names `made_anew` are removed first. That
+    needs a folder that was empty when it was first owned in this way. For any other folder it raises NamesrvError and
+    removes nothing.
+    """
+    if made_anew:
+        _check_ours(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            holder = lock.read() or "unknown"
+            raise NamesrvError(
+                f"the folder {folder} is in use by process {holder}: stop that one, or give another with --data."
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        if made_anew:
+            (folder / MARKER).touch()
+        for name in made_anew:
+            if (folder / name).exists():
+                shutil.rmtree(folder / name)
+        yield folder
+
+
+def _check_ours(folder: Path) -> None:
+    entries = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    if MARKER not in entries and entries - {_LOCK}:
+        raise NamesrvError(
+            f"{folder} is neither empty nor a folder that this command made before, so nothing in it is removed: "
+            "give a new folder with --data, or remove this one if nobody needs it."
+        )
+
 
 # Reads until this process has ended, for whatever reason, and only then stops the child. CONT, because a paused
 # process handles TERM only when it runs again.

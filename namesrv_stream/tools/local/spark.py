@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from namesrv_stream.tools.local.jars import HOME
-from namesrv_stream.tools.local.ports import HOST
+from namesrv_stream.tools.local.process import HOST
 from namesrv_stream.tools.local.submission import driver_start, names_in_utf8, spark_home
 
 

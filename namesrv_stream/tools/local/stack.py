@@ -14,17 +14,15 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import SettingError, TermLostError
-from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.failures import SessionLostError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.reporting.metrics_server import require_port
-from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.broker import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
-from namesrv_stream.tools.local.folder import owned_folder
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import HOST, check_free
-from namesrv_stream.tools.local.process import ServerEndedError
+from namesrv_stream.tools.local.process import HOST, ServerEndedError, check_free, owned_folder
 from namesrv_stream.tools.local.spark import forget_session, local_session, set_up_spark_log
 
 log = logging.getLogger(__name__)

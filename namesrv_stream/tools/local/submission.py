@@ -23,7 +23,7 @@ import javaproperties
 
 from namesrv_stream.errors import StorageError
 from namesrv_stream.tools.local.jars import CONF, JARS, jars_of_sessions, pyspark_folder
-from namesrv_stream.tools.local.ports import HOST
+from namesrv_stream.tools.local.process import HOST
 
 PROGRAMS = ("route_registry", "maintain_tables")
 """The programs of jobs/."""

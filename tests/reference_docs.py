@@ -1,6 +1,6 @@
-"""Write the table of settings in docs/configuration.md, and the example file conf/namesrv.properties.
+"""Write what docs have from the code: the settings' table, conf/namesrv.properties, and the columns of the tables.
 
-`python -m namesrv_stream.config.settings_docs` writes both from the catalogue, so that they agree with the code.
+`python -m tests.reference_docs` writes all of them. Tests compare them with the code.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pathlib import Path
 
 from namesrv_stream.config.rocketmq_settings import RocketmqSettings
 from namesrv_stream.config.settings import CATALOGUE, NamesrvSettings, SettingInfo
+from namesrv_stream.tables.schemas import TABLES, Column, TableSpec, type_name
 
-BEGIN = "<!-- settings: written by `python -m namesrv_stream.config.settings_docs` -->\n"
+ROOT = Path(__file__).parents[1]
+BEGIN = "<!-- settings: written by `python -m tests.reference_docs` -->\n"
 END = "<!-- end of settings -->\n"
 
 
@@ -41,11 +43,11 @@ _SHOWN_DEFAULTS = {
 
 def settings_table() -> str:
     """Return the table of all settings in Markdown: key, default, reader, at start or live, meaning."""
-    rows = [_table_row(info) for info in CATALOGUE.values()]
+    rows = [_settings_row(info) for info in CATALOGUE.values()]
     return "\n".join(["| key | default | read by | change | meaning |", "|---|---|---|---|---|", *rows]) + "\n"
 
 
-def _table_row(info: SettingInfo) -> str:
+def _settings_row(info: SettingInfo) -> str:
     default = _SHOWN_DEFAULTS.get(info.name, info.default)
     change = "" if not info.read_by else "live" if info.is_live else "at start"
     shown = [f"`{info.key}`", f"`{default}`" if default else "", info.read_by or "no effect here", change]
@@ -76,11 +78,50 @@ def with_table(document: str) -> str:
     return before + BEGIN + settings_table() + END + rest.split(END)[1]
 
 
-def _write(root: Path) -> None:
-    document = root / "docs/configuration.md"
-    document.write_text(with_table(document.read_text(encoding="utf-8")), encoding="utf-8")
-    (root / "conf/namesrv.properties").write_text(example_file(), encoding="utf-8")
+_END_OF_COLUMNS = "<!-- end of columns -->\n"
+
+
+def columns_table(spec: TableSpec) -> str:
+    """Return the columns of a table in Markdown, and its constraints."""
+    rows = [_column_row(column) for column in spec.stored_columns]
+    checks = f"\nCHECK: {', '.join(f'`{condition}`' for condition in spec.checks.values())}.\n" if spec.checks else ""
+    return "\n".join(["| column | type | |", "|---|---|---|", *rows]) + "\n" + checks
+
+
+def _column_row(column: Column) -> str:
+    required = "" if column.is_required else ", null"
+    return f"| {column.name} | `{type_name(column.kind)}`{required} | {column.comment} |"
+
+
+def tables_list() -> str:
+    """Return the list of all tables in Markdown."""
+    rows = [f"| [`{spec.name}`](#{spec.name}) | {spec.grain} | {_key(spec)} |" for spec in TABLES.values()]
+    return "\n".join(["| table | one row is | key |", "|---|---|---|", *rows]) + "\n"
+
+
+def _key(spec: TableSpec) -> str:
+    return ", ".join(spec.key) or "append only"
+
+
+def with_columns(document: str) -> str:
+    """Return `document` with the text between its marks replaced by the present list and columns."""
+    document = _replaced(document, "<!-- tables: written by `python -m tests.reference_docs` -->\n", tables_list())
+    for spec in TABLES.values():
+        document = _replaced(document, f"<!-- columns of {spec.name} -->\n", columns_table(spec))
+    return document
+
+
+def _replaced(document: str, begin: str, text: str) -> str:
+    before, rest = document.split(begin)
+    return before + begin + text + _END_OF_COLUMNS + rest.split(_END_OF_COLUMNS, 1)[1]
+
+
+def _write() -> None:
+    for name, changed in (("configuration", with_table), ("tables", with_columns)):
+        document = ROOT / f"docs/{name}.md"
+        document.write_text(changed(document.read_text(encoding="utf-8")), encoding="utf-8")
+    (ROOT / "conf/namesrv.properties").write_text(example_file(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    _write(Path(__file__).parents[2])
+    _write()

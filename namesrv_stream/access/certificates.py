@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 import time
 from pathlib import Path
 
+from namesrv_stream.access.reloaded_files import ReloadedFiles
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-
-log = logging.getLogger(__name__)
 
 _PARTIAL_CHAIN = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
 _FLIGHTS = 4
@@ -18,23 +16,13 @@ _FLIGHTS = 4
 
 
 class Certificates:
-    """The server's TLS settings, read again when their files change.
-
-    If changed files cannot be used, the former certificate stays in force.
-    """
+    """The server's TLS settings, read again when their files change."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
         self._settings = settings
         paths = (settings.tls_cert_path, settings.tls_key_path, settings.tls_trust_cert_path)
         self._files = [Path(path) for path in paths if path]
-        self._read_at: list[int] | None = None
-        self._context: ssl.SSLContext | None = None
-        self.ends_s = 0.0
-        """The time at which the certificate ends, in epoch seconds; 0 without one."""
-        if self._files:
-            self._read_at = self._changed_at()
-            self._context = self._read()
-            self.ends_s = self._end_s()
+        self._loaded = ReloadedFiles("certificate", self._files, self._load)
 
     @property
     def is_set(self) -> bool:
@@ -43,15 +31,13 @@ class Certificates:
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS settings for a new connection; None if no certificate is set."""
-        if self._files and (changed_at := self._changed_at()) != self._read_at:
-            self._read_at = changed_at
-            try:
-                self._context = self._read()
-                self.ends_s = self._end_s()
-                log.info("TLS certificate read again from %s", self._settings.tls_cert_path)
-            except NamesrvError as error:
-                log.error("%s The certificate before stays in force.", error)
-        return self._context
+        self._loaded.reload()
+        return self._loaded.value[0]
+
+    @property
+    def ends_s(self) -> float:
+        """The time at which the certificate ends, in epoch seconds; 0 without one."""
+        return self._loaded.value[1]
 
     def end_of_validity_s(self) -> float:
         """Return the time at which the certificate ends. Raises ssl.SSLError if a client would not accept it now.
@@ -74,14 +60,14 @@ class Certificates:
                     continue
         return ssl.cert_time_to_seconds(str((asked.getpeercert() or {})["notAfter"]))
 
+    def _load(self) -> tuple[ssl.SSLContext | None, float]:
+        return (self._read(), self._end_s()) if self._files else (None, 0.0)
+
     def _end_s(self) -> float:
         try:
             return self.end_of_validity_s()
         except ssl.SSLError:
             return time.time()  # it is not valid now
-
-    def _changed_at(self) -> list[int]:
-        return [file.stat().st_mtime_ns if file.exists() else 0 for file in self._files]
 
     def _read(self) -> ssl.SSLContext:
         settings = self._settings
