@@ -399,15 +399,17 @@ WITH point AS (
 )
 SELECT topic, broker_name, from_time, to_time, ended_by, deleted_at FROM edge WHERE begins;
 
--- One row for each topic on a broker name that is down: the topics that the name had when its last broker went, without
--- a command or an unregistration, less than 7 days ago. The topic is expected on that name while a broker of it is down.
+-- One row for each topic on a broker name that has not got it any more, because it is down: the topics that the name had
+-- when its last broker went, without a command or an unregistration, less than 7 days ago. The topic is expected on that
+-- name while a broker of it is down and its master is not back: a slave that is brings no topics.
 CREATE OR REPLACE TEMPORARY VIEW topic_down AS
 WITH latest AS (
-  SELECT *, max(coalesce(to_time, known_at)) OVER (PARTITION BY broker_name) AS latest_at
+  SELECT *, max(to_time) OVER (PARTITION BY broker_name) AS latest_at
   FROM topic_session CROSS JOIN known_until
 )
 SELECT topic, broker_name, to_time AS gone_at
-FROM latest ANTI JOIN broker USING (broker_name) SEMI JOIN broker_down USING (broker_name)
+FROM latest ANTI JOIN (SELECT broker_name FROM broker WHERE broker_id = 0) USING (broker_name)
+     ANTI JOIN topic_placement USING (topic, broker_name) SEMI JOIN broker_down USING (broker_name)
 WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at
   AND deleted_at IS NULL;
 
@@ -444,16 +446,18 @@ FROM of_topic;
 -- - measure 'route': up while at least one broker name has the topic.
 -- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
 --   is set: while this one does.
--- After an end by silence or a lost connection on a broker name the topic is expected until it is up again or no broker of
--- that name is down, or a command deletes it in all clusters. After any other end (a command, an unregistration, a
--- registration without it or without the permission) it is not expected on that name. It is expected as long as it is on one of its names.
+-- After an end by silence or a lost connection on a broker name the topic is expected until it is up again, no broker of
+-- that name is down, its master is back without it, or a command deletes it in all clusters. After any other end (a command,
+-- an unregistration, a registration without it or without the permission), also later, it is not expected on that name.
+-- It is expected as long as it is on one of its names.
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
 WITH routed AS (
   SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
          coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned,
          unix_millis(known_at) AS known_ms,  -- last_ms: after a planned end, or a command after any, it is not expected there
-         unix_millis(IF(coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED'), coalesce(deleted_at, known_at),
-                        to_time)) AS last_ms
+         unix_millis(min(IF(coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED'), coalesce(deleted_at, known_at),
+                            to_time)) OVER (PARTITION BY topic, broker_name ORDER BY from_time
+                                            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)) AS last_ms
   FROM topic_session CROSS JOIN known_until
 ), permission AS (
   SELECT topic, broker_name, unix_millis(event_time) AS from_ms, after.perm AS perm,
@@ -483,10 +487,18 @@ WITH routed AS (
   SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, last_ms, is_unplanned FROM written
   UNION ALL
   SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, last_ms, is_unplanned FROM written
-), down AS (  -- until_ms: the time up to which some broker of the name is down that is down at to_ms
-  SELECT fallen.broker_name, to_ms, max(unix_millis(gone_at) + down_millis) AS until_ms
-  FROM (SELECT DISTINCT broker_name, to_ms FROM session WHERE is_unplanned) fallen JOIN outage
+), fallen AS (  -- back_ms: when a master of the name was up after to_ms
+  SELECT broker_name, to_ms, is_back,
+         min(IF(is_back, to_ms, NULL)) OVER (PARTITION BY broker_name ORDER BY to_ms, is_back
+                                             ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS back_ms
+  FROM (SELECT DISTINCT broker_name, to_ms, false AS is_back FROM session WHERE is_unplanned
+        UNION ALL SELECT broker_name, from_ms, true FROM master) point
+), down AS (  -- until_ms: the time up to which some broker of the name is down that is down at to_ms, and no master is back
+  SELECT fallen.broker_name, to_ms,
+         least(max(unix_millis(gone_at) + down_millis), coalesce(min(back_ms), max(unix_millis(gone_at) + down_millis))) AS until_ms
+  FROM fallen JOIN outage
     ON fallen.broker_name = outage.broker_name AND to_ms BETWEEN unix_millis(gone_at) AND unix_millis(gone_at) + down_millis
+  WHERE NOT is_back
   GROUP BY fallen.broker_name, to_ms
 ), expected AS (  -- until_ms: the time up to which the topic is expected on the name
   SELECT measure, topic, of_name, broker_name, from_ms, to_ms, known_ms,

@@ -147,7 +147,10 @@ def _down_broker(key: BrokerKey, line: BrokerEventRow) -> DownBroker:
 
 
 def lost_topics(seen: Seen) -> LostTopics:
-    """Return the topics of the broker names that are down: those that a name had when its last broker went."""
+    """Return the topics of the broker names that are down, those that a name had when its last broker went.
+
+    A slave that is back brings no topics, so they are lost until the master is back.
+    """
     down = (each.broker_name for each in down_brokers(seen))
     return _by_topic(row for _, row in last_topics(seen, down, _LOSSES))
 
@@ -175,11 +178,12 @@ def _by_topic(rows: Iterable[TopicRow]) -> LostTopics:
 
 
 def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> list[tuple[int, TopicRow]]:
-    """Return when broker names lost topics in the last 7 days with their last broker by one of the causes, and each.
+    """Return when broker names without a master lost topics in the last 7 days by one of the causes, and each.
 
-    A topic that a command deleted in all clusters after that is not among them.
+    They went with the name's last broker. A topic that the name has again is not among them, nor is one that a command
+    deleted in all clusters after that.
     """
-    gone = sorted({*names} - seen.tables.brokers.keys())
+    gone = sorted(name for name in {*names} if MASTER_ID not in seen.tables.brokers.get(name, ()))
     if not gone:
         return []
     of_names = f"broker_name IN ({', '.join(map(quoted, gone))})"
@@ -188,7 +192,16 @@ def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> li
     deleted = _recently(seen, "deleted topics", lambda span: _deleted(seen, span)) if lost else {}
     since_ms = _expected_since_ms(seen)
     found = ((gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > since_ms)
-    return [(gone_ms, row) for gone_ms, row in found if deleted.get(row.topic, 0) <= gone_ms]
+    return [
+        (gone_ms, row)
+        for gone_ms, row in found
+        if deleted.get(row.topic, 0) <= gone_ms and not _has(seen, row.broker_name, row.topic)
+    ]
+
+
+def _has(seen: Seen, broker_name: str, topic: str) -> bool:
+    rows = seen.tables.queues.get(topic, ()) if broker_name in seen.tables.brokers else ()
+    return any(row.broker_name == broker_name for row in rows)
 
 
 def _deleted(seen: Seen, span: Span) -> dict[str, int]:
@@ -198,13 +211,11 @@ def _deleted(seen: Seen, span: Span) -> dict[str, int]:
 
 
 def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, list[TopicRow]]]:
-    """Return when each broker name lost all its topics by one of the causes, if that was the last change of its topics.
-
-    Return these topics too.
-    """
-    condition = f"{of_names} AND topics_changed + topics_removed > 0 AND {span.covers}"
-    lines = newest_of_each(seen.root, seen.snapshot, "broker_name", condition)
-    lost = [each for each in lines if each.cause in causes and not (each.topics_added or each.topics_changed)]
+    """Return when each broker name lost topics last, if that was by one of the causes, and these topics."""
+    lines = newest_of_each(
+        seen.root, seen.snapshot, "broker_name", f"{of_names} AND topics_removed > 0 AND {span.covers}"
+    )
+    lost = [each for each in lines if each.cause in causes]
     lost = with_changes(seen.root, seen.snapshot, lost, f"table_name = '{TOPIC.name}'")
     return [(line.event_time, [row for _, _, row, _ in line.changes if isinstance(row, TopicRow)]) for line in lost]
 

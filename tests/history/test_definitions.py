@@ -9,7 +9,7 @@ from namesrv_stream.analysis.ask import ask
 from namesrv_stream.answers.broker_page import broker_page
 from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.definitions import EXPECTED_MS, down_brokers, lost_topics, topic_verdict
-from namesrv_stream.answers.events import newest_events
+from namesrv_stream.answers.events import newest_events, with_changes
 from namesrv_stream.answers.lists import brokers, clusters
 from namesrv_stream.answers.overview import overview
 from namesrv_stream.answers.periods import churn, timeline
@@ -51,6 +51,13 @@ class Watched:
         self.snapshot = Snapshots(root).newest()
         self.seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
         self.lines = newest_events(root, self.snapshot, limit=None)
+        lines = [line for line in self.lines if line.topics_removed and line.cause not in ("SILENCE", "CHANNEL_CLOSED")]
+        self.planned = [
+            [line.event_time, before.topic, before.broker_name]
+            for line in with_changes(root, self.snapshot, lines, "table_name = 'topic'")
+            for _, _, before, after in line.changes
+            if after is None
+        ]
         self.of_brokers = self.stretches(0, self.broker_until)
 
     def stretches(self, index, expected_until):
@@ -77,15 +84,23 @@ class Watched:
         return until_ms if self.fell_unplanned(broker, at_ms) else at_ms
 
     def topic_until(self, subject, at_ms, found):
-        """Return until when a topic that fell is expected on a name: while a broker of it is down. Else on any name."""
+        """Return until when a topic that fell is expected on a name: while a broker of it is down. Else on any name.
+
+        Not after a master is back, nor after a planned end or a command.
+        """
         topic, name = subject
         if name is None:
             return max(of_one[-1][2] for (of, name), of_one in found.items() if of == topic and name)
         of_name = (stretch for broker, of_one in self.of_brokers.items() if broker[1] == name for stretch in of_one)
         until_ms = max((until for _, fell, until in of_name if fell <= at_ms), default=at_ms)
-        deleted = (line.event_time for line in self.lines if line.deleted_topic == topic)
-        until_ms = min([until_ms, *(each for each in deleted if each > at_ms)])
+        ends = [line.event_time for line in self.lines if line.deleted_topic == topic]
+        ends += [at_ms for at_ms, *of in self.planned if of == [topic, name]]
+        until_ms = min([until_ms, *(each for each in ends if each > at_ms), *self.masters_since(name, at_ms)])
         return until_ms if self.lost_unplanned(name, at_ms) else at_ms
+
+    def masters_since(self, name, at_ms):
+        of_name = (self.of_brokers.get((cluster, name, MASTER_ID), ()) for cluster in ("c1", "c2"))
+        return [from_ms for stretches in of_name for from_ms, *_ in stretches if from_ms >= at_ms]
 
     def fell_unplanned(self, broker, at_ms, unplanned=UNPLANNED):
         types = [
