@@ -379,6 +379,11 @@ SELECT change.*, concat_ws('/', url_encode(cluster_name), url_encode(broker_name
 FROM change
 WHERE broker_version IS NOT NULL;
 
+-- One row for each command that deleted a topic in all clusters, and broker name that ever had the topic.
+CREATE OR REPLACE TEMPORARY VIEW topic_deletion AS
+SELECT topic, known.broker_name, event_time, epoch, seq, type AS cause
+FROM broker_event JOIN (SELECT DISTINCT topic, broker_name FROM row_change WHERE table_name = 'topic') known ON deleted_topic = topic;
+
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
 -- deleted_at: when a command deleted the topic in all clusters after that, else NULL.
@@ -388,8 +393,7 @@ WITH point AS (
   FROM topic_change
   WHERE before IS NULL OR after IS NULL
   UNION ALL
-  SELECT known.topic, known.broker_name, event_time, epoch, seq, type, CAST(NULL AS BOOLEAN)
-  FROM broker_event JOIN (SELECT DISTINCT topic, broker_name FROM topic_change) known ON deleted_topic = known.topic
+  SELECT *, CAST(NULL AS BOOLEAN) FROM topic_deletion
 ), edge AS (
   SELECT topic, broker_name, event_time AS from_time, begins,
          lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by,
@@ -450,35 +454,55 @@ FROM of_topic;
 -- that name is down, its master is back without it, or a command deletes it in all clusters. After any other end (a command,
 -- an unregistration, a registration without it or without the permission), also later, it is not expected on that name.
 -- It is expected as long as it is on one of its names.
+--
+-- Each step takes time for its rows, not for pairs of them: what holds at a time is the last row before it, in a window.
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
-WITH routed AS (
-  SELECT topic, broker_name, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, known_at)) AS to_ms,
-         coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED') AS is_unplanned,
-         unix_millis(known_at) AS known_ms,  -- last_ms: after a planned end, or a command after any, it is not expected there
-         unix_millis(min(IF(coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED'), coalesce(deleted_at, known_at),
-                            to_time)) OVER (PARTITION BY topic, broker_name ORDER BY from_time
-                                            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)) AS last_ms
-  FROM topic_session CROSS JOIN known_until
-), permission AS (
-  SELECT topic, broker_name, unix_millis(event_time) AS from_ms, after.perm AS perm,
-         coalesce(unix_millis(lead(event_time) OVER of_topic), 9223372036854775807) AS to_ms
+WITH point AS (
+  SELECT topic, broker_name, event_time, epoch, seq, cause IN ('SILENCE', 'CHANNEL_CLOSED') AS is_silence, after.perm AS perm,
+         after IS NOT NULL AS is_there
   FROM topic_change
+  UNION ALL
+  SELECT topic, broker_name, event_time, epoch, seq, false, CAST(NULL AS INT), false FROM topic_deletion
+), change AS (  -- planned_at: the next planned end, or command after any end, after which it is not expected there
+  SELECT *, lead(event_time) OVER of_topic AS next_time, lead(is_there) OVER of_topic AS is_kept,
+         lead(is_silence) OVER of_topic AS ends_in_silence,
+         min(IF(is_there OR is_silence, NULL, event_time)) OVER (PARTITION BY topic, broker_name ORDER BY epoch DESC, seq DESC
+                                                                 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS planned_at
+  FROM point
   WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
-), master AS (
+), routed AS (
+  SELECT topic, broker_name, unix_millis(event_time) AS from_ms, unix_millis(coalesce(next_time, known_at)) AS to_ms,
+         unix_millis(known_at) AS known_ms, unix_millis(coalesce(planned_at, known_at)) AS last_ms,
+         next_time IS NULL OR NOT is_kept AND ends_in_silence AS is_unplanned, (perm & 2) <> 0 AS may_write
+  FROM change CROSS JOIN known_until
+  WHERE is_there
+), master AS (  -- numbered by broker name
   SELECT broker_name, from_millis AS from_ms, up_until_millis AS to_ms,
-         coalesce(ended_by, 'EXPIRED') NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST', 'REFUSED') AS is_unplanned
+         coalesce(ended_by, 'EXPIRED') NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST', 'REFUSED') AS is_unplanned,
+         row_number() OVER (PARTITION BY broker_name ORDER BY from_millis, up_until_millis) AS number
   FROM broker_stretch
   WHERE broker_id = 0
+), begun AS (  -- first: the number of the master's session at from_ms
+  SELECT *, max(number) OVER (PARTITION BY broker_name ORDER BY from_ms, number NULLS LAST
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS first
+  FROM (SELECT *, CAST(NULL AS INT) AS number FROM routed WHERE may_write
+        UNION ALL SELECT NULL, broker_name, from_ms, NULL, NULL, NULL, NULL, NULL, number FROM master) point
+), ended AS (  -- last: the number of the master's session before to_ms
+  SELECT *, max(number) OVER (PARTITION BY broker_name ORDER BY to_ms, number NULLS FIRST
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS last
+  FROM (SELECT * FROM begun WHERE number IS NULL
+        UNION ALL SELECT NULL, broker_name, NULL, from_ms, NULL, NULL, NULL, NULL, number, NULL FROM master) point
+), part AS (
+  SELECT topic, broker_name, from_ms, to_ms, known_ms, last_ms, is_unplanned,
+         explode(sequence(CAST(coalesce(first, 1) AS BIGINT), CAST(last AS BIGINT))) AS number
+  FROM ended
+  WHERE number IS NULL AND last >= coalesce(first, 1)
 ), written AS (
-  SELECT topic, broker_name, greatest(routed.from_ms, permission.from_ms, master.from_ms) AS from_ms,
-         least(routed.to_ms, permission.to_ms, master.to_ms) AS to_ms, known_ms, last_ms,
-         routed.to_ms <= least(permission.to_ms, master.to_ms) AND routed.is_unplanned
-           OR master.to_ms <= least(permission.to_ms, routed.to_ms) AND master.is_unplanned AS is_unplanned
-  FROM routed JOIN permission USING (topic, broker_name) JOIN master USING (broker_name)
-  WHERE (perm & 2) <> 0
-    AND permission.from_ms < routed.to_ms AND routed.from_ms < permission.to_ms
-    AND master.from_ms < least(routed.to_ms, permission.to_ms)
-    AND greatest(routed.from_ms, permission.from_ms) < master.to_ms
+  SELECT topic, broker_name, greatest(part.from_ms, master.from_ms) AS from_ms, least(part.to_ms, master.to_ms) AS to_ms,
+         known_ms, last_ms,
+         part.to_ms <= master.to_ms AND part.is_unplanned OR master.to_ms <= part.to_ms AND master.is_unplanned AS is_unplanned
+  FROM part JOIN master USING (broker_name, number)
+  WHERE part.from_ms < master.to_ms
 ), session AS (
   SELECT 'route' AS measure, topic, CAST(NULL AS STRING) AS of_name, broker_name, from_ms, to_ms, known_ms, last_ms,
          is_unplanned
@@ -487,25 +511,29 @@ WITH routed AS (
   SELECT 'write', topic, NULL, broker_name, from_ms, to_ms, known_ms, last_ms, is_unplanned FROM written
   UNION ALL
   SELECT 'write', topic, broker_name, broker_name, from_ms, to_ms, known_ms, last_ms, is_unplanned FROM written
-), fallen AS (  -- back_ms: when a master of the name was up after to_ms
-  SELECT broker_name, to_ms, is_back,
-         min(IF(is_back, to_ms, NULL)) OVER (PARTITION BY broker_name ORDER BY to_ms, is_back
-                                             ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS back_ms
-  FROM (SELECT DISTINCT broker_name, to_ms, false AS is_back FROM session WHERE is_unplanned
-        UNION ALL SELECT broker_name, from_ms, true FROM master) point
-), down AS (  -- until_ms: the time up to which some broker of the name is down that is down at to_ms, and no master is back
-  SELECT fallen.broker_name, to_ms,
-         least(max(unix_millis(gone_at) + down_millis), coalesce(min(back_ms), max(unix_millis(gone_at) + down_millis))) AS until_ms
-  FROM fallen JOIN outage
-    ON fallen.broker_name = outage.broker_name AND to_ms BETWEEN unix_millis(gone_at) AND unix_millis(gone_at) + down_millis
-  WHERE NOT is_back
-  GROUP BY fallen.broker_name, to_ms
+), point_of_name AS (  -- kind 1: a broker of the name fell, and is down to end_ms. Kind 3: a master is up
+  SELECT broker_name, unix_millis(gone_at) AS to_ms, unix_millis(gone_at) + down_millis AS end_ms,
+         CAST(NULL AS BIGINT) AS begin_ms, 1 AS kind
+  FROM outage
+  UNION ALL
+  SELECT broker_name, from_ms, NULL, from_ms, 3 FROM master
+), placed AS (  -- down_ms: the time up to which a broker of the name is down, back_ms: at which a master is up again
+  SELECT *,
+         max(end_ms) OVER (PARTITION BY measure, broker_name ORDER BY to_ms, kind
+                           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS down_ms,
+         min(begin_ms) OVER (PARTITION BY measure, broker_name ORDER BY to_ms DESC, kind DESC
+                             ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS back_ms
+  FROM (SELECT *, CAST(NULL AS BIGINT) AS end_ms, CAST(NULL AS BIGINT) AS begin_ms, 2 AS kind FROM session
+        UNION ALL
+        SELECT measure, NULL, NULL, broker_name, NULL, to_ms, NULL, NULL, NULL, end_ms, begin_ms, kind
+        FROM point_of_name CROSS JOIN (SELECT 'route' AS measure UNION ALL SELECT 'write') measures) point
 ), expected AS (  -- until_ms: the time up to which the topic is expected on the name
   SELECT measure, topic, of_name, broker_name, from_ms, to_ms, known_ms,
-         least(IF(is_unplanned, coalesce(until_ms, to_ms), to_ms), last_ms,
+         least(IF(is_unplanned AND down_ms >= to_ms, least(down_ms, coalesce(back_ms, down_ms)), to_ms), last_ms,
                coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name, broker_name ORDER BY from_ms, to_ms), known_ms))
            AS until_ms
-  FROM session LEFT JOIN down USING (broker_name, to_ms)
+  FROM placed
+  WHERE kind = 2
 ), beside AS (
   SELECT *, IF(from_ms <= max(to_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms, to_ms
                                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins

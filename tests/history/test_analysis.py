@@ -104,6 +104,7 @@ def test_a_sample_week_has_the_same_views_in_spark_and_in_duckdb(root, same_view
     assert {name for name, rows in found.items() if rows == 0} <= {
         "broker_down",
         "broker_retirement",
+        "topic_deletion",
         "topic_down",
     }  # all are up
 
@@ -120,7 +121,7 @@ def test_a_random_history_has_the_same_views_in_spark_and_in_duckdb(spark, root,
         history.publish()
     found = same_views(root)
     empty = {name for name, rows in found.items() if rows == 0}
-    assert seed or empty == {"rejected_record", "broker_release", "broker_retirement", "topic_down"}
+    assert seed or empty == {"rejected_record", "broker_release", "broker_retirement", "topic_deletion"}
     keys = ask(root, "SELECT broker_key FROM broker_dim WHERE cluster_name = 'c-1_.'")["broker_key"].to_pylist()
     assert keys == ["c-1_./broker+a%2Fb*%7E%C3%BC/0"]
 
