@@ -18,7 +18,7 @@ from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.test_known_brokers import ADDRESS, command
-from tests.gateway.transport import connected
+from tests.gateway.transport import Transport, connected
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
@@ -65,10 +65,10 @@ class Log:
         await self.working.wait()
         yield
 
-    def acknowledge(self):
+    def acknowledge(self, partition=0):
         for offset, place in self.waiting:
             if not place.done():
-                place.set_result(LogPosition(0, 0, offset))
+                place.set_result(LogPosition(0, partition, offset))
         self.waiting.clear()
 
     def fail(self):
@@ -120,20 +120,21 @@ class Clock:
 class Site:
     """A gateway between its connections, its link and its clock."""
 
-    def __init__(self):
+    def __init__(self, reconcile_ms=300_000):
         self.log = Log()
         self.settings = NamesrvSettings()
         self.clock = Clock()
-        self.writes = WriteHandler(KafkaSender(self.log, Here(), "g", self.clock), 300_000, self.answers())
+        self.writes = WriteHandler(KafkaSender(self.log, Here(), "g", self.clock), reconcile_ms, self.answers())
         self.connections = Connections(self.settings)
 
-    def answers(self, read_to=None, reading_ms=0, **live):
+    def answers(self, read_to=None, reading_ms=0, log_id="log", **live):
         """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
         offset = len(self.log.sent) if read_to is None else read_to
-        return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, reading_ms=reading_ms)
+        tables = RouteTables(live=live)
+        return Answers(tables, self.settings, offsets={0: offset}, reading_ms=reading_ms, log_id=log_id)
 
-    def connect(self):
-        return connected(None, self.connections)
+    def connect(self, host="127.0.0.1"):
+        return connected(None, self.connections, Transport(host))
 
     def ask(self, command, connection):
         """Begin a request that waits for the earlier ones of its connection."""

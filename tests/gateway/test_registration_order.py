@@ -1,8 +1,7 @@
-"""Requests of brokers, from their bytes to the log: in order, each answered once, and of those who may send them."""
+"""Requests of brokers, from their bytes to the log: in order, and each answered once."""
 
 from msgspec.structs import replace
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import registering
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
@@ -12,33 +11,19 @@ from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.wire.codes import Flag, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import encode_command
-from tests.gateway.site import Site, settle
+from tests.gateway.site import settle
 from tests.gateway.test_known_brokers import command
 from tests.gateway.transport import Transport, connected
 
 LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(MAX_AT_ONCE_BYTES // 128)])
 
-SECRET = b"12345678"
-USER = f'''[[user]]
-name = "{{0}}"
-role = "broker"
-accessKey = "{{0}}"
-secretKey = "{SECRET.decode()}"
-clusters = ["c"]
-names = ["{{0}}"]
-addresses = ["*"]
-'''
-
 
 class Peer:
     """A broker's connection through the dispatcher."""
 
-    def __init__(self, site: Site, *leases, **settings):
+    def __init__(self, site):
         metrics = Metrics()
-        authorization = Authorization(NamesrvSettings(**settings), metrics)
-        dispatcher = Dispatcher(
-            site.answers(**{each.broker_addr: each for each in leases}), site.writes, metrics, authorization
-        )
+        dispatcher = Dispatcher(site.answers(), site.writes, metrics, Authorization(site.settings, metrics))
         self._transport = Transport()
         self.connection = connected(dispatcher, site.connections, self._transport)
 
