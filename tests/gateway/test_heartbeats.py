@@ -20,7 +20,7 @@ from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.examples import examples
-from tests.gateway.site import LEAVE, Clock, Here, Log, Site, settle
+from tests.gateway.site import LEAVE, Clock, Here, Log, settle
 from tests.gateway.test_known_brokers import ADDRESS, command
 
 LEASE_MS = 10_000
@@ -106,24 +106,13 @@ async def test_thousands_of_signs_of_life_are_not_sent_at_once():
     assert max(per_ms.values()) < 30
 
 
-class Refusing(Authorization):
-    """Refuses each heartbeat once `refuses` is true."""
+async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway_or_not_allowed(site, monkeypatch):
+    def refuse(*_):
+        raise NotAllowedError(HEARTBEAT.code, users.Sender(None), "the right to write")
 
-    checked = frozenset({RequestCode.BROKER_HEARTBEAT})
-    refuses = False
-
-    def __init__(self):
-        pass
-
-    def admitted(self, command, connection, live):
-        if self.refuses:
-            raise NotAllowedError(command.code, users.Sender(None), "the right to write")
-        return command
-
-
-async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway_or_not_allowed():
-    site, authorization = Site(), Refusing()
-    broker, dispatcher = site.connect(), Dispatcher(site.answers(), site.writes, Metrics(), authorization)
+    metrics = Metrics()
+    authorization = Authorization(site.settings, metrics)
+    broker, dispatcher = site.connect(), Dispatcher(site.answers(), site.writes, metrics, authorization)
     site.ask_at_once(command(), broker)
     site.log.acknowledge()
     (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
@@ -131,7 +120,8 @@ async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_onew
     oneway = msgspec.structs.replace(HEARTBEAT, flag=int(Flag.ONEWAY))
     assert dispatcher.answer(oneway, broker) is None
     assert broker.is_answered, "no task answers either"
-    authorization.refuses = True
+    monkeypatch.setattr(authorization, "checked", frozenset({RequestCode.BROKER_HEARTBEAT}))
+    monkeypatch.setattr(authorization, "admitted", refuse)
     (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
     assert answer.code == ResponseCode.NO_PERMISSION
 
