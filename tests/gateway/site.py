@@ -7,12 +7,15 @@ from types import SimpleNamespace
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connections
+from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker
+from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
@@ -20,7 +23,7 @@ from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.test_known_brokers import ADDRESS, command
 from tests.gateway.transport import Transport, connected
 
-FULL, LIGHT = RegisterBroker, BrokerHeartbeat
+FULL = RegisterBroker
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
 QUARTER_S = 30
 """A quarter of the lease of ADDRESS: the next sign of life after it gets to the log at once."""
@@ -135,6 +138,11 @@ class Site:
 
     def connect(self, host="127.0.0.1"):
         return connected(None, self.connections, Transport(host))
+
+    def dispatcher(self, authorization=None):
+        metrics = Metrics()
+        admits = authorization or Authorization(self.settings, metrics)
+        return Dispatcher(self.answers(), self.writes, metrics, admits)
 
     def ask(self, command, connection):
         """Begin a request that waits for the earlier ones of its connection."""

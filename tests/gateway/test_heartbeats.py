@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from namesrv_stream.access import users
 from namesrv_stream.access.rights import NotAllowedError
 from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
 from namesrv_stream.gateway.kafka_link import GATHERED_FOR_MS, GATHERED_FROM_MS, TICK_AT_MS, Ticks
@@ -110,9 +109,8 @@ async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_onew
     def refuse(*_):
         raise NotAllowedError(HEARTBEAT.code, users.Sender(None), "the right to write")
 
-    metrics = Metrics()
-    authorization = Authorization(site.settings, metrics)
-    broker, dispatcher = site.connect(), Dispatcher(site.answers(), site.writes, metrics, authorization)
+    authorization = Authorization(site.settings, Metrics())
+    broker, dispatcher = site.connect(), site.dispatcher(authorization)
     site.ask_at_once(command(), broker)
     site.log.acknowledge()
     (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))

@@ -25,7 +25,6 @@ from tests.waiting import until
 
 EVIL, GOOD = "127.0.0.66", "127.0.0.1"
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
-PROXY_V1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"
 T0 = 1_700_000_000_000
 
 
@@ -187,15 +186,6 @@ def test_connections_leave_files_to_the_tables(registry):
             registry.register("10.0.0.7:10911", "c1", "broker-new", topics=("TopicNew",))
             until(lambda: good.ask(105, topic="TopicNew").code == 0)
         process.stdin.close()
-
-
-def test_a_proxy_header_of_somebody_else_is_refused_and_its_words_are_not_repeated(gateway, caplog):
-    with Peer(gateway.port, host=EVIL) as liar:
-        liar.socket.sendall(PROXY_V1 + LOOKUP)
-        assert liar.is_closed_by_server()
-    assert f"connection of {EVIL}:" in caplog.text
-    assert "proxyProtocol.trusted" in caplog.text
-    assert "192.0.2.7" not in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])

@@ -8,10 +8,12 @@ from msgspec.structs import replace
 from namesrv_stream.gateway import registering as registering_module
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES, refusal
-from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.frame import LARGE_BODY_BYTES
+from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES, FrameDecoder
+from namesrv_stream.wire.remoting_command import encode_command
 from tests.gateway.site import FULL, LEAVE, PARTS, answer_of, settle
 from tests.gateway.test_known_brokers import ADDRESS, command, live
+from tests.gateway.transport import Transport, connected
 from tests.wire.golden import ANSWERS, REQUESTS
 
 
@@ -118,3 +120,57 @@ async def test_the_log_names_a_broker_when_it_comes_when_it_leaves_in_order_and_
         f"a 0 ({ADDRESS}) unregisters",
         f"a 0 ({ADDRESS}): connection lost after 0s: reset by peer",
     ]
+
+
+LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(MAX_AT_ONCE_BYTES // 128)])
+
+
+class Peer:
+    """A broker's connection through the dispatcher."""
+
+    def __init__(self, site):
+        self._transport = Transport()
+        self.connection = connected(site.dispatcher(), site.connections, self._transport)
+
+    async def sends(self, *commands):
+        frames = [encode_command(replace(each, opaque=number)) for number, each in enumerate(commands)]
+        self.connection.data_received(b"".join(frames))
+        await settle()
+
+    @property
+    def answers(self):
+        """Opaque and code of each answer, in order."""
+        return [(answer.opaque, answer.code) for answer in FrameDecoder().feed(bytes(self._transport.written))]
+
+
+async def test_small_and_large_registrations_get_to_the_log_in_the_order_of_their_connection(site):
+    peer = Peer(site)
+    await peer.sends(command(), LARGE, command(counter=3))
+    assert peer.answers == [], "Kafka has taken none of them"
+    assert [each.data_version.counter for each in site.log.sent if type(each) is FULL] == [1, 2, 3]
+    site.log.acknowledge()
+    await settle()
+    assert sorted(peer.answers) == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(site):
+    peer = Peer(site)
+    await peer.sends(replace(command(), flag=Flag.ONEWAY))
+    site.log.acknowledge()
+    await settle()
+    assert site.log.kinds == [FULL]
+    assert peer.answers == []
+
+
+async def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_connection_stays(site, monkeypatch):
+    def register_broker(*_arguments):
+        raise ValueError("of ours")
+
+    peer = Peer(site)
+    with monkeypatch.context() as patch:
+        patch.setattr(registering_module, "read_registration", register_broker)
+        await peer.sends(command())
+    assert peer.answers == [(0, ResponseCode.SYSTEM_ERROR)]
+    assert not peer.connection.is_closing
+    await peer.sends(command())
+    assert site.log.kinds == [FULL]
