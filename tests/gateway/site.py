@@ -7,20 +7,23 @@ from types import SimpleNamespace
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connections
+from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.gateway.writes import WriteHandler
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker
+from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.test_known_brokers import ADDRESS, command
-from tests.gateway.transport import connected
+from tests.gateway.transport import Transport, connected
 
-FULL, LIGHT = RegisterBroker, BrokerHeartbeat
+FULL = RegisterBroker
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
 QUARTER_S = 30
 """A quarter of the lease of ADDRESS: the next sign of life after it gets to the log at once."""
@@ -65,10 +68,10 @@ class Log:
         await self.working.wait()
         yield
 
-    def acknowledge(self):
+    def acknowledge(self, partition=0):
         for offset, place in self.waiting:
             if not place.done():
-                place.set_result(LogPosition(0, 0, offset))
+                place.set_result(LogPosition(0, partition, offset))
         self.waiting.clear()
 
     def fail(self):
@@ -120,20 +123,26 @@ class Clock:
 class Site:
     """A gateway between its connections, its link and its clock."""
 
-    def __init__(self):
+    def __init__(self, reconcile_ms=300_000):
         self.log = Log()
         self.settings = NamesrvSettings()
         self.clock = Clock()
-        self.writes = WriteHandler(KafkaSender(self.log, Here(), "g", self.clock), 300_000, self.answers())
+        self.writes = WriteHandler(KafkaSender(self.log, Here(), "g", self.clock), reconcile_ms, self.answers())
         self.connections = Connections(self.settings)
 
-    def answers(self, read_to=None, reading_ms=0, **live):
+    def answers(self, read_to=None, reading_ms=0, log_id="log", **live):
         """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
         offset = len(self.log.sent) if read_to is None else read_to
-        return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, reading_ms=reading_ms)
+        tables = RouteTables(live=live)
+        return Answers(tables, self.settings, offsets={0: offset}, reading_ms=reading_ms, log_id=log_id)
 
-    def connect(self):
-        return connected(None, self.connections)
+    def connect(self, host="127.0.0.1"):
+        return connected(None, self.connections, Transport(host))
+
+    def dispatcher(self, authorization=None):
+        metrics = Metrics()
+        admits = authorization or Authorization(self.settings, metrics)
+        return Dispatcher(self.answers(), self.writes, metrics, admits)
 
     def ask(self, command, connection):
         """Begin a request that waits for the earlier ones of its connection."""

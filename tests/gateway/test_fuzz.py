@@ -4,32 +4,13 @@ import asyncio
 import logging
 import random
 
-from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.connection import Connections
-from namesrv_stream.gateway.dispatcher import Dispatcher
-from namesrv_stream.gateway.gateway_metrics import Metrics
-from namesrv_stream.gateway.sending import KafkaSender
-from namesrv_stream.gateway.writes import WriteHandler
-from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
-from tests.gateway.site import Here, Log
 from tests.gateway.transport import Transport, connected
 from tests.wire.golden import REQUESTS
 
 GOLDEN = sorted(each.raw for each in REQUESTS.values())
 FRAMES, FRAMES_OF_A_CONNECTION = 2_000, 50
-
-
-class AcknowledgingLog(Log):
-    """Takes every record at once."""
-
-    def send(self, request, record=None, host=None):
-        place = super().send(request, record, host)
-        self.acknowledge()
-        return place
 
 
 def spoilt(chance):
@@ -66,14 +47,18 @@ async def fed(connection, transport, chance):
     return count
 
 
-async def test_spoilt_frames_cost_their_own_connection_alone(caplog):
+async def test_spoilt_frames_cost_their_own_connection_alone(site, caplog, monkeypatch):
     caplog.set_level(logging.ERROR)
-    settings, metrics = NamesrvSettings(), Metrics()
-    answers = Answers(RouteTables(), settings)
-    writes = WriteHandler(KafkaSender(AcknowledgingLog(), Here(), "g"), 300_000, answers)
-    requests = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
-    requests.serve(answers)
-    connections, good_transport = Connections(settings), Transport()
+    send = site.log.send
+
+    def acknowledged(*record, **of):
+        place = send(*record, **of)
+        site.log.acknowledge()
+        return place
+
+    monkeypatch.setattr(site.log, "send", acknowledged)
+    requests, connections, good_transport = site.dispatcher(), site.connections, Transport()
+    requests.serve(site.answers())
     good = connected(requests, connections, good_transport)
     chance, sent, opaque = random.Random(1), 0, 0
     while sent < FRAMES:

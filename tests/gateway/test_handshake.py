@@ -75,8 +75,9 @@ def test_first_bytes_lead_to_frames_also_if_they_come_at_once(sent, is_tls, sour
     ],
 )
 def test_what_a_peer_may_not_begin_with_is_refused_in_words(terms, sent, said):
-    with pytest.raises(NamesrvError, match=said):
+    with pytest.raises(NamesrvError, match=said) as refused:
         codes(begun(terms), sent)
+    assert "192.0.2.7" not in str(refused.value), "the words of a header are not repeated"
 
 
 @pytest.mark.parametrize("inside", [b"\x16\x03", V1, V2, b"GET / HTTP/1.1\r\n"])

@@ -10,20 +10,17 @@ from hypothesis import strategies as st
 
 from namesrv_stream.access import users
 from namesrv_stream.access.rights import NotAllowedError
-from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
 from namesrv_stream.gateway.kafka_link import GATHERED_FOR_MS, GATHERED_FROM_MS, TICK_AT_MS, Ticks
 from namesrv_stream.gateway.sending import KafkaSender
-from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.examples import examples
-from tests.gateway.site import LEAVE, Clock, Here, Log, Site, settle
-from tests.gateway.test_known_brokers import ADDRESS, command, live
+from tests.gateway.site import LEAVE, Clock, Here, Log, settle
+from tests.gateway.test_known_brokers import ADDRESS, command
 
 LEASE_MS = 10_000
 HEARTBEAT = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=LEAVE.ext_fields)
@@ -108,56 +105,27 @@ async def test_thousands_of_signs_of_life_are_not_sent_at_once():
     assert max(per_ms.values()) < 30
 
 
-class Refusing(Authorization):
-    """Refuses each heartbeat once `refuses` is true."""
+async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway_or_not_allowed(site, monkeypatch):
+    def refuse(*_):
+        raise NotAllowedError(HEARTBEAT.code, users.Sender(None), "the right to write")
 
-    checked = frozenset({RequestCode.BROKER_HEARTBEAT})
-    refuses = False
-
-    def __init__(self):
-        pass
-
-    def admitted(self, command, connection, live):
-        if self.refuses:
-            raise NotAllowedError(command.code, users.Sender(None), "the right to write")
-        return command
-
-
-async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway_or_not_allowed():
-    site, authorization = Site(), Refusing()
-    broker, dispatcher = site.connect(), Dispatcher(site.answers(), site.writes, Metrics(), authorization)
-    registering_now = site.ask(command(), broker)
-    await settle()
+    authorization = Authorization(site.settings, Metrics())
+    broker, dispatcher = site.connect(), site.dispatcher(authorization)
+    site.ask_at_once(command(), broker)
     site.log.acknowledge()
-    await registering_now
     (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
     assert (answer.code, answer.opaque, answer.is_response) == (ResponseCode.SUCCESS, HEARTBEAT.opaque, True)
     oneway = msgspec.structs.replace(HEARTBEAT, flag=int(Flag.ONEWAY))
     assert dispatcher.answer(oneway, broker) is None
     assert broker.is_answered, "no task answers either"
-    authorization.refuses = True
+    monkeypatch.setattr(authorization, "checked", frozenset({RequestCode.BROKER_HEARTBEAT}))
+    monkeypatch.setattr(authorization, "admitted", refuse)
     (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
     assert answer.code == ResponseCode.NO_PERMISSION
 
 
-@pytest.fixture
-def sender():
-    return Sender()
-
-
-async def test_each_address_and_each_connection_has_its_own(sender):
-    for address in (ADDRESS, "10.0.0.2:1"):
-        for channel in ("g/1", "g/2"):
-            for _ in range(2):
-                sender.hear(address=address, channel=channel)
-    assert sender.log.sent == [
-        BrokerHeartbeat(broker_addr=address, channel_id=channel)
-        for address in (ADDRESS, "10.0.0.2:1")
-        for channel in ("g/1", "g/2")
-    ]
-
-
-async def test_a_sign_of_life_that_is_not_sent_is_answered_with_the_record_before_it(sender):
+async def test_a_sign_of_life_that_is_not_sent_is_answered_with_the_record_before_it():
+    sender = Sender()
     in_log = sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
     first, second = (sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host") for _ in range(2))
     await settle()
@@ -166,91 +134,7 @@ async def test_a_sign_of_life_that_is_not_sent_is_answered_with_the_record_befor
     sender.log.acknowledge()
     assert (await second).offset == (await in_log).offset == 0
     assert sender.hear().done(), "the log has it already"
-
-
-async def test_after_a_record_that_failed_the_next_sign_of_life_is_sent_at_once(sender):
-    sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
-    thinned = sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
-    sender.log.fail()
-    with pytest.raises(KafkaUnreachableError):
-        await thinned
-    sender.hear()
-    assert sender.log_ms == [0, 0]
-    await sender.clock.passes(LEASE_MS / 1_000)
-    assert sender.log_ms == [0, 0], "nothing is sent later for one that was answered with an error"
-
-
-async def test_a_record_that_cannot_be_sent_later_leaves_the_next_sign_of_life_to_be_sent_at_once(sender):
-    sender.hear()
-    sender.hear()
-    send = sender.log.send
-
-    def refuse(*_, **__):
-        raise KafkaUnreachableError(sender.log.address, "away")
-
-    sender.log.send = refuse
-    await sender.clock.passes(LEASE_MS / 4_000)
-    sender.log.send = send
-    sender.hear()
-    assert sender.log_ms == [0, LEASE_MS // 4]
-
-
-async def answered(site, said, connection):
-    """Return the code of the answer; no time passes."""
-    asked = site.ask(said, connection)
-    await settle()
-    site.log.acknowledge()
-    return (await asked).code
-
-
-@pytest.mark.parametrize("lease_of", ["registration", "snapshot"])
-async def test_the_shorter_lease_counts_if_a_registration_on_its_way_has_another(site, lease_of):
-    broker = site.connect()
-    mine, other = (LEASE_MS, 120_000) if lease_of == "registration" else (120_000, LEASE_MS)
-    await answered(site, command(heartbeat_timeout_millis=mine), broker)
-    lease = live()._replace(heartbeat_timeout_millis=other)
-    site.writes.follow(site.answers(0, **{ADDRESS: lease}))
-    await answered(site, HEARTBEAT, broker)
-    await site.clock.passes(LEASE_MS / 4_000)
-    assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
-
-
-async def test_registrations_heartbeats_and_version_queries_are_signs_of_one_life(site):
-    query = RemotingCommand(code=RequestCode.QUERY_DATA_VERSION, ext_fields=LEAVE.ext_fields, body=b"{}")
-    broker = site.connect()
-    for said in (command(heartbeat_timeout_millis=LEASE_MS), HEARTBEAT, query) * 2:
-        assert await answered(site, said, broker) == ResponseCode.SUCCESS
-        await site.clock.passes(0.1)
-    assert site.log.kinds == [RegisterBroker]
-    await site.clock.passes(LEASE_MS / 4_000)
-    assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
-
-
-async def test_l2_a_sign_of_life_of_an_address_without_a_lease_is_answered_and_is_no_record(site):
-    query = RemotingCommand(code=RequestCode.QUERY_DATA_VERSION, ext_fields=LEAVE.ext_fields, body=b"{}")
-    for said in (HEARTBEAT, query):
-        assert await answered(site, said, site.connect()) == ResponseCode.SUCCESS
-    assert site.log.sent == []
-
-
-async def test_no_sign_of_life_follows_the_end_of_its_connection_or_lease(site):
-    lost, leaving = site.connect(), site.connect()
-    await answered(site, command(), lost)
-    await answered(site, HEARTBEAT, lost)
-    await site.lose(lost)
-    await answered(site, command(), leaving)
-    await answered(site, HEARTBEAT, leaving)
-    await answered(site, LEAVE, leaving)
-    await site.clock.passes(120)
-    assert site.log.kinds == [RegisterBroker, ChannelClosed, RegisterBroker, UnregisterBroker]
-
-
-async def test_a_gateway_that_stops_sends_at_once_the_signs_of_life_that_wait(site):
-    broker, silent = site.connect(), site.connect()
-    await answered(site, command(), broker)
-    await answered(site, HEARTBEAT, broker)
-    await answered(site, command(broker_addr="10.0.0.2:1"), silent)
-    site.writes.registering.stop()
-    assert site.log.sent[2:] == [BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")]
-    await site.clock.passes(120)
-    assert len(site.log.sent) == 3, "each is sent once"
+    sender.heartbeats.forget(ADDRESS)
+    for _ in range(2):
+        sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
+    sender.log.fail()  # which is no error of the loop, although nobody waits for an answer

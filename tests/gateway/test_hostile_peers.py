@@ -2,18 +2,16 @@
 
 import contextlib
 import json
-import re
 import socket
 import subprocess
 import sys
 import threading
-from itertools import count
 
 import javaproperties
 import psutil
 import pytest
 
-from benchmarks.hostile_bytes import HEADERS, LONG_SETTINGS, MIB, framed, unfinished
+from benchmarks.hostile_bytes import LONG_SETTINGS, MIB, unfinished
 from namesrv_stream.gateway import connection
 from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.answers import Answers
@@ -27,7 +25,6 @@ from tests.waiting import until
 
 EVIL, GOOD = "127.0.0.66", "127.0.0.1"
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
-PROXY_V1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"
 T0 = 1_700_000_000_000
 
 
@@ -189,28 +186,6 @@ def test_connections_leave_files_to_the_tables(registry):
             registry.register("10.0.0.7:10911", "c1", "broker-new", topics=("TopicNew",))
             until(lambda: good.ask(105, topic="TopicNew").code == 0)
         process.stdin.close()
-
-
-def test_a_proxy_header_of_somebody_else_is_refused_and_its_words_are_not_repeated(gateway, caplog):
-    with Peer(gateway.port, host=EVIL) as liar:
-        liar.socket.sendall(PROXY_V1 + LOOKUP)
-        assert liar.is_closed_by_server()
-    assert f"connection of {EVIL}:" in caplog.text
-    assert "proxyProtocol.trusted" in caplog.text
-    assert "192.0.2.7" not in caplog.text
-
-
-def test_a_broken_header_ends_its_connection_and_keeps_no_lookup_waiting(gateway, peer, caplog):
-    for host, (kind, header) in zip((f"127.0.0.{number}" for number in count(70)), HEADERS.items(), strict=False):
-        with contextlib.ExitStack() as open_peers:
-            hostile = [open_peers.enter_context(Peer(gateway.port, host=host)) for _ in range(5)]
-            for bad in hostile:
-                bad.socket.sendall(framed(header))
-            for bad in hostile:
-                assert peer.ask(105, topic="TopicA").code == 0
-                assert bad.is_closed_by_server(), kind
-        assert re.search(rf"connection of {host}:\d+ closed: header (cannot be read|of \d+ fields)", caplog.text), kind
-    assert "internal error" not in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])

@@ -66,37 +66,15 @@ def gateway():
     return Gateway()
 
 
-def test_what_the_newest_snapshot_shows_is_light_and_anything_else_full(gateway):
+def test_a_registration_in_full_has_its_reason(gateway):
     assert gateway.why(command(), published(live(command()))) is None
-    assert "no lease" in gateway.why(command())
-    assert "not shown" in gateway.why(command(), published(live()))
-    assert "not shown" in gateway.why(command(), published(live(command(counter=2))))
-
-
-@pytest.mark.parametrize("place", [None, LogPosition(0, 0, 100), LogPosition(0, 1, 5)])
-def test_a_record_counts_as_unread_until_its_own_place_is_read(gateway, place):
-    gateway.send(command(counter=2), place)
-    shown = published(live(command()))
-    gateway.known.follow(shown)
-    assert gateway.why(command(), shown) is not None
-
-
-@pytest.mark.parametrize(("passed_ms", "is_light"), [(RECONCILE_MS - 1, True), (RECONCILE_MS, False)])
-def test_after_the_reconcile_interval_each_part_is_sent_in_full_once(gateway, passed_ms, is_light):
-    parts = [command(topics=topics) for topics in ("AB", "CD")]
-    shown = published(live(*parts))
-    assert [gateway.why(part, shown) for part in parts] == [None, None]
-    gateway.now_ms = passed_ms
-    assert [gateway.why(part, shown) is None for part in parts] == [is_light] * 2
-    for part in parts:
-        gateway.send(part)
-    gateway.known.follow(shown)
-    assert [gateway.why(part, shown) for part in parts] == [None, None]
-
-
-def test_with_interval_zero_all_is_sent_in_full():
-    gateway = Gateway(KnownBrokers(0))
+    assert gateway.why(command()) == "no lease"
+    assert gateway.why(command(), published(live())) == "not shown"
+    gateway.now_ms = RECONCILE_MS
     assert gateway.why(command(), published(live(command()))) == "reconcileIntervalMillis"
+    gateway.send(command(), None)
+    assert gateway.why(command()) == "not acknowledged"
+    assert gateway.why(command(2)) == "another record unread"
 
 
 @pytest.mark.parametrize(
@@ -180,31 +158,6 @@ def test_a_release_that_makes_another_record_of_a_request_makes_other_tokens(mon
     assert token_of(with_body(b"{}")) != before
 
 
-def test_a_closed_connection_names_all_addresses_that_used_it(gateway):
-    for address in ("10.0.0.2:1", "10.0.0.1:1"):
-        gateway.known.note_sign_of_life(address, "g/1", 1)
-    gateway.known.note_sign_of_life("10.0.0.3:1", "g/2", 10_000)
-    assert gateway.known.forget_channel("g/1") == ["10.0.0.1:1", "10.0.0.2:1"]
-    assert gateway.known.forget_channel("g/1") == []
-    assert gateway.known.timeouts_of("g/2") == {"10.0.0.3:1": 10_000}
-
-
-def test_a_connection_and_a_host_speak_for_so_many_brokers_and_no_more(monkeypatch):
-    monkeypatch.setattr(module, "MAX_BROKERS_OF_A_CONNECTION", 2)
-    monkeypatch.setattr(module, "MAX_BROKERS_OF_A_HOST", 3)
-    known = KnownBrokers(RECONCILE_MS)
-    for number in (1, 2):
-        assert known.has_room(f"{number}", "g/1", "h")
-        known.note_sign_of_life(f"{number}", "g/1", 1, "h")
-    assert known.has_room("1", "g/1", "h")
-    assert not known.has_room("3", "g/1", "h"), "the connection has two"
-    known.note_sign_of_life("3", "g/2", 1, "h")
-    assert not known.has_room("4", "g/2", "h"), "the host has three"
-    assert known.has_room("4", "g/3", "another")
-    known.forget_channel("g/1")
-    assert known.has_room("4", "g/2", "h")
-
-
 def test_no_more_than_so_many_unread_records_are_remembered(monkeypatch):
     monkeypatch.setattr(module, "MAX_UNREAD", 2)
     known = KnownBrokers(RECONCILE_MS)
@@ -220,16 +173,6 @@ def test_what_fails_of_an_unknown_broker_is_not_remembered(gateway):
     """Peers may name any number of addresses."""
     gateway.known.note_failed(ADDRESS, NOTHING)
     assert gateway.known.kept == 0
-
-
-def test_of_another_log_no_record_is_known_to_be_there(gateway):
-    gateway.known.follow(published())
-    gateway.send(command(), LogPosition(0, 0, 1_000_000))
-    assert gateway.why(command(), published()) is None
-    gateway.known.follow(published(log_id="made anew"))
-    assert gateway.why(command(), published(log_id="made anew")) is not None
-    gateway.send(command())
-    assert gateway.why(command(), published(log_id="made anew")) is not None, "read, and not shown"
 
 
 def test_registrations_that_are_never_repeated_take_no_more_room_than_a_lease_has_tokens(gateway):

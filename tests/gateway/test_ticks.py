@@ -32,7 +32,7 @@ class Gateway:
     def _send(self):
         if self.fails:
             raise TypeError("nobody expects this")
-        self.sent_s.append(round(self.clock.now_s, 3))
+        self.sent_s.append(round(self.clock.now_s, 3) or 0)
         if self.takes:
             self.ticks.ended(None)
 
@@ -42,36 +42,49 @@ def gateway():
     return Gateway(Clock())
 
 
-@pytest.mark.parametrize("has_lease", [True, False])
-async def test_e7_while_no_lease_is_late_a_tick_comes_in_each_calm_period(gateway, has_lease):
-    gateway.ticks.follow(LOG.late_at_ms([]))
-    if has_lease:
-        gateway.lease(last_s=0)
-    gateway.start()
-    await gateway.clock.passes(21)
-    assert gateway.sent_s == [0, 0.9, 5.9, 10.9, 15.9, 20.9]
+CASES = {
+    "e7 while no lease is late a tick comes in each calm period": "heard 0|start: 0|+21: 0.9 5.9 10.9 15.9 20.9",
+    "e7 while there is no lease a tick comes in each calm period": "nobody|start: 0|+21: 0.9 5.9 10.9 15.9 20.9",
+    "e7 while no snapshot is known a tick comes each second": "start: 0|+3: 0.9 1.9 2.9|+95: ... 96.9 97.9",
+    "e7 while a lease is late a tick comes each second, until its broker is heard": (
+        "heard 0|start: 0|+94: ... 80.9 85.9 90.9 91.9 92.9 93.9|heard 94|+12: 95.9 100.9 105.9"
+    ),
+    "a snapshot with a late lease does not wait for the calm tick": (
+        "heard 0|start: 0|+11: 0.9 5.9 10.9|heard -100|+2: 11.9 12.9"
+    ),
+    "a tick that kafka does not take is the only one, and the next follows in a second": (
+        "heard 0|kept|start: 0|+30: late|failed: late|+1: 30.9|taken|failed|+10: 31.9 35.9 40.9"
+    ),
+    "a stopped gateway sends no tick and plans none": "start: 0|stop|failed|heard -100|+10",
+}
+"""Rule -> steps and, after a colon, the times of the ticks sent meanwhile, and whether one was left out."""
 
 
-async def test_e7_while_a_lease_is_late_a_tick_comes_each_second(gateway):
-    knows_no_snapshot = Gateway(gateway.clock)
-    knows_no_snapshot.start()
-    gateway.lease(last_s=0)
-    gateway.start()
-    await gateway.clock.passes(94)
-    assert knows_no_snapshot.sent_s == [0, *(second + 0.9 for second in range(94))]
-    assert gateway.sent_s[-6:] == [80.9, 85.9, 90.9, 91.9, 92.9, 93.9]
-    gateway.lease(last_s=94)
-    await gateway.clock.passes(12)
-    assert gateway.sent_s[-4:] == [93.9, 95.9, 100.9, 105.9], "the broker was heard"
-
-
-async def test_a_snapshot_with_a_late_lease_does_not_wait_for_the_calm_tick(gateway):
-    gateway.lease(last_s=0)
-    gateway.start()
-    await gateway.clock.passes(11)
-    gateway.lease(last_s=-100)
-    await gateway.clock.passes(2)
-    assert gateway.sent_s[-3:] == [10.9, 11.9, 12.9]
+@pytest.mark.parametrize("rule", CASES)
+async def test_ticks_come_at_their_times(gateway, rule):
+    acts = {
+        "heard": lambda last_s: gateway.lease(int(last_s)),
+        "nobody": lambda: gateway.ticks.follow(LOG.late_at_ms([])),
+        "start": gateway.start,
+        "stop": gateway.ticks.stop,
+        "kept": lambda: setattr(gateway, "takes", False),
+        "taken": lambda: setattr(gateway, "takes", True),
+        "failed": lambda: gateway.ticks.ended(ConnectionError()),
+    }
+    for step in CASES[rule].split("|"):
+        said, _, expected = step.partition(":")
+        what, *more = said.split()
+        gateway.sent_s.clear()
+        if what.startswith("+"):
+            await gateway.clock.passes(float(what))
+        else:
+            acts[what](*more)
+        found = [*map(str, gateway.sent_s), *(() if gateway.ticks.is_in_time else ("late",))]
+        wanted = expected.split()
+        if "..." in wanted:
+            wanted.remove("...")
+            del found[: -len(wanted)]
+        assert found == wanted, step
 
 
 @pytest.mark.parametrize("last_s", [0, -100], ids=["calm", "late"])
@@ -85,22 +98,6 @@ async def test_snapshots_just_before_a_tick_do_not_put_it_off(gateway, last_s, b
         await gateway.clock.passes(1)
     every_s = 5 if last_s == 0 else 1
     assert gateway.sent_s == [0, *(0.9 + second for second in range(0, 20, every_s))]
-
-
-async def test_a_tick_that_kafka_does_not_take_is_the_only_one_and_the_next_follows_in_a_second(gateway):
-    gateway.lease(last_s=0)
-    gateway.takes = False
-    gateway.start()
-    await gateway.clock.passes(30)
-    assert (gateway.sent_s, gateway.ticks.is_in_time) == ([0], False)
-    gateway.ticks.ended(ConnectionError())
-    await gateway.clock.passes(1)
-    assert gateway.sent_s == [0, 30.9]
-    gateway.takes = True
-    gateway.ticks.ended(ConnectionError())
-    await gateway.clock.passes(10)
-    assert gateway.sent_s == [0, 30.9, 31.9, 35.9, 40.9]
-    assert gateway.ticks.is_in_time
 
 
 async def test_an_error_of_ours_does_not_end_the_ticks(gateway):
@@ -124,12 +121,3 @@ async def test_gateways_that_start_at_different_times_tick_together(gateway):
     other.start()
     await gateway.clock.passes(20)
     assert gateway.sent_s[2:] == other.sent_s[1:] == [5.9, 10.9, 15.9, 20.9]
-
-
-async def test_a_stopped_gateway_sends_no_tick_and_plans_none(gateway):
-    gateway.start()
-    gateway.ticks.stop()
-    gateway.ticks.ended(None)
-    gateway.lease(last_s=-100)
-    await gateway.clock.passes(10)
-    assert gateway.sent_s == [0]

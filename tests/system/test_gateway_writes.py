@@ -144,16 +144,6 @@ def test_each_command_is_in_the_log_when_it_is_answered(site, monkeypatch):
     assert len(site.records()) == len(COMMANDS)
 
 
-def test_the_end_of_a_connection_is_recorded_for_its_brokers(site):
-    port = site.start_gateway().gateway.port
-    with Peer(port) as peer:
-        register(peer)
-        register(peer, broker_addr="10.0.0.2:10911", broker_id=1)
-    said = site.await_records(RegisterBroker, RegisterBroker, ChannelClosed, ChannelClosed)
-    assert {each.broker_addr for each in said[2:]} == {ADDRESS, "10.0.0.2:10911"}
-    assert {each.channel_id for each in said} == {said[0].channel_id}
-
-
 def test_a_gateway_that_stops_ends_nobodys_lease(site):
     site.start_gateway()
     with BackgroundGateway(site.settings) as stopping:
