@@ -219,7 +219,7 @@ def rows_of(file):
 def test_an_answer_has_what_its_row_says_and_a_command_prints_what_the_console_serves(of, make, row):
     asked, line = of(make), row.get("command")
     served = asked.get(row["ask"]).json
-    assert {place: part(served, place) for place in row if place not in {"ask", "command"}} | row == row
+    assert row | {place: part(served, place) for place in row if place not in {"ask", "command"}} == row
     if line is not None:
         printed, name = json.loads(asked.run(f"{line} --json").stdout), line.split()[0]
         in_order = (lambda found: sorted(found, key=str)) if name == "brokerList" else (lambda found: found)
