@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from namesrv_stream.answers.broker_lines import broker_lines
 from namesrv_stream.answers.story import story_of_broker, story_of_group, story_of_topic
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.records import decode_record
@@ -48,7 +49,7 @@ def registration(register, broker_id=0, name="broker-a", topics=("T",), counter=
         cluster_name="c1",
         broker_name=name,
         broker_id=broker_id,
-        broker_addr=ADDRESSES[register],
+        broker_addr=ADDRESSES.get(register, register),
         data_version=DataVersion(state, 0, counter),
         topic_config_table=dict.fromkeys(topics, TopicConfig(8, 8, 6)),
         **fields,
@@ -68,12 +69,26 @@ def test_what_brokers_and_operators_do_has_a_sentence(row):
         told = texts(story_of_topic(topic, [line for line in lines if names(topic, line)]))
     else:
         told = texts(story_of_broker(lines))
-    assert told == [text.format(nobody="an operator without a name", **ADDRESSES) for text in row["told"]]
+    assert told == filled(row["told"])
+    logged = [f"{'! ' * line.is_warning}{line.text}" for line in broker_lines(lines)]
+    assert logged == filled(row.get("logged", logged))
+
+
+def filled(rows):
+    return [text.format(nobody="an operator without a name", **ADDRESSES) for text in rows]
 
 
 def names(topic, line):
     """A line that changed a topic, or is a command about it."""
     return f"'{topic}'" in str([each.key for each in line.changes]) or f'"topic":"{topic}"' in (line.command or "")
+
+
+@pytest.mark.parametrize(("brokers", "last"), [(20, "broker-19 0 "), (21, "1 more brokers"), (900, "880 more brokers")])
+def test_a_mass_event_names_the_first_twenty_brokers_in_the_log_and_counts_the_others(brokers, last):
+    come = [{"register": f"10.0.0.1:{number}", "name": f"broker-{number}"} for number in range(brokers)]
+    found = [line.text for line in broker_lines(Life().happens(come))]
+    assert (len(found), found[-1].startswith(last)) == (min(brokers, 21), True)
+    assert found[-1].endswith("cluster c1" if brokers == 20 else " came; `namesrv-stream history` lists them")
 
 
 @pytest.mark.parametrize("seed", range(10))
