@@ -13,6 +13,7 @@ from namesrv_stream.rules.rows import LogPosition, RejectedRow, SnapshotRow
 from namesrv_stream.tables.job_progress import ProgressFile, ProgressSign
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.backup_file import content_of
 from tests.published import Published
 
 
@@ -94,3 +95,10 @@ class PublishedRegistry:
     def _next_place(self) -> LogPosition:
         self.next_offset += 1
         return LogPosition(self.now_ms, 0, self.next_offset - 1)
+
+
+def tables(root: Root | str) -> dict[str, list[object]]:
+    """Return the rows of the route tables, leases without signs of life and tokens."""
+    rows = content_of(RouteReader(root), None).rows
+    bare = {name: sorted(map(repr, of_table)) for name, of_table in rows.items() if name != "live"}
+    return bare | {"live": sorted((*lease[:4], *map(repr, lease[5:9])) for lease in rows["live"])}

@@ -5,13 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.answers.overview import overview
-from namesrv_stream.answers.subject import Seen
 from namesrv_stream.cli.entry import main
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.clock import now_ms
 
 MASTER, OTHER = "10.0.0.1:10911", "10.0.0.3:10911"
@@ -132,20 +128,6 @@ def test_status_ends_with_the_status_of_its_state(run, registry):
         registry.register(MASTER, "c1", "broker-a")
         result = run("status --no-kafka")
         assert (result.exit_code, shown in result.stdout) == (exit_code, True)
-    registry.expire(MASTER)
-    assert "0 brokers up, 1 broker name, 1 down" in run("status --no-kafka").stdout
-
-
-def test_status_counts_as_the_overview_does(run, registry):
-    registry.now_ms = now_ms()
-    registry.register(MASTER, "c1", "broker-a", topics=("TopicA", "TBW102", "broker-a"))
-    registry.register(OTHER, "c2", "broker-b", topics=("TopicB",))
-    registry.expire(OTHER)
-    found = json.loads(run("status --no-kafka --json").stdout)
-    shown = overview(Seen.of(Root(registry.root), RouteReader(registry.root).open(), NamesrvSettings())).counts
-    names = ("clusters", "brokerNames", "topics", "brokersDown")
-    assert [found[name] for name in names] == [shown.clusters, shown.broker_names, shown.topics, shown.down]
-    assert [found[name] for name in names] == [2, 2, 2, 1]
 
 
 def test_status_shows_the_other_lines_although_the_history_is_damaged(run, registry):

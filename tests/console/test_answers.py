@@ -94,14 +94,14 @@ def guarded(registry):
 
 
 def outage(registry):
-    """Two brokers go at once, and one comes back."""
-    registry.register(A, "c1", "broker-a")
+    """Two brokers go at once, and one comes back; brokers make some topics by themselves."""
+    registry.register(A, "c1", "broker-a", topics=("TopicA", "TBW102", "broker-a"))
     registry.register(B, "c2", "broker-b")
     registry.now_ms += 1_000
     registry.expire(A, publish=False)
     registry.expire(B)
     registry.now_ms += 1_000
-    registry.register(A, "c1", "broker-a")
+    registry.register(A, "c1", "broker-a", topics=("TopicA", "TBW102", "broker-a"))
 
 
 def many(registry):

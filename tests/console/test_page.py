@@ -19,7 +19,7 @@ from tests.clock import now_ms
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, chromium
 from tests.console.conftest import A, B, C, make_registry, make_settings
-from tests.console.crowd import address_of, lose_zone, publish_crowd
+from tests.console.crowd import lose_zone, publish_crowd
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
 HIDE = """
@@ -234,38 +234,6 @@ def test_in_an_outage_of_a_zone_what_is_wrong_comes_first_and_in_a_few_lines(cro
     crowd.find(".troubles > li .names li:last-child a")[0].click()
     crowd.shows("66 addresses")
     assert "EXPIRED" in crowd.text
-
-
-def test_at_a_thousand_brokers_an_outage_and_sixty_snapshots_leave_what_is_typed_focused_and_opened(
-    tmp_path, settings, driver
-):
-    registry = PublishedRegistry(str(tmp_path / "thousand"), now_ms() - 120_000)
-    publish_crowd(registry, 1_000, topics=2_000, topics_a_broker=32)
-    with BackgroundConsole(settings(delta__root=registry.root)) as console:
-        page = Page(driver, console.url)
-        page.open()
-        page.until(lambda: page.find("#verdict")[0].text == "All 1,000 brokers are up, every topic is writable")
-        page.find("details.cluster[data-key=cluster-1] summary")[0].click()
-        [typed] = page.find("#search input")
-        typed.send_keys("orders-1")
-        page.until(lambda: len(page.find("#found li")) > 5)
-        registry.now_ms += 1_000
-        lose_zone(registry, 1_000, "zone-1")
-        for _ in range(30):
-            for act in (registry.expire, lambda address: registry.register(address, "cluster-0", "broker-0")):
-                registry.now_ms += 1_000
-                act(address_of(0))
-        first = "zone zone-1 is down in all three clusters: 334 of 334 brokers (33 %) since"
-        newest = f"epoch {registry.publish().epoch}"
-        page.until(lambda: newest in page.find("#status")[0].text and page.find("#verdict")[0].text.startswith(first))
-        assert "zone zone-1 is down in all three clusters " in page.driver.title
-        assert driver.switch_to.active_element == typed
-        assert typed.get_attribute("value") == "orders-1"
-        assert page.find("#found li")[0].text.startswith("orders-1")
-        opened = {each.get_attribute("data-key"): each.get_attribute("open") for each in page.find("details.cluster")}
-        assert opened == {"cluster-0": "true", "cluster-1": None, "cluster-2": "true"}
-        driver.get("about:blank")
-        driver.get_log("browser")
 
 
 def test_a_list_is_chosen_while_one_types_and_the_verdict_stays_in_sight_at_200_percent(crowd):
