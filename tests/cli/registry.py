@@ -41,10 +41,6 @@ class PublishedRegistry:
         published = self._published.copied_to(Root(root))
         return PublishedRegistry(root, self.now_ms, published, deepcopy(self.rules), self.next_offset)
 
-    def become(self, other: PublishedRegistry) -> None:
-        """Have all that `other` has, in place of what this one has."""
-        self.__dict__ |= other.copied_to(self.root).__dict__
-
     def register(
         self, address: str, cluster: str, name: str, broker_id: int = 0, publish: bool = True, **fields: object
     ) -> SnapshotRow | None:
@@ -77,11 +73,10 @@ class PublishedRegistry:
         self.rules.apply(Scan(), self._next_place())
         return self.publish()
 
-    def expire(self, address: str, publish: bool = True, late_ms: int = 0) -> SnapshotRow | None:
-        """End the lease of `address` `late_ms` ago, at the time of its last sign of life."""
-        ended_ms = self.now_ms - late_ms
-        self.rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place()._replace(event_time=ended_ms))
-        self.rules.expire(address, ended_ms)
+    def expire(self, address: str, publish: bool = True) -> SnapshotRow | None:
+        """End the lease of `address` at the time of its last sign of life."""
+        self.rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place())
+        self.rules.expire(address, self.now_ms)
         return self.publish() if publish else None
 
     def publish(self, rejected: Iterable[RejectedRow] = ()) -> SnapshotRow:

@@ -361,6 +361,20 @@ def test_pages_of_a_list_are_the_whole_list(of, path, key, place):
     assert (len(pages) > 1, found) == (True, whole)
 
 
+def test_a_moment_within_an_epoch_has_another_answer_than_the_epoch(of):
+    within, whole = (of("published_late").get(f"/v1/clusters?{at}") for at in ("at=2023-11-14T23:58:20Z", "epoch=3"))
+    assert (within.headers["x-registry-epoch"], within.headers["etag"] == whole.headers["etag"]) == ("3", False)
+
+
+def test_the_documentation_loads_nothing_from_elsewhere(of):
+    page = of("life").get("/docs")
+    assert (page.status, page.headers["content-type"].partition(";")[0], b"//" in page.body) == (
+        200,
+        "text/html",
+        False,
+    )
+
+
 def test_a_long_answer_is_packed_for_who_can_unpack_it(of):
     packed = of("crowd").get("/v1/events?limit=1000", Accept_Encoding="gzip")
     assert packed.headers["content-encoding"] == "gzip"
