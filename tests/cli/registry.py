@@ -13,6 +13,7 @@ from namesrv_stream.rules.rows import LogPosition, RejectedRow, SnapshotRow
 from namesrv_stream.tables.job_progress import ProgressFile, ProgressSign
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.backup_file import content_of
 from tests.published import Published
 
 
@@ -39,10 +40,6 @@ class PublishedRegistry:
         shutil.copytree(self.root, root)
         published = self._published.copied_to(Root(root))
         return PublishedRegistry(root, self.now_ms, published, deepcopy(self.rules), self.next_offset)
-
-    def become(self, other: PublishedRegistry) -> None:
-        """Have all that `other` has, in place of what this one has."""
-        self.__dict__ |= other.copied_to(self.root).__dict__
 
     def register(
         self, address: str, cluster: str, name: str, broker_id: int = 0, publish: bool = True, **fields: object
@@ -76,11 +73,10 @@ class PublishedRegistry:
         self.rules.apply(Scan(), self._next_place())
         return self.publish()
 
-    def expire(self, address: str, publish: bool = True, late_ms: int = 0) -> SnapshotRow | None:
-        """End the lease of `address` `late_ms` ago, at the time of its last sign of life."""
-        ended_ms = self.now_ms - late_ms
-        self.rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place()._replace(event_time=ended_ms))
-        self.rules.expire(address, ended_ms)
+    def expire(self, address: str, publish: bool = True) -> SnapshotRow | None:
+        """End the lease of `address` at the time of its last sign of life."""
+        self.rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place())
+        self.rules.expire(address, self.now_ms)
         return self.publish() if publish else None
 
     def publish(self, rejected: Iterable[RejectedRow] = ()) -> SnapshotRow:
@@ -94,3 +90,10 @@ class PublishedRegistry:
     def _next_place(self) -> LogPosition:
         self.next_offset += 1
         return LogPosition(self.now_ms, 0, self.next_offset - 1)
+
+
+def tables(root: Root | str) -> dict[str, list[object]]:
+    """Return the rows of the route tables, leases without signs of life and tokens."""
+    rows = content_of(RouteReader(root), None).rows
+    bare = {name: sorted(map(repr, of_table)) for name, of_table in rows.items() if name != "live"}
+    return bare | {"live": sorted((*lease[:4], *map(repr, lease[5:9])) for lease in rows["live"])}

@@ -21,7 +21,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
-from namesrv_stream.tools.backup_file import content_of
+from tests.cli.registry import tables
 
 
 @pytest.fixture
@@ -40,13 +40,6 @@ def spoil(registry):
     registry.command(WipeWritePerm(broker_name="broker-a"), publish=False)
     registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="wrong"), publish=False)
     registry.register("10.0.0.3:10911", "c2", "broker-c", topics=("New",))
-
-
-def tables(root, epoch=None):
-    """The rows of all route tables, without signs of life."""
-    rows = content_of(RouteReader(Root(root)), epoch).rows
-    bare = {name: sorted(map(repr, of_table)) for name, of_table in rows.items() if name != "live"}
-    return bare | {"live": sorted((*lease[:4], *map(repr, lease[5:9])) for lease in rows["live"])}
 
 
 def newest(root):

@@ -55,21 +55,14 @@ def test_every_command_is_in_the_help_and_accepts_the_shared_options_after_its_n
     assert all(option in accepted for option in ("--config", "--root", "--set", "--debug"))
 
 
-def in_force(arguments):
-    """The settings that getNamesrvConfig prints."""
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0, result.output
-    return dict(line.split("=", 1) for line in result.stdout.splitlines())
-
-
 def test_settings_given_after_the_name_win_over_those_before_it(registry, tmp_path):
     file, other = tmp_path / "namesrv.properties", tmp_path / "other.properties"
     file.write_text("listenPort=1\ntriggerMillis=7\ntickMillis=500\n")
     other.write_text("listenPort=2\ntriggerMillis=8\n")
     before = ["-c", str(file), "--root", "/nowhere", "--set", "triggerMillis=9", "--set", "tickMillis=600"]
     after = ["-c", str(other), "--root", registry.root, "--set", "triggerMillis=10"]
-    found = in_force([*before, "getNamesrvConfig", *after])
-    assert [found[key] for key in ("listenPort", "triggerMillis", "tickMillis")] == ["2", "10", "600"]
+    shown = CliRunner().invoke(main, [*before, "getNamesrvConfig", *after]).stdout.splitlines()
+    assert {"listenPort=2", "triggerMillis=10", "tickMillis=600"} <= {*shown}
 
 
 def test_command_names_may_be_written_in_any_case_and_reads_start_without_what_is_slow_to_import(registry):

@@ -21,9 +21,8 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
-from namesrv_stream.tools.backup_file import content_of
 from namesrv_stream.tools.doctor import storage_checks
-from tests.cli.registry import PublishedRegistry
+from tests.cli.registry import PublishedRegistry, tables
 from tests.clock import now_ms
 from tests.published import Published
 
@@ -50,13 +49,6 @@ def made(tmp_path_factory):
 @pytest.fixture
 def registry(made, tmp_path):
     return made.copied_to(str(tmp_path / "registry"))
-
-
-def tables(root, epoch=None):
-    """The rows of the route tables, leases without signs of life and tokens."""
-    rows = content_of(RouteReader(root), epoch).rows
-    bare = {name: sorted(map(repr, rows)) for name, rows in rows.items() if name != "live"}
-    return bare | {"live": sorted((*lease[:4], *map(repr, lease[5:9])) for lease in rows["live"])}
 
 
 def log_of(root, table):

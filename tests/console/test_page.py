@@ -19,7 +19,7 @@ from tests.clock import now_ms
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, chromium
 from tests.console.conftest import A, B, C, make_registry, make_settings
-from tests.console.crowd import address_of, lose_zone, publish_crowd
+from tests.console.crowd import lose_zone, publish_crowd
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
 HIDE = """
@@ -59,30 +59,6 @@ def page(client, driver):
     assert errors == []
 
 
-def test_the_overview_follows_the_present(page, registry):
-    page.open()
-    page.shows("broker-a")
-    registry.now_ms = now_ms()
-    registry.register(C, "c1", "broker-c", topics=("T",))
-    page.shows("broker-c")
-    page.until(lambda: "Now" in page.moment)
-    assert page.find("#verdict.ok")
-    registry.expire(A)
-    page.until(lambda: "broker-a 0 of c1" in page.find("#verdict.critical")[0].text)
-    page.until(lambda: page.driver.title.startswith("TopicA has no route"))
-    assert page.find("#icon[href='icon-critical.svg']")
-
-
-def test_a_hidden_tab_says_within_seconds_that_something_is_down(page, registry):
-    page.open()
-    page.shows("broker-a")
-    page.driver.execute_script(HIDE)
-    registry.now_ms = now_ms()
-    registry.expire(A)
-    page.until(lambda: page.driver.title.startswith("TopicA has no route"))
-    assert page.find("#icon[href='icon-critical.svg']")
-
-
 def test_a_hidden_tab_says_that_its_console_is_gone(tmp_path, nobody, driver):
     make_registry(str(tmp_path / "registry"))
     with BackgroundConsole(make_settings(str(tmp_path / "registry"), nobody)) as console:
@@ -93,114 +69,6 @@ def test_a_hidden_tab_says_that_its_console_is_gone(tmp_path, nobody, driver):
     page.until(lambda: driver.title.startswith("no console"))
     driver.get("about:blank")
     driver.get_log("browser")  # where it stands that nothing answers
-
-
-def test_a_past_moment_says_when_and_does_not_colour_the_icon(page, registry):
-    fallen = registry.expire(A).epoch
-    registry.register(A, "c1", "broker-a", topics=("TopicA",))
-    page.open(f"#/?epoch={fallen}")
-    page.until(lambda: page.find("#verdict.critical")[0].text.startswith("At "))
-    assert (page.driver.title.startswith("past"), page.find("#icon[href='icon.svg']") != []) == (True, True)
-
-
-def test_who_unregistered_is_told_without_alarm_and_found(page, registry):
-    registry.unregister(A)
-    page.open()
-    page.until(lambda: "1 unregistered" in page.find("#verdict")[0].text)
-    page.shows("Unregistered within the hour")
-    page.find("#search input")[0].send_keys("TopicA")
-    page.until(lambda: "topic that went" in page.find("#found li")[0].text)
-    page.open("#/brokers?state=left")
-    page.until(lambda: A in page.text)
-
-
-def test_an_address_that_is_down_stays_beside_the_others_of_its_name(page, registry):
-    registry.register(C, "c1", "broker-a", broker_id=1)
-    registry.expire(A)
-    page.open()
-    page.until(lambda: [A in each.text for each in page.find(".group .ghost")] == [True])
-    page.shows("no master: no writes")
-
-
-def test_a_topic_and_a_broker_begin_with_their_verdict_and_name_what_is_missing(page, registry):
-    registry.expire(A)
-    page.open("#/topic/TopicA")
-    page.shows("TopicA has no route")
-    assert [each.text for each in page.find(".missing s")] == ["broker-a"]
-    page.open("#/broker/broker-a")
-    page.until(lambda: "(EXPIRED); of its 2 topics 1 has no route" in page.find("main .verdict.down")[0].text)
-    assert "without route" in page.text
-    page.open("#/topics?state=without_route")
-    page.until(lambda: page.column(1) == ["TopicA"])
-
-
-def test_the_slider_moves_the_page_to_the_moment_and_the_address_keeps_it(page, registry):
-    registry.now_ms = now_ms()  # a registry of a minute ago is soon stale, and then not Now
-    registry.expire(A)
-    page.open()
-    page.until(lambda: page.find(".rail path.left[d^=M]"))
-    page.press(Keys.ARROW_LEFT)
-    page.press(Keys.ARROW_LEFT)
-    page.until(lambda: "epoch=3" in page.driver.current_url)
-    page.until(lambda: A in page.text and not page.find(".ghost") and "1 broker came" in page.moment)
-    shared = page.driver.current_url.partition("/#")[2]
-    page.open(f"#{shared}")
-    page.shows(A)
-    page.press(Keys.END)
-    page.until(lambda: "Now" in page.moment and page.find(".ghost"))
-
-
-def test_every_moment_is_reached_where_marks_stand_for_several(page, client, registry, monkeypatch):
-    monkeypatch.setattr(periods, "MAX_MARKS", 3)
-    for number in range(10):
-        registry.now_ms += 100
-        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
-    page.open()
-    page.until(lambda: page.find(".rail path.asked[d^=M]"))
-    page.press(Keys.ARROW_LEFT)  # from the present to the newest epoch
-    for key, epochs in ((Keys.ARROW_LEFT, range(13, 2, -1)), (Keys.ARROW_RIGHT, range(2, 13))):
-        for epoch in epochs:
-            page.until(lambda epoch=epoch: page.driver.current_url.endswith(f"epoch={epoch}"))
-            page.press(key)
-    page.until(lambda: page.driver.current_url.endswith("epoch=13"))
-    page.press(Keys.SHIFT + Keys.ARROW_LEFT)
-    page.until(lambda: page.driver.current_url.endswith("epoch=12"))
-    marks = client.get("/v1/timeline?since=24h").json["marks"]
-    inside = next(mark["firstEpoch"] for mark in marks if mark.get("epochs", 1) > 2) + 1
-    page.open(f"#/overview?epoch={marks[0]['epoch']}")
-    page.until(lambda: "2 arrivals, " in page.moment)
-    page.open(f"#/overview?epoch={inside}")
-    page.driver.refresh()  # all marks stand for several again
-    page.until(lambda: "close together" in page.moment)
-    page.press(Keys.ARROW_LEFT)
-    page.until(lambda: page.driver.current_url.endswith(f"epoch={inside - 1}"))
-    [number] = page.find("#time input[name=moment]")
-    number.clear()
-    number.send_keys("1" + Keys.ENTER)  # the claim of the run, at which nothing changed
-    page.until(lambda: page.driver.current_url.endswith("epoch=1") and "Epoch 1" in page.moment)
-
-
-def test_a_topic_shows_its_route_and_why(page, registry):
-    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="disk full"))
-    page.open("#/topic/TopicA")
-    page.shows("(reason: disk full)")
-    assert "R--" in page.text
-    page.open("#/topic/TopicA?epoch=2")
-    page.shows("RW-")
-
-
-def test_two_moments_are_compared(page):
-    page.open("#/compare?with=2&epoch=3")
-    page.shows("broker-b")
-    assert page.find("b.came")
-    assert "broker-a" not in page.text  # it is the same at both moments
-    assert "1 alive, 1 broker name" in page.text  # nobody knows who was late in the past
-    [first] = page.find("form.pair input[name=before]")
-    first.clear()
-    first.send_keys("3", Keys.ENTER)
-    page.shows("Both moments are the same")
-    page.open("#/churn")
-    page.shows("Up and down")
 
 
 @pytest.mark.parametrize(
@@ -221,59 +89,6 @@ def test_names_of_brokers_are_text_and_never_markup(page, registry):
     assert not page.find("main img, main script, main b.bold")
 
 
-def test_a_command_asks_for_its_reason_and_says_what_became_of_it(page):
-    page.open("#/broker/broker-a")
-    page.until(lambda: page.find("main .commands button"))
-    page.find("main .commands button")[0].click()
-    assert "2 topics with 16 write queues on broker-a (1 broker of c1)" in page.find("dialog")[0].text
-    page.find("dialog input")[0].send_keys("disk full", Keys.ENTER)
-    page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
-    assert len(page.errors) == 1  # Chromium reports the answer 503
-
-
-def test_a_topic_is_deleted_only_after_its_name_is_typed(page):
-    page.open("#/topic/Shared")
-    page.until(lambda: page.find("main .commands button"))
-    page.find("main .commands button")[0].click()
-    assert "16 read and 16 write queues on 2 broker names of c1, c2" in page.find("dialog")[0].text
-    typed, reason = page.find("dialog input")
-    typed.send_keys("Share")
-    reason.send_keys("retired", Keys.ENTER)
-    page.until(lambda: "Nothing was sent" in page.find("dialog")[0].text)
-    typed.send_keys("d", Keys.ENTER)
-    page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
-    assert len(page.errors) == 1  # Chromium reports the answer 503
-
-
-def test_a_command_cannot_be_sent_after_the_page_has_moved_on(page):
-    page.open("#/broker/broker-a")
-    page.until(lambda: page.find("main .commands button"))
-    page.find("main .commands button")[0].click()
-    page.until(lambda: page.find("dialog[open]"))
-    page.driver.execute_script("location.hash = '#/topic/TopicA'")
-    page.shows("Route, as clients get it")
-    assert not page.find("dialog[open]")
-    assert not page.find("dialog form")
-
-
-def test_a_job_that_publishes_nothing_is_said_and_no_broker_looks_alive(tmp_path, settings, driver):
-    registry = PublishedRegistry(str(tmp_path / "stale"), now_ms() - 3_600_000)
-    registry.register(A, "c1", "broker-a")
-    with kafka_tells(NOT_ASKED), BackgroundConsole(settings(delta__root=registry.root)) as console:
-        page = Page(driver, console.url)
-        page.open()
-        page.shows("broker-a")
-        page.until(lambda: "has published nothing since" in page.find("#banner")[0].text)
-        assert "1h" in page.find("#banner")[0].text
-        assert "follows every change" not in page.moment
-        assert page.colour(".group .dot.alive") == page.colour(".group .quiet", "color")
-        registry.now_ms = now_ms()
-        registry.register(B, "c1", "broker-b")
-        page.until(lambda: not page.find("#banner")[0].is_displayed())
-        page.until(lambda: "follows every change" in page.moment)
-        driver.get("about:blank")
-
-
 def test_a_job_that_does_not_work_is_in_banner_title_and_icon_however_new_the_tables_are(page, registry):
     registry.now_ms = now_ms()
     registry.register(C, "c1", "broker-c")
@@ -291,50 +106,6 @@ def test_a_job_that_does_not_work_is_in_banner_title_and_icon_however_new_the_ta
             assert told in page.find("#banner")[0].text
             assert page.find("#icon[href='icon-critical.svg']")
     page.until(lambda: not page.find("#banner")[0].is_displayed() and page.find("#icon[href='icon.svg']"))
-
-
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
-def test_a_time_is_typed_in_the_zone_that_is_chosen(page, registry, zone):
-    registry.now_ms += 20_000
-    registry.expire(A)
-    seconds = (registry.now_ms - 10_000) // 1000
-    page.open()
-    page.until(lambda: page.find(".rail path.left[d^=M]"))
-    page.find(f"#time select[aria-label='Time zone'] option[value='{zone}']")[0].click()
-    typed = datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S")
-    page.find("#time input[name=moment]")[0].send_keys(typed, Keys.ENTER)
-    page.until(lambda: "at=20" in page.driver.current_url and typed.split()[1] in page.moment)
-    assert {"UTC": "UTC", "Asia/Tokyo": "GMT+9"}[zone] in page.moment
-    page.open(f"#/?at={datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}")
-    page.until(lambda: "at=20" in page.driver.current_url and typed.split()[1] in page.moment)
-    page.find("#time input[name=moment]")[0].send_keys("yesterday-ish", Keys.ENTER)
-    page.until(lambda: "Accepted are" in page.find("#time .note")[0].text)
-    page.driver.execute_script("localStorage.clear()")
-    assert len(page.errors) == 1  # Chromium reports the answer 400
-
-
-def test_a_time_between_two_snapshots_is_shown_to_the_second(tmp_path, settings, driver):
-    hour_ms = 3_600_000
-    registry = PublishedRegistry(str(tmp_path / "hours"), now_ms())
-    registry.now_ms -= 3 * hour_ms
-    registry.register(A, "c1", "broker-a")
-    registry.now_ms += hour_ms // 2
-    registry.register(B, "c1", "broker-b", publish=False)
-    registry.now_ms += hour_ms // 2
-    registry.register(C, "c1", "broker-c")
-    asked = datetime.fromtimestamp((registry.now_ms - hour_ms // 4) / 1000, UTC)
-    with BackgroundConsole(settings(delta__root=registry.root)) as console:
-        page = Page(driver, console.url)
-        page.open(f"#/?at={asked:%Y-%m-%dT%H:%M:%SZ}")
-        page.shows("broker-b")
-        assert "broker-c" not in page.text
-        page.until(lambda: "all events up to then" in page.moment)
-        page.open(f"#/brokers?at={asked:%Y-%m-%dT%H:%M:%SZ}")
-        page.shows("broker-b")
-        assert "NaN" not in page.text
-        assert "at=" in page.driver.current_url
-        assert page.find(".rail path.came[d^=M]")  # all was published after it had happened
-        driver.get("about:blank")
 
 
 def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(page, registry):
@@ -372,55 +143,6 @@ def test_a_list_that_is_paged_to_is_as_long_when_a_snapshot_comes_and_ends_at_a_
     registry.command(PutKvConfig(namespace="NS", key="k", value="v"))
     page.shows("KV values")
     assert len(page.find(differences)) == 1_000
-
-
-def test_a_story_says_how_many_lines_it_has_and_shows_the_older_ones(page, registry):
-    for _ in range(20):
-        registry.now_ms += 1000
-        registry.expire(A, publish=False)
-        registry.register(A, "c1", "broker-a", publish=False)
-    registry.publish()
-    page.open("#/broker/broker-a")
-    for count in (30, 60):
-        page.shows(f"{count} of 82 are shown")
-        assert len(page.find(".story li")) == count
-        page.find(".columns .foot button")[0].click()
-    page.shows("All 82 are shown")
-    assert len(page.find(".story li")) == 82
-    page.open()
-    page.shows("The newest 7 are shown")
-
-
-def test_the_search_finds_as_one_types(page, registry):
-    page.open()
-    page.shows("broker-a")
-    page.find("body")[0].send_keys("/")
-    for text, kind in (
-        ("roker-b", "broker"),
-        (A.partition(":")[0], "address of"),
-        ("opicA", "topic"),
-        ("c1", "cluster"),
-    ):
-        page.driver.switch_to.active_element.send_keys(Keys.CONTROL + "a", Keys.NULL, text)
-        page.until(
-            lambda text=text, kind=kind: any(text in each.text and kind in each.text for each in page.find("#found li"))
-        )
-    for text, first in (("broker-a 0", "broker-a 0\nbroker of c1"), ("TopicA", "TopicA\ntopic")):
-        page.find("#search input")[0].send_keys(Keys.CONTROL + "a", Keys.NULL, text)
-        page.until(lambda first=first: page.find("#found li")[0].text == first)
-    page.find("#search input")[0].send_keys(Keys.ENTER)
-    page.shows("Route, as clients get it")
-    assert page.driver.switch_to.active_element.get_attribute("id") == "content"
-
-
-def test_the_search_leads_to_an_exact_name_and_says_how_much_more_there_is(page, registry):
-    registry.register(C, "c1", "broker-c", topics=("pay", *(f"{letter}_pay" for letter in "abcdef")))
-    page.open()
-    page.shows("broker-c")
-    page.find("#search input")[0].send_keys("pay")
-    page.until(lambda: page.find("#found li")[-1].text == "6 of 7 topics")
-    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    page.until(lambda: page.driver.current_url.endswith("#/topic/pay"))
 
 
 WATCH = """
@@ -479,12 +201,6 @@ def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
     page.until(lambda: page.find(".rail path.asked")[0].get_attribute("d").count("M") == 3)
 
 
-def test_links_have_more_than_a_colour(page):
-    page.open()
-    page.shows("broker-a")
-    assert "underline" in page.colour("main h3 a", "text-decoration-line")
-
-
 CROWD = 200
 
 
@@ -520,38 +236,6 @@ def test_in_an_outage_of_a_zone_what_is_wrong_comes_first_and_in_a_few_lines(cro
     assert "EXPIRED" in crowd.text
 
 
-def test_at_a_thousand_brokers_an_outage_and_sixty_snapshots_leave_what_is_typed_focused_and_opened(
-    tmp_path, settings, driver
-):
-    registry = PublishedRegistry(str(tmp_path / "thousand"), now_ms() - 120_000)
-    publish_crowd(registry, 1_000, topics=2_000, topics_a_broker=32)
-    with BackgroundConsole(settings(delta__root=registry.root)) as console:
-        page = Page(driver, console.url)
-        page.open()
-        page.until(lambda: page.find("#verdict")[0].text == "All 1,000 brokers are up, every topic is writable")
-        page.find("details.cluster[data-key=cluster-1] summary")[0].click()
-        [typed] = page.find("#search input")
-        typed.send_keys("orders-1")
-        page.until(lambda: len(page.find("#found li")) > 5)
-        registry.now_ms += 1_000
-        lose_zone(registry, 1_000, "zone-1")
-        for _ in range(30):
-            for act in (registry.expire, lambda address: registry.register(address, "cluster-0", "broker-0")):
-                registry.now_ms += 1_000
-                act(address_of(0))
-        first = "zone zone-1 is down in all three clusters: 334 of 334 brokers (33 %) since"
-        newest = f"epoch {registry.publish().epoch}"
-        page.until(lambda: newest in page.find("#status")[0].text and page.find("#verdict")[0].text.startswith(first))
-        assert "zone zone-1 is down in all three clusters " in page.driver.title
-        assert driver.switch_to.active_element == typed
-        assert typed.get_attribute("value") == "orders-1"
-        assert page.find("#found li")[0].text.startswith("orders-1")
-        opened = {each.get_attribute("data-key"): each.get_attribute("open") for each in page.find("details.cluster")}
-        assert opened == {"cluster-0": "true", "cluster-1": None, "cluster-2": "true"}
-        driver.get("about:blank")
-        driver.get_log("browser")
-
-
 def test_a_list_is_chosen_while_one_types_and_the_verdict_stays_in_sight_at_200_percent(crowd):
     crowd.open("#/brokers?epoch=2")
     crowd.shows("200 addresses")
@@ -567,15 +251,6 @@ def test_a_list_is_chosen_while_one_types_and_the_verdict_stays_in_sight_at_200_
         assert crowd.driver.execute_script("return arguments[0].getBoundingClientRect().bottom", track) < 0
 
 
-def test_topics_that_brokers_make_by_themselves_come_last_in_the_search(crowd):
-    crowd.open("#/?epoch=2")
-    crowd.find("#search input")[0].send_keys("broker-1")
-    crowd.until(lambda: len(crowd.find("#found li")) > 6)
-    kinds = [each.text.splitlines()[-1] for each in crowd.find("#found li[role=option]")]
-    assert kinds == sorted(kinds, key=lambda kind: kind == "topic")
-    assert (kinds[0].startswith("broker of"), "topic" in kinds) == (True, True)
-
-
 def test_brokers_are_listed_filtered_and_sorted(crowd):
     crowd.open("#/brokers?epoch=2")
     crowd.shows("200 addresses")
@@ -588,26 +263,6 @@ def test_brokers_are_listed_filtered_and_sorted(crowd):
     crowd.until(lambda: crowd.column(1)[0] == "broker-99")
     crowd.find("select[aria-label=Zone] option[value=zone-2]")[0].click()
     crowd.until(lambda: "zone=zone-2" in crowd.driver.current_url and set(crowd.column(5)) == {"zone-2"})
-
-
-def test_a_topic_of_many_brokers_is_a_row_with_a_number_and_system_topics_are_hidden(crowd):
-    crowd.open("#/topics?epoch=2")
-    crowd.shows("300 topics")
-    assert all(each.isdigit() for each in crowd.column(4))
-    crowd.find("input[name=system]")[0].click()
-    crowd.shows("405 topics")
-    crowd.driver.back()
-    crowd.shows("300 topics")
-    assert not crowd.find("input[name=system]")[0].is_selected()
-
-
-def test_a_comparison_of_an_outage_has_numbers_and_only_what_changed(crowd):
-    crowd.open("#/compare?with=2&epoch=3")
-    crowd.shows("What changed")
-    assert ["leases", "0", "66", "0"] in [row.text.split() for row in crowd.find("main .card:nth-of-type(1) tbody tr")]
-    links = {each.text: each for each in crowd.find("main td a")}
-    links["leases"].click()
-    crowd.shows("66 differences")
 
 
 def saved(page):
@@ -646,23 +301,215 @@ def test_a_page_that_is_left_gives_its_connection_back(crowd):
         crowd.shows("300 topics")
 
 
-def test_an_empty_registry_says_so(tmp_path, settings, driver):
-    PublishedRegistry(str(tmp_path / "empty"), 1_700_000_000_000)
-    with BackgroundConsole(settings(delta__root=str(tmp_path / "empty"))) as console:
+def test_the_overview_follows_the_present_and_a_hidden_tab_says_that_something_is_down(page, registry):
+    page.open()
+    page.shows("broker-a")
+    assert "underline" in page.colour("main h3 a", "text-decoration-line"), "links have more than a colour"
+    registry.now_ms = now_ms()
+    registry.register(C, "c1", "broker-c", topics=("T",))
+    page.shows("broker-c")
+    page.until(lambda: "Now" in page.moment and page.find("#verdict.ok"))
+    page.driver.execute_script(HIDE)
+    registry.expire(A)
+    page.until(lambda: page.driver.title.startswith("TopicA has no route"))
+    assert page.find("#icon[href='icon-critical.svg']")
+
+
+def test_who_unregistered_is_told_without_alarm_and_found(page, registry):
+    registry.unregister(A)
+    page.open()
+    page.until(lambda: "1 unregistered" in page.find("#verdict")[0].text)
+    page.shows("Unregistered within the hour")
+    page.find("#search input")[0].send_keys("TopicA")
+    page.until(lambda: "topic that went" in page.find("#found li")[0].text)
+    page.open("#/brokers?state=left")
+    page.until(lambda: A in page.text)
+
+
+def test_a_topic_and_a_broker_begin_with_their_verdict_and_name_what_is_missing(page, registry):
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="disk full"))
+    registry.expire(A)
+    page.open("#/topic/TopicA")
+    page.shows("TopicA has no route")
+    assert [each.text for each in page.find(".missing s")] == ["broker-a"]
+    page.open("#/topic/TopicA?epoch=4")
+    page.shows("(reason: disk full)")
+    assert "R--" in page.text
+    page.open("#/broker/broker-a")
+    page.until(lambda: "(EXPIRED); of its 2 topics 1 has no route" in page.find("main .verdict.down")[0].text)
+    page.open("#/topics?state=without_route")
+    page.until(lambda: page.column(1) == ["TopicA"])
+    registry.register(C, "c1", "broker-a", broker_id=1)
+    page.open()
+    page.until(lambda: [A in each.text for each in page.find(".group .ghost")] == [True])
+    page.shows("no master: no writes")
+
+
+def test_the_slider_moves_the_page_to_the_moment_and_the_address_keeps_it(page, registry):
+    registry.now_ms = now_ms()  # a registry of a minute ago is soon stale, and then not Now
+    registry.expire(A)
+    page.open()
+    page.until(lambda: page.find(".rail path.left[d^=M]"))
+    page.press(Keys.ARROW_LEFT)
+    page.until(lambda: page.find("#verdict.critical")[0].text.startswith("At "))
+    assert (page.driver.title.startswith("past"), page.find("#icon[href='icon.svg']") != []) == (True, True)
+    page.press(Keys.ARROW_LEFT)
+    page.until(lambda: "epoch=3" in page.driver.current_url)
+    page.until(lambda: A in page.text and not page.find(".ghost") and "1 broker came" in page.moment)
+    page.open(f"#{page.driver.current_url.partition('/#')[2]}")
+    page.shows(A)
+    page.press(Keys.END)
+    page.until(lambda: "Now" in page.moment and page.find(".ghost"))
+
+
+def test_every_moment_is_reached_where_marks_stand_for_several(page, registry, monkeypatch):
+    monkeypatch.setattr(periods, "MAX_MARKS", 3)
+    for number in range(10):
+        registry.now_ms += 100
+        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
+    page.open()
+    page.until(lambda: page.find(".rail path.asked[d^=M]"))
+    page.press(Keys.ARROW_LEFT)  # from the present to the newest epoch
+    for key, epochs in ((Keys.ARROW_LEFT, range(13, 6, -1)), (Keys.ARROW_RIGHT, range(6, 13))):
+        for epoch in epochs:
+            page.until(lambda epoch=epoch: page.driver.current_url.endswith(f"epoch={epoch}"))
+            page.press(key)
+    page.until(lambda: page.driver.current_url.endswith("epoch=13"))
+    page.open("#/overview?epoch=8")
+    page.driver.refresh()  # all marks stand for several again
+    page.until(lambda: "close together" in page.moment)
+    page.press(Keys.ARROW_LEFT)
+    page.until(lambda: page.driver.current_url.endswith("epoch=7"))
+    [number] = page.find("#time input[name=moment]")
+    number.send_keys("1" + Keys.ENTER)  # the claim of the run, at which nothing changed
+    page.until(lambda: page.driver.current_url.endswith("epoch=1") and "Epoch 1" in page.moment)
+
+
+def test_two_moments_are_compared(page):
+    page.open("#/compare?with=2&epoch=3")
+    page.shows("broker-b")
+    assert page.find("b.came")
+    assert "broker-a" not in page.text  # it is the same at both moments
+    assert "1 alive, 1 broker name" in page.text  # nobody knows who was late in the past
+    [first] = page.find("form.pair input[name=before]")
+    first.clear()
+    first.send_keys("3", Keys.ENTER)
+    page.shows("Both moments are the same")
+
+
+def test_a_command_asks_for_its_reason_and_a_deletion_for_the_name(page):
+    def asked(address, text):
+        page.open(address)
+        page.until(lambda: page.find("main .commands button"))
+        page.find("main .commands button")[0].click()
+        assert text in page.find("dialog")[0].text
+        return page.find("dialog input")
+
+    asked("#/broker/broker-a", "2 topics with 16 write queues on broker-a (1 broker of c1)")
+    page.driver.execute_script("location.hash = '#/topic/TopicA'")
+    page.shows("Route, as clients get it")
+    assert not page.find("dialog[open]"), "nothing is sent from a page that has been left"
+    typed, reason = asked("#/topic/Shared", "16 read and 16 write queues on 2 broker names of c1, c2")
+    typed.send_keys("Share")
+    reason.send_keys("retired", Keys.ENTER)
+    page.until(lambda: "Nothing was sent" in page.find("dialog")[0].text)
+    typed.send_keys("d", Keys.ENTER)
+    page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
+    assert len(page.errors) == 1  # Chromium reports the answer 503
+
+
+def test_a_job_that_publishes_nothing_is_said_and_no_broker_looks_alive(tmp_path, settings, driver):
+    registry = PublishedRegistry(str(tmp_path / "stale"), now_ms() - 3_600_000)
+    registry.register(A, "c1", "broker-a")
+    with kafka_tells(NOT_ASKED), BackgroundConsole(settings(delta__root=registry.root)) as console:
         page = Page(driver, console.url)
         page.open()
-        page.shows("No broker is registered")
+        page.until(lambda: "has published nothing since" in page.find("#banner")[0].text)
+        assert "follows every change" not in page.moment
+        assert page.colour(".group .dot.alive") == page.colour(".group .quiet", "color")
+        registry.now_ms = now_ms()
+        registry.register(B, "c1", "broker-b")
+        page.until(lambda: not page.find("#banner")[0].is_displayed() and "follows every change" in page.moment)
+        driver.get("about:blank")
 
 
-def test_tables_that_are_not_there_are_said(tmp_path, settings, driver):
+def test_a_time_is_typed_in_the_zone_that_is_chosen_and_shown_to_the_second(page, registry):
+    registry.now_ms += 20_000
+    registry.expire(A)
+    asked = datetime.fromtimestamp((registry.now_ms - 10_000) // 1000, UTC)
+    typed = f"{asked.astimezone(ZoneInfo('Asia/Tokyo')):%Y-%m-%d %H:%M:%S}"
+    page.open()
+    page.until(lambda: page.find(".rail path.left[d^=M]"))
+    page.find("#time select[aria-label='Time zone'] option[value='Asia/Tokyo']")[0].click()
+    page.find("#time input[name=moment]")[0].send_keys(typed, Keys.ENTER)
+    page.until(lambda: "at=20" in page.driver.current_url and f"{typed.split()[1]} GMT+9" in page.moment)
+    page.until(lambda: "all events up to then" in page.moment and not page.find(".ghost"))
+    page.open(f"#/brokers?at={asked:%Y-%m-%dT%H:%M:%SZ}")
+    page.shows("broker-a")
+    assert ("NaN" in page.text, typed.split()[1] in page.moment) == (False, True)
+    page.find("#time input[name=moment]")[0].send_keys("yesterday-ish", Keys.ENTER)
+    page.until(lambda: "Accepted are" in page.find("#time .note")[0].text)
+    page.driver.execute_script("localStorage.clear()")
+    assert len(page.errors) == 1  # Chromium reports the answer 400
+
+
+def test_a_story_says_how_many_lines_it_has_and_shows_the_older_ones(page, registry):
+    for _ in range(20):
+        registry.now_ms += 1000
+        registry.expire(A, publish=False)
+        registry.register(A, "c1", "broker-a", publish=False)
+    registry.publish()
+    page.open("#/broker/broker-a")
+    for count in (30, 60):
+        page.shows(f"{count} of 82 are shown")
+        page.find(".columns .foot button")[0].click()
+    page.shows("All 82 are shown")
+    assert len(page.find(".story li")) == 82
+
+
+def test_the_search_finds_as_one_types_and_leads_to_an_exact_name(page, registry):
+    registry.register(C, "c1", "broker-c", topics=("pay", *(f"{letter}_pay" for letter in "abcdef")))
+    page.open()
+    page.shows("broker-c")
+    page.find("body")[0].send_keys("/")
+    for text, kind in (
+        ("roker-b", "broker"),
+        (A.partition(":")[0], "address of"),
+        ("opicA", "topic"),
+        ("c1", "cluster"),
+    ):
+        page.driver.switch_to.active_element.send_keys(Keys.CONTROL + "a", Keys.NULL, text)
+        page.until(lambda: any(text in each.text and kind in each.text for each in page.find("#found li")))  # noqa: B023
+    page.find("#search input")[0].send_keys(Keys.CONTROL + "a", Keys.NULL, "pay")
+    page.until(lambda: page.find("#found li")[0].text == "pay\ntopic")
+    page.until(lambda: page.find("#found li")[-1].text == "6 of 7 topics")
+    page.find("#search input")[0].send_keys(Keys.CONTROL + "a", Keys.NULL, "TopicA")
+    page.until(lambda: page.find("#found li")[0].text == "TopicA\ntopic")
+    page.find("#search input")[0].send_keys(Keys.ENTER)
+    page.until(lambda: page.driver.current_url.endswith("#/topic/TopicA"))
+    page.shows("Route, as clients get it")
+    assert page.driver.switch_to.active_element.get_attribute("id") == "content"
+
+
+def test_system_topics_are_hidden_until_asked_for_and_again_after_a_step_back(crowd):
+    crowd.open("#/topics?epoch=2")
+    crowd.shows("300 topics")
+    crowd.find("input[name=system]")[0].click()
+    crowd.shows("405 topics")
+    crowd.driver.back()
+    crowd.shows("300 topics")
+    assert not crowd.find("input[name=system]")[0].is_selected()
+
+
+def test_tables_that_are_not_there_or_empty_are_said(tmp_path, settings, driver):
     with BackgroundConsole(settings(delta__root=str(tmp_path / "none"))) as console:
         page = Page(driver, console.url)
         page.open()
         page.shows("holds no registry")
-        assert "namesrv-stream up" in page.text
-        assert "make demo" in page.text
-        assert not page.find("#time")[0].is_displayed()
-        make_registry(str(tmp_path / "none"))
+        assert ("make demo" in page.text, page.find("#time")[0].is_displayed()) == (True, False)
+        registry = PublishedRegistry(str(tmp_path / "none"), now_ms())
+        page.shows("No broker is registered")
+        registry.register(A, "c1", "broker-a")
         page.shows("broker-a")
         assert page.find("#time")[0].is_displayed()
         driver.get("about:blank")

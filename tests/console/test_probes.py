@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.console.background import BackgroundConsole
+from tests.console.conftest import Client
 
 
 def test_a_console_with_a_snapshot_answers_each_probe_of_the_deployment(client):
@@ -26,6 +27,8 @@ def test_a_console_without_a_snapshot_is_healthy_and_not_ready(tmp_path, setting
         with pytest.raises(urllib.error.HTTPError, match="503") as refused:
             urllib.request.urlopen(f"{console.url}/readyz", timeout=30)
         assert refused.value.read() == b"no snapshot has been read yet\n"
+        answer = Client(console.url).get("/v1/overview")
+        assert (answer.status, "holds no registry" in answer.json["detail"]) == (503, True)
 
 
 def test_a_console_exports_its_descriptors_threads_and_memory(client):

@@ -11,6 +11,12 @@ from tests.console.conftest import Client, make_settings
 
 ORDER = {"type": "PUT_KV_CONFIG", "namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "reason": "r"}
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
+
+
+def update(**properties):
+    return {"type": "UPDATE_NAMESRV_CONFIG", "properties": properties, "reason": "r"}
+
+
 pytestmark = pytest.mark.usefixtures("quickly_away")
 
 USERS = """
@@ -127,18 +133,12 @@ def test_no_file_but_the_pages_is_served(still, path):
         (WIPE | {"reason": "x" * 501}, "500"),
         ({"type": "SCAN", "reason": "r"}, "no operator's command"),
         ({"type": "REGISTER_TOPIC_IN_NAMESRV", "topic": "T", "queueDatas": [], "reason": "r"}, "no operator's command"),
-        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"nonsense": "1"}, "reason": "r"}, "not known"),
-        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"listenPort": "1"}, "reason": "r"}, "run time"),
-        (
-            {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"orderMessageEnable": "yes"}, "reason": "r"},
-            "true and false",
-        ),
-        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"orderMessageEnable": "1"}, "reason": "r"}, "true and false"),
-        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"waitSecondsForService": "soon"}, "reason": "r"}, "number"),
-        (
-            {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"enableTopicList": "true", "no": "1"}, "reason": "r"},
-            "no",
-        ),
+        (update(nonsense="1"), "not known"),
+        (update(listenPort="1"), "run time"),
+        (update(orderMessageEnable="yes"), "true and false"),
+        (update(orderMessageEnable="1"), "true and false"),
+        (update(waitSecondsForService="soon"), "number"),
+        (update(enableTopicList="true", no="1"), "no"),
         (b"{", "JSON"),
         (b"x" * 70_000, "at most"),
     ],
@@ -149,11 +149,10 @@ def test_what_the_job_would_reject_is_not_sent(still, body, told):
 
 
 def test_settings_that_stop_lookups_need_an_admin_also_where_all_else_is_open(settings, still_root):
-    update = {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"needWaitForService": "true"}, "reason": "r"}
     open_to_all = settings(delta__root=still_root, console__bindAddress="0.0.0.0", auth__mode="off")
     with BackgroundConsole(open_to_all) as console:
         client = Client(console.url.replace("0.0.0.0", "127.0.0.1"))
-        assert client.post(update).status == 401
+        assert client.post(update(needWaitForService="true")).status == 401
         assert client.post(WIPE).status == 503
 
 

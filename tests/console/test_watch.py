@@ -65,16 +65,13 @@ def test_last_event_id_wins_over_the_epoch_of_the_url(still):
         assert re.fullmatch(rb"id: [0-9a-f]{8}-3\n", next(ids))
 
 
-@pytest.mark.parametrize("epoch", [99, 0])
-def test_a_place_that_is_not_known_is_answered_by_a_reset_and_the_state(still, epoch):
+@pytest.mark.parametrize(("epoch", "most"), [(99, 9), (0, 9), (1, 1)])
+def test_a_place_that_is_not_known_or_too_far_behind_is_answered_by_a_reset_and_the_state(
+    still, monkeypatch, epoch, most
+):
+    monkeypatch.setattr(hub, "MAX_REPLAYED", most)
     reset, state = first(watch(still.url, ["TopicA"], epoch), 2)
-    assert (reset.name, state.name, state.epoch) == ("reset", "route", 3)
-    assert "epoch" in reset.data["reason"]
-
-
-def test_one_that_is_too_far_behind_gets_a_reset(still, monkeypatch):
-    monkeypatch.setattr(hub, "MAX_REPLAYED", 1)
-    assert [each.name for each in first(watch(still.url, ["TopicA"], 1), 2)] == ["reset", "route"]
+    assert (reset.name, state.name, state.epoch, "epoch" in reset.data["reason"]) == ("reset", "route", 3, True)
 
 
 def test_a_registry_that_was_made_anew_is_a_reset(registry, client):

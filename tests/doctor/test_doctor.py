@@ -101,15 +101,11 @@ def test_a_native_library_is_loaded_from_the_jobs_temporary_folder_and_nothing_i
         assert (found.state, "job.tempFolder" in found.next_step) == ("failed", True)
 
 
-def test_a_file_is_no_place_for_a_checkpoint(tmp_path):
+@pytest.mark.parametrize(("place", "told"), [("{}/file", "it is a file"), ("/proc/none", "")])
+def test_a_place_at_which_no_checkpoint_can_be_written_has_failed(tmp_path, place, told):
     (tmp_path / "file").touch()
-    [found] = states(check_checkpoint, checkpoint_location=str(tmp_path / "file"))
-    assert (found.state, "it is a file" in found.found) == ("failed", True)
-
-
-def test_a_checkpoint_that_cannot_be_written_has_failed():
-    [found] = states(check_checkpoint, checkpoint_location="/proc/none")  # where not even root makes a folder
-    assert (found.state, "checkpoint.location" in found.next_step) == ("failed", True)
+    [found] = states(check_checkpoint, checkpoint_location=place.format(tmp_path))  # not even root writes to /proc
+    assert (found.state, told in found.found, "checkpoint.location" in found.next_step) == ("failed", True, True)
 
 
 def test_tables_that_are_not_there_are_no_failure(tmp_path):

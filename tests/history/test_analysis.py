@@ -12,7 +12,7 @@ from namesrv_stream.analysis.ask import ask
 from namesrv_stream.analysis.ask import register_views as register_in_duckdb
 from namesrv_stream.analysis.views import history_queries, register_views
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.rules.record_types import DeleteTopic, RegisterBroker
+from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
@@ -165,42 +165,5 @@ def test_at_a_moment_within_an_outage_it_has_lasted_until_that_moment(root, regi
     assert ask(root, "FROM broker_down", at=hours(9)).num_rows == 0
 
 
-def topic_sessions(root, topic):
-    rows = ask(root, f"FROM topic_session WHERE topic = '{topic}' ORDER BY from_time, broker_name").to_pylist()
-    return [(row["broker_name"], hour(row["from_time"]), hour(row["to_time"]), row["ended_by"]) for row in rows]
-
-
-def hour(time):
-    return time and (time.timestamp() * 1000 - START_MS) / HOUR_MS
-
-
 def hours(count):
     return START_MS + round(count * HOUR_MS)
-
-
-def test_a_session_of_a_topic_goes_from_its_registration_to_what_took_it(root, registry):
-    registry.register(hours(1), A, "broker-a", topics=("T", "U"))
-    registry.register(hours(2), B, "broker-b", topics=("T",))
-    registry.command(hours(3), DeleteTopic(topic="U"))
-    registry.expire(hours(4), A)
-    registry.register(hours(6), A, "broker-a", topics=("T",))
-    registry.unregister(hours(7), B)
-    registry.publish(at_ms=hours(8))
-    assert topic_sessions(root, "T") == [
-        ("broker-a", 1, 4, "SILENCE"),
-        ("broker-b", 2, 7, "UNREGISTER_BROKER"),
-        ("broker-a", 6, None, None),
-    ]
-    assert topic_sessions(root, "U") == [("broker-a", 1, 3, "DELETE_TOPIC_IN_NAMESRV")]
-
-
-def test_a_topic_is_available_while_any_broker_name_has_it_and_expected_after_an_unplanned_end(root, registry):
-    registry.register(hours(1), A, "broker-a", topics=("T", "U"))
-    registry.register(hours(2), B, "broker-b", topics=("T",))
-    registry.expire(hours(3), A)
-    registry.unregister(hours(4), B)
-    registry.register(hours(5), A, "broker-a", topics=("T", "U"))
-    registry.publish(at_ms=hours(26))
-    rows = ask(root, "FROM topic_availability ORDER BY topic, day").to_pylist()
-    found = [(row["topic"], row["up_millis"] / HOUR_MS, row["expected_millis"] / HOUR_MS) for row in rows]
-    assert found == [("T", 22, 23), ("T", 2, 2), ("U", 21, 23), ("U", 2, 2)], "T is expected on broker-a from 4 to 5"

@@ -3,23 +3,29 @@
 DuckDB answers, without Spark: tests/history/test_analysis.py shows that Spark gives the same.
 """
 
-from datetime import UTC, datetime, time, timedelta
+import json
+from datetime import UTC, date, datetime, time, timedelta
 from math import ceil
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 
 from namesrv_stream.analysis.ask import ask, opened
 from namesrv_stream.analysis.views import create_views, history_queries, open_snapshot, register_views
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.rules.record_types import WipeWritePerm
+from namesrv_stream.records import decode_record
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
 from tests.tables.rows import NOW
 
 MIDNIGHT_MS = (NOW // DAY_MS - 5) * DAY_MS
-A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
+ADDRESSES = {letter: f"10.0.0.{number}:10911" for number, letter in enumerate("ABCD", 1)}
+LETTERS = {address: letter for letter, address in ADDRESSES.items()}
+A, B = ADDRESSES["A"], ADDRESSES["B"]
+HISTORIES = yaml.safe_load(Path(__file__).with_name("views.yaml").read_text())
 
 
 @pytest.fixture
@@ -54,196 +60,40 @@ def rows_of(session, statement):
     return [tuple(row) for row in session.sql(statement).collect()]
 
 
-SESSIONS = "SELECT broker_id, from_time, to_time, ended_by, first_addr, last_addr FROM broker_session ORDER BY ALL"
+@pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
+def test_the_views_say_of_a_history_what_its_row_says(root, registry, row):
+    for hour, verb, *given in row["happens"]:
+        fields = given.pop() if given and isinstance(given[-1], dict) else {}
+        if verb == "command":
+            registry.command(hours(hour), decode_record(json.dumps(fields).encode()))
+        else:
+            getattr(registry, verb)(hours(hour), *(ADDRESSES.get(each, each) for each in given), **fields)
+    registry.publish(at_ms=hours(row["until"]) if "until" in row else None)
+    with opened(root) as views:
+        found = {asked: [list(map(in_row, each)) for each in views.rows(asked, {})] for asked in row["asked"]}
+    assert found == row["asked"]
 
 
-def test_a_session_goes_from_registration_to_its_end_and_the_last_is_open(registry, rows):
-    registry.register(hours(1), A, "broker-a")
-    registry.expire(hours(2), A)
-    registry.register(hours(3), A, "broker-a")
-    registry.unregister(hours(4), A)
-    registry.register(hours(5), A, "broker-a")
-    registry.publish(at_ms=hours(6))
-    assert rows(SESSIONS) == [
-        (0, at(hours(1)), at(hours(2)), "EXPIRED", A, A),
-        (0, at(hours(3)), at(hours(4)), "UNREGISTERED", A, A),
-        (0, at(hours(5)), None, None, A, A),
-    ]
-    assert rows("SELECT session_millis, back_at FROM broker_session ORDER BY from_time") == [
-        (HOUR_MS, at(hours(3))),
-        (HOUR_MS, at(hours(5))),
-        (HOUR_MS, None),
-    ]
+def in_row(value):
+    """A value as the rows have it: a time as the hour of the history, a day as its number, an address as its letter."""
+    if isinstance(value, datetime):
+        return (value.timestamp() * 1000 - MIDNIGHT_MS) / HOUR_MS
+    return (value - day(0)).days if isinstance(value, date) else LETTERS.get(str(value), value)
 
 
-def test_r5_r8_a_new_address_stays_in_the_session_and_a_promotion_ends_the_slaves(registry, rows):
-    registry.register(hours(1), A, "broker-a")
-    registry.register(hours(1), B, "broker-a", 1)
-    registry.register(hours(2), B, "broker-a", 0, state_version=1)
-    registry.expire(hours(3), A)
-    registry.publish(at_ms=hours(4))
-    assert rows(SESSIONS) == [
-        (0, at(hours(1)), None, None, A, B),
-        (1, at(hours(1)), at(hours(2)), "ID_LOST", B, B),
-    ]
-
-
-def test_availability_counts_from_the_first_registration_to_the_last_expected_moment(registry, rows):
-    registry.register(hours(12), A, "broker-a")
-    registry.expire(hours(30), A)
-    registry.register(hours(36), A, "broker-a")
-    registry.register(hours(12), B, "broker-b")
-    registry.unregister(hours(18), B)
-    registry.publish(at_ms=hours(60))
-    found = rows("SELECT broker_name, day, up_millis / 3600000, availability FROM broker_availability ORDER BY 1, 2")
-    assert found == [
-        ("broker-a", day(0), 12, 1),
-        ("broker-a", day(1), 18, 0.75),
-        ("broker-a", day(2), 12, 1),
-        ("broker-b", day(0), 6, 1),
-    ]
-    columns = "day, brokers, up_millis / 3600000, expected_millis / 3600000, availability, worst_availability"
-    clusters = rows(f"SELECT {columns}, worst_broker FROM cluster_availability ORDER BY day")
-    assert clusters[0][:-1] == (day(0), 2, 18, 18, 1, 1)
-    assert clusters[1] == (day(1), 1, 18, 24, 0.75, 0.75, "broker-a 0")
-
-
-def test_brokers_that_go_no_more_than_a_minute_apart_share_an_outage(registry, rows):
-    """A dies together with B, whose connection shows it; C expires first, but sent a sign of life two minutes later.
-
-    A's slave has taken its id when its lease expires. Before that A has fallen twice within a minute, alone.
-    """
-    for fall_ms in (0, 30_000):
-        registry.register(hours(0) + fall_ms, A, "broker-a")
-        registry.close_channel(hours(0) + fall_ms + 1, A)
-    for address, name, cluster in ((A, "broker-a", "c1"), (B, "broker-b", "c2"), (C, "broker-c", "c1")):
-        registry.register(hours(1), address, name, cluster=cluster)
-    died_ms = hours(2)
-    registry.register(hours(1), D, "broker-a", 1)
-    registry.close_channel(died_ms, B)
-    registry.register(died_ms + MINUTE_MS, D, "broker-a", state_version=1)
-    registry.expire(died_ms + 2 * MINUTE_MS + 1, C, silent_ms=1)
-    registry.expire(died_ms + 9 * MINUTE_MS, A, silent_ms=9 * MINUTE_MS + 30_000)
+def test_every_view_that_shows_brokers_has_their_keys(root, registry):
     registry.publish()
-    columns = "first_gone_at, last_gone_at, brokers, cluster_names, which"
-    assert rows(f"SELECT {columns} FROM shared_outage") == [
-        (at(died_ms - 30_000), at(died_ms), 2, ["c1", "c2"], ["c1 broker-a 0", "c2 broker-b 0"])
-    ]
-
-
-def test_flapping_ranks_by_falls_that_were_short(registry, rows):
-    for turn in range(3):
-        registry.register(hours(1) + turn * 8 * MINUTE_MS, A, "broker-a")
-        registry.expire(hours(1) + (turn * 8 + 4) * MINUTE_MS, A)
-    registry.register(hours(1), B, "broker-b")
-    registry.expire(hours(2), B, silent_ms=120_001)
-    registry.register(hours(3), B, "broker-b")
-    registry.unregister(hours(4), B)
-    registry.publish(at_ms=hours(5))
-    assert rows("SELECT flap_rank, broker_name, unplanned_ends, flaps FROM broker_flapping ORDER BY flap_rank") == [
-        (1, "broker-a", 3, 2),
-        (2, "broker-b", 1, 0),
-    ]
-    of_b = f"SELECT expiry_millis, lease_millis FROM time_to_expiry WHERE broker_addr = '{B}'"
-    assert rows(of_b) == [(120_001, HOUR_MS)]
-
-
-def test_topics_by_broker_and_zone(registry, rows):
-    registry.register(hours(1), A, "broker-a", topics=("T", "U"), zone="z1")
-    registry.register(hours(1), B, "broker-b", topics=("T",), zone="z2")
-    registry.register(hours(1), C, "broker-c")
-    registry.command(hours(2), WipeWritePerm(broker_name="broker-b", requested_by="ann"))
-    registry.publish()
-    assert rows("SELECT topic, broker_name FROM topic_with_one_broker") == [("U", "broker-a")]
-    assert rows("SELECT zone_name, broker_name, topics, write_queues, topics_not_writable FROM topic_spread "
-                "ORDER BY broker_name") == [
-        ("z1", "broker-a", 2, 16, 0),
-        ("z2", "broker-b", 1, 8, 1),
-        (None, "broker-c", 0, None, 0),
-    ]  # fmt: skip
-    assert rows("SELECT command, requested_by, broker_name FROM operator_command") == [
-        ("WIPE_WRITE_PERM_OF_BROKER", "ann", "broker-b")
-    ]
-
-
-def test_changes_are_counted_by_hour_and_kind_and_a_time_without_a_tick_is_one(registry, rows):
-    registry.register(hours(1), A, "broker-a")
-    registry.register(hours(1.5), B, "broker-b")
-    registry.unregister(hours(2), B)
-    registry.tick(hours(2))
-    registry.tick(hours(2.5))
-    registry.publish()
-    assert rows("SELECT hour, type, events, broker_names FROM route_changes ORDER BY hour, type") == [
-        (at(hours(1)), "REGISTERED", 2, 2),
-        (at(hours(2)), "LOG_GAP", 1, 0),
-        (at(hours(2)), "UNREGISTERED", 1, 1),
-    ]
-    assert rows("SELECT broker_name FROM broker_session WHERE to_time IS NULL") == [("broker-a",)]
-    assert rows("SELECT * FROM operator_command") == []
+    with opened(root) as views:
+        shown = {name: {*views.table(f"FROM {name} LIMIT 0").column_names} for name in history_queries()}
+    of_brokers = {name for name, columns in shown.items() if columns & {"broker_id", "worst_broker", "which"}}
+    assert len(of_brokers) >= 7
+    assert {name for name in of_brokers if not shown[name] & {"broker_key", "worst_broker_key", "broker_keys"}} == set()
 
 
 def test_rejected_records_are_shown_as_text_as_far_as_they_are_text(registry, rows):
     kept = [RejectedRow(hours(1), 0, i, "k", value, 9, "why") for i, value in enumerate((b"{no", b"\xff\xfe", None))]
     registry.publish(at_ms=hours(1), rejected=tuple(kept))
     assert rows('SELECT text FROM rejected_record ORDER BY "offset"') == [("{no",), (None,), (None,)]
-
-
-@pytest.fixture(scope="module")
-def changes(tmp_path_factory):
-    """Views of a broker that changes its zone, topics and address, and of a broker name in two clusters."""
-    place = Root(str(tmp_path_factory.mktemp("changes") / "registry"))
-    registry = SeededRegistry(place, NOW)
-    registry.register(hours(0), A, "broker/a", topics=("T",), zone="z1")
-    registry.command(hours(1), WipeWritePerm(broker_name="broker/a", requested_by="ann@desk", reason="disk"))
-    registry.register(hours(2), A, "broker/a", zone="z2", topics=("T",))
-    registry.register(hours(3), B, "broker/a", zone="z2", topics=("T",))
-    registry.register(hours(4), C, "broker/a", 1, cluster="c2")
-    registry.register(hours(5), B, "broker/a", topics=tuple(f"topic-{number}" for number in range(201)), zone="z2")
-    registry.unregister(hours(6), C)
-    registry.publish(at_ms=hours(7))
-    with opened(place) as views:
-        yield views
-
-
-def test_topic_change_has_the_settings_before_and_after_and_who_asked(changes):
-    found = changes.rows(
-        "SELECT type, requested_by, reason, topic, before.perm, after.perm, before IS NULL "
-        "FROM topic_change WHERE topic = 'T' ORDER BY epoch, seq",
-        {},
-    )
-    assert found[:2] == [
-        ("TOPICS_CHANGED", None, None, "T", None, 6, True),
-        ("WIPE_WRITE_PERM_OF_BROKER", "ann@desk", "disk", "T", 6, 4, False),
-    ]
-    assert changes.rows("SELECT count(*) FROM topic_change WHERE topic LIKE 'topic-%'", {}) == [(201,)]
-
-
-def test_broker_change_has_the_holder_before_and_after(changes):
-    columns = "broker_id, before.broker_addr, after.broker_addr, before.zone_name, after.zone_name"
-    found = changes.rows(f"SELECT {columns}, before IS NULL, after IS NULL FROM broker_change ORDER BY epoch, seq", {})
-    first, *_, last = found
-    assert first == (0, None, A, None, "z1", True, False)
-    assert {(0, A, A, "z1", "z2", False, False), (0, A, B, "z2", "z2", False, False)} <= {*found}
-    assert last == (1, C, None, None, None, False, True)
-
-
-def test_each_broker_has_one_key_that_no_other_broker_can_have_in_every_view_that_shows_brokers(changes):
-    found = changes.rows("SELECT broker_key, broker_addr, zone_name, is_in_routes, sessions FROM broker_dim", {})
-    assert sorted(found) == [("c1/broker%2Fa/0", B, "z2", True, 1), ("c2/broker%2Fa/1", C, None, False, 1)]
-    shown = {name: {*changes.table(f"FROM {name} LIMIT 0").column_names} for name in history_queries()}
-    of_brokers = {name for name, columns in shown.items() if columns & {"broker_id", "worst_broker", "which"}}
-    assert len(of_brokers) >= 7
-    keys = {"broker_key", "worst_broker_key", "broker_keys"}
-    assert {name for name in of_brokers if not shown[name] & keys} == set()
-
-
-def test_topic_placement_does_not_fan_out_where_a_broker_name_is_in_two_clusters(registry, rows):
-    registry.register(hours(1), A, "broker-a", topics=("T",), zone="z1")
-    registry.register(hours(2), B, "broker-a", 1, cluster="c2", zone="z2")
-    registry.publish()
-    assert rows("SELECT count(*) FROM topic JOIN cluster USING (broker_name)") == [(2,)]
-    placed = "SELECT topic, broker_name, cluster_name, zone_name, is_writable FROM topic_placement"
-    assert rows(placed) == [("T", "broker-a", "c2", "z2", True)]
 
 
 def test_days_hours_and_months_are_those_of_utc_in_any_session_time_zone(spark, root, registry):
@@ -349,17 +199,3 @@ def test_a_local_day_has_its_hours_and_availability_by_local_days_is_that_of_the
 def test_a_zone_that_there_is_not_is_refused(root):
     with pytest.raises(NamesrvError, match="Europe/Berlin"):
         history_queries("Europe/Nowhere'; DROP")
-
-
-def test_an_upgrade_ends_the_stretch_of_a_release_and_begins_another(registry, rows):
-    registry.register(hours(1), A, "broker-a", release="5.3.1")
-    registry.register(hours(2), B, "broker-b")
-    registry.register(hours(3), A, "broker-a", release="5.4.0")
-    registry.unregister(hours(4), A)
-    registry.register(hours(5), A, "broker-a", release="5.4.0")
-    registry.publish(at_ms=hours(6))
-    assert rows("SELECT broker_name, broker_version, from_time, to_time FROM broker_release ORDER BY from_time") == [
-        ("broker-a", "5.3.1", at(hours(1)), at(hours(3))),
-        ("broker-a", "5.4.0", at(hours(3)), at(hours(4))),
-        ("broker-a", "5.4.0", at(hours(5)), None),
-    ]

@@ -1,0 +1,415 @@
+"""One answer, two doors: the console and the command line with --json, on registries that no test changes.
+
+answers.yaml has questions with parts of their answers, refused.yaml those without one, and screens.txt what a terminal
+shows. A question without a command is the console's alone.
+"""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from namesrv_stream.answers import periods
+from namesrv_stream.cli.entry import main
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console.api import ANSWERS
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.rows import RejectedRow
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.wire import bodies
+from tests.cli.registry import PublishedRegistry
+from tests.console.background import BackgroundConsole
+from tests.console.conftest import A, B, C, Client, make_settings
+from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
+from tests.waiting import eventually
+
+T0 = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
+D, E, F = (f"10.0.0.{number}:10911" for number in (4, 5, 6))
+BROKERS = 36
+HOUR_MS = 3_600_000
+SCREENS = Path(__file__).with_name("screens.txt")
+
+
+def life(registry):
+    """Epochs 2 to 19: what brokers and operators do."""
+    filters = ["10.0.0.9:1", "10.0.0.9:2"]
+    registry.register(A, "c1", "broker-a", topics=("TopicA", "Shared"), filter_server_list=filters)
+    registry.now_ms += 10_000
+    registry.register(B, "c2", "broker-b", zone_name="z1", topics=("TopicB", "Shared"))
+    registry.now_ms += 10_000
+    registry.register(C, "c1", "broker-a", 1, topics=("TopicA",))
+    registry.now_ms += 10_000
+    registry.register(C, "c1", "broker-a", 0, topics=("TopicA", "Shared"))  # 5: a slave takes its master's id
+    registry.now_ms += 1_000
+    registry.expire(A)  # which holds no id any more
+    registry.now_ms += 1_000
+    registry.register(D, "c2", "broker-b", zone_name="z1", topics=("TopicB", "Shared"), broker_version="5.3.1")
+    registry.expire(B)
+    registry.command(WipeWritePerm(broker_name="broker-b", requested_by="ann", reason="disk full"))
+    registry.command(DeleteTopic(topic="Shared"))  # 10
+    registry.now_ms += 1_000
+    registry.expire(C)
+    registry.gap(11_000)  # the log's clock goes on by 3 s while nobody can write (D9)
+    registry.register(C, "c1", "broker-a", topics=("TopicA",))
+    registry.command(PutKvConfig(namespace="NS", key="k", value="a b", requested_by="me@here"), publish=False)
+    registry.command(WipeWritePerm(broker_name="nobody", requested_by="me@here"))
+    registry.now_ms += 1_000
+    registry.register(C, "c1", "broker-a", topics=("TopicA",))  # 15: a data version alone
+    registry.now_ms += 1_000
+    registry.register(C, "c1", "broker-a", topics=("TopicA",), zone_name="z2")
+    rows = [RejectedRow(registry.now_ms - 4 + n, 0, n, "a\x1b[2J", b"[" * 999, 999, f"reason {n}") for n in range(3)]
+    registry.publish(rejected=[*rows, RejectedRow(registry.now_ms, 0, 3, None, None, 0, "no value")])
+    registry.now_ms += 60_000
+    registry.register(E, "c1", "broker-e", topics=(), publish=False)
+    registry.now_ms += 60_000
+    registry.register(F, "c1", "broker-f", topics=())
+    registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8"), publish=False)
+    registry.command(UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}))
+
+
+def late(registry):
+    """Two brokers send no sign of life for three quarters of their leases."""
+    registry.register(A, "c1", "broker-a")
+    registry.register(B, "c2", "broker-b")
+    for _ in range(32):
+        registry.now_ms += 3_000
+        registry.command(Scan(), publish=False)
+    registry.publish()
+
+
+def guarded(registry):
+    """The guard against mass expiry holds the only broker."""
+    registry.rules = RouteRegistry(NamesrvSettings(expiry_guard_ratio=0.5, tick_gap_millis=0))
+    registry.command(Scan(), publish=False)
+    registry.register(A, "c1", "broker-a", heartbeat_timeout_millis=10_000)
+    registry.now_ms += 10_001
+    registry.command(Scan())
+
+
+def outage(registry):
+    """Two brokers go at once, and one comes back; brokers make some topics by themselves."""
+    registry.register(A, "c1", "broker-a", topics=("TopicA", "TBW102", "broker-a"))
+    registry.register(B, "c2", "broker-b")
+    registry.now_ms += 1_000
+    registry.expire(A, publish=False)
+    registry.expire(B)
+    registry.now_ms += 1_000
+    registry.register(A, "c1", "broker-a", topics=("TopicA", "TBW102", "broker-a"))
+
+
+def many(registry):
+    """A command changes very many topics, of which a slave's do not count."""
+    topics = tuple(f"T{number}" for number in range(300))
+    registry.register(A, "c1", "broker-a", topics=topics)
+    registry.register(B, "c1", "broker-b", topics=("U",))
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
+    registry.register(C, "c1", "broker-b", 1, topics=topics)
+    registry.expire(A)
+
+
+def published_late(registry):
+    """A broker comes and goes, each half an hour before the snapshot with it."""
+    registry.register(A, "c", "broker-a", publish=False)
+    registry.now_ms += HOUR_MS
+    registry.publish()
+    registry.now_ms += HOUR_MS // 2
+    registry.expire(A, publish=False)
+    registry.now_ms += HOUR_MS // 2
+    registry.publish()
+
+
+def crowd(registry):
+    """36 addresses of 18 names; epoch 2 brings them, epoch 3 is the outage of zone-1."""
+    publish_crowd(registry, BROKERS, topics=40, topics_a_broker=5)
+    registry.now_ms += 1_000
+    lose_zone(registry, BROKERS, "zone-1")
+
+
+def crowd_back(registry):
+    """A zone is lost broker by broker, with one of another zone within the same minute, and comes back."""
+    publish_crowd(registry, BROKERS, topics=40, topics_a_broker=5)
+    lost = [number for number in range(BROKERS) if zone_of(number) == "zone-1"]
+    registry.now_ms += 100_000
+    for number in [*lost, 0]:
+        registry.now_ms += 1_000
+        registry.expire(address_of(number))
+    registry.now_ms += 300_000
+    for number in lost:
+        registry.now_ms += 20_000
+        registry.register(address_of(number), cluster_of(number), name_of(number), number % 2, zone_name="zone-1")
+
+
+def at_once(registry):
+    """Twelve epochs of one time."""
+    for number in range(12):
+        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
+
+
+def empty(registry):
+    """Epoch 1 alone, the run's claim."""
+
+
+REGISTRIES = {
+    make.__name__: make
+    for make in (life, late, guarded, outage, many, published_late, crowd, crowd_back, at_once, empty)
+}
+
+
+class Asked:
+    """A registry, and a client of its console."""
+
+    def __init__(self, root, url):
+        self.root = root
+        self.client = Client(url)
+        self.get = self.client.get
+
+    def run(self, line):
+        return CliRunner().invoke(main, ["--root", self.root, *line.split()])
+
+
+@pytest.fixture(scope="module")
+def of(tmp_path_factory, nobody):
+    """Return a registry by the name of the function that makes it."""
+    made, consoles = {}, []
+
+    def of(make):
+        if make not in made:
+            registry = PublishedRegistry(str(tmp_path_factory.mktemp(make) / "registry"), T0)
+            REGISTRIES[make](registry)
+            consoles.append(BackgroundConsole(make_settings(registry.root, nobody)))
+            made[make] = Asked(registry.root, consoles[-1].__enter__().url)
+        return made[make]
+
+    yield of
+    for console in consoles:
+        console.__exit__()
+
+
+def part(value, place):
+    """Return a part of an answer: `a.b`, `a.*.b` of each, `a.0.b` of the first, `a,b` both."""
+    if not place or value is None:
+        return value
+    if "," in place and "*" not in place:
+        return [part(value, each) for each in place.split(",")]
+    head, _, rest = place.partition(".")
+    if head == "*":
+        return [part(each, rest) for each in value]
+    return part(value[int(head)] if isinstance(value, list) else value.get(head), rest)
+
+
+PRINTED = {"brokerList": "brokers", "history": "events", "why": "sentences", "topicRoute": "route", "diff": "",
+           "snapshots": "snapshots", "rejected": "rejected"}  # fmt: skip
+"""Command -> the part of the answer that it prints with --json."""
+
+
+def rows_of(file):
+    """The rows of a file, each with the name of its registry."""
+    of_registries = yaml.safe_load(Path(__file__).with_name(file).read_text())
+    return [(make, row) for make, rows in of_registries.items() for row in rows]
+
+
+@pytest.mark.parametrize(("make", "row"), rows_of("answers.yaml"))
+def test_an_answer_has_what_its_row_says_and_a_command_prints_what_the_console_serves(of, make, row):
+    asked, line = of(make), row.get("command")
+    served = asked.get(row["ask"]).json
+    assert row | {place: part(served, place) for place in row if place not in {"ask", "command"}} == row
+    if line is not None:
+        printed, name = json.loads(asked.run(f"{line} --json").stdout), line.split()[0]
+        in_order = (lambda found: sorted(found, key=str)) if name == "brokerList" else (lambda found: found)
+        assert in_order(printed) == in_order(part(served, PRINTED[name]))
+
+
+@pytest.mark.parametrize(("make", "row"), rows_of("refused.yaml"))
+def test_what_cannot_be_answered_is_a_problem_that_says_what_to_do_in_the_same_words(of, make, row):
+    asked, (status, told, path, *lines) = of(make), row
+    answer = asked.get(path)
+    assert (answer.status, answer.json["status"]) == (status, status)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert told in answer.json["detail"]
+    for said in map(asked.run, lines):
+        assert (said.exit_code, said.stdout) == (2 if status == 400 else 1, "")
+        assert said.stderr.splitlines()[-1] == f"namesrv-stream: {answer.json['detail']}"
+
+
+SHOWN = [
+    (make, line, text)
+    for make, block in re.findall(r"^# (\w+)\n((?:(?!# ).*\n)*)", SCREENS.read_text(), re.MULTILINE)
+    for line, text in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("make", "line", "text"), SHOWN)
+def test_an_answer_looks_on_a_terminal_as_the_file_of_screens_shows_it(of, make, line, text):
+    asked = of(make)
+    shown = asked.run(line).stdout.replace(asked.root, "ROOT")
+    assert re.sub(r"published [^.]*? ago", "published ... ago", shown) == text
+
+
+OF_MOMENTS = sorted(set(ANSWERS) - {"/v1/commands", "/v1/watch", "/v1/status"})
+
+
+@pytest.mark.parametrize("path", [*OF_MOMENTS, "/v1/status"])
+def test_an_answer_is_of_its_moment_and_of_the_described_shape_and_is_not_sent_again(of, path):
+    get, own = of("life").get, {"/v1/diff": "&from=2"}.get(path, "")
+    place = path.replace("{topic}", "TopicA").replace("{name}", "broker-a")
+    newest = get(f"{place}?{own[1:]}")
+    assert newest.status == 200
+    found = msgspec.json.decode(newest.body, type=ANSWERS[path])
+    assert {field.encode_name for field in msgspec.structs.fields(found)} == set(newest.json)
+    assert not {name for name in names_in(newest.json) if "_" in name}
+    if path in OF_MOMENTS:
+        past = get(f"{place}?epoch=9{own}")
+        assert (past.status, past.headers["x-registry-epoch"], newest.headers["x-registry-epoch"]) == (200, "9", "19")
+        assert (newest.headers["etag"] == past.headers["etag"], newest.json == past.json) == (False, False)
+        again = get(f"{place}?epoch=9{own}", If_None_Match=past.headers["etag"])
+        assert (again.status, again.body) == (304, b"")
+
+
+def names_in(value):
+    """The fields of an answer, without the tables and kinds that are names of things."""
+    if isinstance(value, list):
+        return {name for each in value for name in names_in(each)}
+    of_things = {"lastHour", "versions", "changes", "counts", "before", "after"}
+    parts = [each for key, each in value.items() if key not in of_things] if isinstance(value, dict) else []
+    return {*(value if isinstance(value, dict) else ()), *(name for each in parts for name in names_in(each))}
+
+
+def test_the_description_has_a_shape_for_each_answer_and_error(of):
+    paths = of("life").get("/v1/openapi.json").json["paths"]
+    assert {path for path, about in paths.items() if "get" in about} == {*OF_MOMENTS, "/v1/status", "/v1/watch"}
+    for path, about in paths.items():
+        for method in about.values():
+            answers = {code: next(iter(each["content"].values())) for code, each in method["responses"].items()}
+            assert all(answer["schema"] for answer in answers.values()), path
+            assert {"400", "503"} <= answers.keys(), path
+            assert ("422" in answers, {"404", "410"} <= answers.keys()) == (False, path in OF_MOMENTS), path
+
+
+def test_the_route_of_each_moment_is_that_of_the_rules(of):
+    asked = of("life")
+    for epoch in range(1, 20):
+        tables = RouteReader(asked.root).open(epoch).routes
+        in_force = NamesrvSettings().restored(tables.namesrv_config)
+        for topic in ("TopicA", "TopicB", "Shared"):
+            found = lookup.route(tables, topic, in_force)
+            served = asked.get(f"/v1/topics/{topic}?epoch={epoch}").json.get("route")
+            assert served == (None if found is None else json.loads(bodies.encode_body(found)))
+
+
+def changes(client, marks):
+    """The epochs of all marks, with those of a mark that stands for several."""
+    found = []
+    for mark in marks:
+        if mark.get("epochs", 1) == 1:
+            found.append(mark["epoch"])
+        else:
+            inside = client.get(f"/v1/timeline?epoch={mark['epoch']}&above={mark['firstEpoch'] - 1}").json["marks"]
+            assert sum(each.get("epochs", 1) for each in inside) == mark["epochs"]
+            found += changes(client, inside)
+    return found
+
+
+@pytest.mark.parametrize(("make", "epochs"), [("life", [*range(2, 17), 18, 19]), ("at_once", [*range(2, 14)])])
+def test_every_epoch_is_reached_through_marks_that_stand_for_several(of, monkeypatch, make, epochs):
+    monkeypatch.setattr(periods, "MAX_MARKS", 3)
+    marks = of(make).get("/v1/timeline?since=23h").json["marks"]
+    assert 1 < len(marks) <= 3
+    assert changes(of(make).client, marks) == epochs
+
+
+def test_topics_are_chosen_by_state_cluster_and_zone_and_sorted(of):
+    def names(query):
+        return part(of("crowd").get(f"/v1/topics?epoch=3&system=false&limit=1000{query}").json, "topics.*.topic")
+
+    counts = of("crowd").get("/v1/overview?epoch=3").json["verdict"]["topics"]
+    for state, key in (("degraded", "degraded"), ("without_route", "withoutRoute"), ("writable", "writable")):
+        assert len(names(f"&state={state}")) == counts[key] > 0
+    assert names("&sort=-name") == sorted(names(""), reverse=True)
+    assert set(names("&zone=zone-1")) == set(names("")) - set(names("&state=writable"))
+    assert set(names("&cluster=cluster-0&zone=zone-1")) < set(names("&zone=zone-1"))
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "place"),
+    [
+        ("/v1/events?limit=7", "events", "before"),
+        ("/v1/why/broker-3?limit=2", "sentences", "before"),
+        ("/v1/brokers?sort=zone&limit=7", "brokers", "after"),
+        ("/v1/brokers?epoch=3&zone=zone-1&state=down&limit=3&sort=-name", "brokers", "after"),
+        ("/v1/brokers?q=broker-1&sort=match&limit=3", "brokers", "after"),
+        ("/v1/topics?q=orders-3&sort=match&limit=3", "topics", "after"),
+        ("/v1/topics?limit=7", "topics", "after"),
+        ("/v1/brokers/broker-1?limit=2", "topics", "after"),
+        ("/v1/diff?from=2&to=3&limit=7", "differences", "after"),
+    ],
+)
+def test_pages_of_a_list_are_the_whole_list(of, path, key, place):
+    get, at, pages = of("crowd").get, "", []
+    while at is not None:
+        answer = get(path + (f"&{place}={at}" if at else "")).json
+        pages.append(answer[key])
+        at = answer["next"]
+    whole = get(re.sub("limit=[0-9]", "limit=1000", path)).json[key]
+    found = [each for page in (pages[::-1] if place == "before" else pages) for each in page]
+    assert (len(pages) > 1, found) == (True, whole)
+
+
+def test_a_moment_within_an_epoch_has_another_answer_than_the_epoch(of):
+    within, whole = (of("published_late").get(f"/v1/clusters?{at}") for at in ("at=2023-11-14T23:58:20Z", "epoch=3"))
+    assert (within.headers["x-registry-epoch"], within.headers["etag"] == whole.headers["etag"]) == ("3", False)
+
+
+def test_the_documentation_loads_nothing_from_elsewhere(of):
+    page = of("life").get("/docs")
+    assert (page.status, page.headers["content-type"].partition(";")[0], b"//" in page.body) == (
+        200,
+        "text/html",
+        False,
+    )
+
+
+def test_a_long_answer_is_packed_for_who_can_unpack_it(of):
+    packed = of("crowd").get("/v1/events?limit=1000", Accept_Encoding="gzip")
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == of("crowd").get("/v1/events?limit=1000").body
+
+
+@pytest.mark.parametrize(("line", "told"), [("-s NO -k k", "namespace NO"), ("-s NS -k kk", "key in namespace NS kk")])
+def test_a_value_that_is_not_there_is_named(of, line, told):
+    said = of("life").run(f"getKvConfig {line}")
+    assert (said.exit_code, said.stdout, f"there is no {told} in epoch 19." in said.stderr) == (1, "", True)
+
+
+def test_a_setting_changed_at_run_time_is_printed(of):
+    assert "orderMessageEnable=true" in of("life").run("getNamesrvConfig").stdout.splitlines()
+
+
+def test_the_state_of_the_job_is_printed_as_it_is_served(still, still_root):
+    of_moments = {"ageMillis", "lagMillis", "kafka"}  # they were asked at two moments, of two Kafkas that are away
+    shown = json.loads(CliRunner().invoke(main, ["--root", still_root, "status", "--json"]).stdout)
+    served = eventually(asked_kafka)(still)
+    assert shown["kafka"].startswith("Kafka at ")
+    assert shown.keys() == served.keys()
+    assert {name for name in shown if shown[name] != served[name]} <= of_moments
+
+
+def asked_kafka(client):
+    """The status once the console has asked Kafka, which it does again and again."""
+    found = client.get("/v1/status").json
+    assert found["kafka"].startswith("Kafka at "), found
+    return found
+
+
+def test_an_answer_about_now_follows_each_new_snapshot(registry, client):
+    before = client.get("/v1/brokers")
+    registry.now_ms += 1_000
+    registry.expire(A)
+    assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
+    assert client.get("/v1/brokers", If_None_Match=before.headers["etag"]).json["brokers"][0]["state"] == "down"
