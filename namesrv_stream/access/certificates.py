@@ -66,8 +66,8 @@ class Certificates:
     def _end_s(self) -> float:
         try:
             return self.end_of_validity_s()
-        except ssl.SSLError:
-            return time.time()  # it is not valid now
+        except OSError:  # ssl.SSLError is one
+            return time.time()  # it is not valid now, or is being replaced
 
     def _read(self) -> ssl.SSLContext:
         settings = self._settings

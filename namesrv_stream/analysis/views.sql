@@ -379,14 +379,20 @@ SELECT change.*, concat_ws('/', url_encode(cluster_name), url_encode(broker_name
 FROM change
 WHERE broker_version IS NOT NULL;
 
--- One row for each command that deleted a topic in all clusters, and broker name that ever had the topic.
+-- One row for each command that deleted a topic in all clusters, at its first line, and broker name that ever had the topic.
 CREATE OR REPLACE TEMPORARY VIEW topic_deletion AS
-SELECT topic, known.broker_name, event_time, epoch, seq, type AS cause
-FROM broker_event JOIN (SELECT DISTINCT topic, broker_name FROM row_change WHERE table_name = 'topic') known ON deleted_topic = topic;
+WITH command AS (
+  SELECT deleted_topic AS topic, epoch, partition, line.offset, min(event_time) AS event_time, min(seq) AS seq, min(type) AS cause
+  FROM broker_event line
+  WHERE deleted_topic IS NOT NULL
+  GROUP BY deleted_topic, epoch, partition, line.offset
+)
+SELECT topic, broker_name, event_time, epoch, seq, cause
+FROM command JOIN (SELECT DISTINCT topic, broker_name FROM row_change WHERE table_name = 'topic') known USING (topic);
 
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
--- deleted_at: when a command deleted the topic in all clusters after that, else NULL.
+-- deleted_at: when, after an end in silence or by a lost connection, a command deleted the topic in all clusters.
 CREATE OR REPLACE TEMPORARY VIEW topic_session AS
 WITH point AS (
   SELECT topic, broker_name, event_time, epoch, seq, cause, before IS NULL AS begins
@@ -397,9 +403,10 @@ WITH point AS (
 ), edge AS (
   SELECT topic, broker_name, event_time AS from_time, begins,
          lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by,
-         IF(lead(begins, 2) OVER of_topic IS NULL, lead(event_time, 2) OVER of_topic, NULL) AS deleted_at
+         IF(lead(begins, 2) OVER of_topic IS NULL AND lead(cause) OVER of_topic IN ('SILENCE', 'CHANNEL_CLOSED'),
+            lead(event_time, 2) OVER of_topic, NULL) AS deleted_at
   FROM point
-  WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
+  WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq, begins NULLS LAST)
 )
 SELECT topic, broker_name, from_time, to_time, ended_by, deleted_at FROM edge WHERE begins;
 
@@ -452,8 +459,8 @@ FROM of_topic;
 --   is set: while this one does.
 -- After an end by silence or a lost connection on a broker name the topic is expected until it is up again, no broker of
 -- that name is down, its master is back without it, or a command deletes it in all clusters. After any other end (a command,
--- an unregistration, a registration without it or without the permission), also later, it is not expected on that name.
--- It is expected as long as it is on one of its names.
+-- an unregistration, a registration without it), also later, it is not expected on that name, and not to be writable after
+-- an end by the loss of the permission. It is expected as long as it is on one of its names.
 --
 -- Each step takes time for its rows, not for pairs of them: what holds at a time is the last row before it, in a window.
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
@@ -516,7 +523,7 @@ WITH point AS (
          CAST(NULL AS BIGINT) AS begin_ms, 1 AS kind
   FROM outage
   UNION ALL
-  SELECT broker_name, from_ms, NULL, from_ms, 3 FROM master
+  SELECT broker_name, from_ms, NULL, from_ms, 3 FROM master WHERE from_ms < to_ms
 ), placed AS (  -- down_ms: the time up to which a broker of the name is down, back_ms: at which a master is up again
   SELECT *,
          max(end_ms) OVER (PARTITION BY measure, broker_name ORDER BY to_ms, kind

@@ -191,11 +191,14 @@ def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> li
     lost = _recently(seen, what, lambda span: _last_lost(seen, span, of_names, causes))
     deleted = _recently(seen, "deleted topics", lambda span: _deleted(seen, span)) if lost else {}
     since_ms = _expected_since_ms(seen)
-    found = ((gone_ms, row) for gone_ms, rows in lost for row in rows if gone_ms > since_ms)
     return [
-        (gone_ms, row)
-        for gone_ms, row in found
-        if deleted.get(row.topic, 0) <= gone_ms and not _has(seen, row.broker_name, row.topic)
+        (line.event_time, row)
+        for line in lost
+        if line.event_time > since_ms
+        for _, _, row, _ in line.changes
+        if isinstance(row, TopicRow)
+        and deleted.get(row.topic, (0, 0)) <= line[:2]
+        and not _has(seen, row.broker_name, row.topic)
     ]
 
 
@@ -204,20 +207,19 @@ def _has(seen: Seen, broker_name: str, topic: str) -> bool:
     return any(row.broker_name == broker_name for row in rows)
 
 
-def _deleted(seen: Seen, span: Span) -> dict[str, int]:
-    """Return when commands last deleted topics in all clusters."""
+def _deleted(seen: Seen, span: Span) -> dict[str, tuple[int, int]]:
+    """Return the lines of the commands that last deleted topics in all clusters: epoch and seq."""
     lines = newest_of(seen.root, seen.snapshot, f"deleted_topic IS NOT NULL AND {span.covers}", None)
-    return {line.deleted_topic: line.event_time for line in lines if line.deleted_topic}
+    return {line.deleted_topic: line[:2] for line in sorted(lines, key=lambda line: line[:2]) if line.deleted_topic}
 
 
-def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[int, list[TopicRow]]]:
-    """Return when each broker name lost topics last, if that was by one of the causes, and these topics."""
+def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[BrokerEventRow]:
+    """Return the lines with which broker names lost topics last, if by one of the causes, with these topics."""
     lines = newest_of_each(
         seen.root, seen.snapshot, "broker_name", f"{of_names} AND topics_removed > 0 AND {span.covers}"
     )
     lost = [each for each in lines if each.cause in causes]
-    lost = with_changes(seen.root, seen.snapshot, lost, f"table_name = '{TOPIC.name}'")
-    return [(line.event_time, [row for _, _, row, _ in line.changes if isinstance(row, TopicRow)]) for line in lost]
+    return with_changes(seen.root, seen.snapshot, lost, f"table_name = '{TOPIC.name}'")
 
 
 class TopicVerdict(NamedTuple):

@@ -9,8 +9,8 @@ import math
 import sys
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -153,6 +153,12 @@ class Kinds:
         return True
 
 
+_LEFT_OUT = (
+    "%s: %d more lines about its connections, requests and brokers are left out in %.0f s; `namesrv-stream history` "
+    "lists brokers that came or went"
+)
+
+
 @dataclass(slots=True)
 class _Window:
     began_s: float
@@ -163,41 +169,49 @@ class _Window:
 class PeerLog:
     """The log of peers that come, go, or are refused, with a count of the lines that are left out.
 
-    In ten seconds it logs at most ten lines for each host and 200 for all. If Kafka is too slow or a network breaks,
-    thousands of brokers are refused or lost at the same time.
+    In ten seconds it logs at most ten lines for each host and 200 for all, of each level: brokers that come and go take
+    no warning's place. If Kafka is too slow or a network breaks, thousands are refused or lost at the same time.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
         self._log = logger
-        self._windows: dict[str, _Window] = {}
-        self._all = _Window(-_WINDOW_S)
+        self._windows: dict[tuple[int, str], _Window] = {}
+        self._all: dict[int, _Window] = {}
 
     def line(self, host: str, now_s: float, level: int, message: str, address: str | None = None) -> None:
         """Log a line about `host`, unless the host or all hosts have reached their limit in these ten seconds.
 
         `address`: the broker that the line is about, a field of the line in JSON.
         """
-        if now_s - self._all.began_s >= _WINDOW_S:
-            self._all = _Window(now_s)
-        window = self._windows.setdefault(host, _Window(now_s))
-        if window.lines < LINES_OF_A_HOST and self._all.lines < LINES_OF_ALL:
+        if not self._log.isEnabledFor(level):
+            return
+        of_all = self._all.setdefault(level, _Window(now_s))
+        if now_s - of_all.began_s >= _WINDOW_S:
+            of_all = self._all[level] = _Window(now_s)
+        window = self._windows.setdefault((level, host), _Window(now_s))
+        if window.lines < LINES_OF_A_HOST and of_all.lines < LINES_OF_ALL:
             window.lines += 1
-            self._all.lines += 1
+            of_all.lines += 1
             self._log.log(level, "%s", message, extra={"address": address} if address else None)
         else:
             window.left_out += 1
 
     def sum_up(self, now_s: float) -> None:
         """Log for the hosts whose ten seconds are over how many lines were left out: a line each for ten of them."""
-        over = [host for host, window in self._windows.items() if now_s - window.began_s >= _WINDOW_S]
-        ended = {host: self._windows.pop(host).left_out for host in over}
-        most = sorted((host for host in ended if ended[host]), key=lambda host: -ended[host])
-        for host in most[:_HOSTS_SUMMED_UP]:
-            self._log.warning("%s: %d more lines about its connections, requests and brokers are left out in %.0f s",
-                              host, ended[host], _WINDOW_S)  # fmt: skip
+        over = [key for key, window in self._windows.items() if now_s - window.began_s >= _WINDOW_S]
+        left_out: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        for level, host in over:
+            if count := self._windows.pop((level, host)).left_out:
+                left_out[level][host] = count
+        for level, counts in left_out.items():
+            self._sum_up(level, sorted(counts.items(), key=lambda each: -each[1]))
+
+    def _sum_up(self, level: int, most: Sequence[tuple[str, int]]) -> None:
+        for host, count in most[:_HOSTS_SUMMED_UP]:
+            self._log.log(level, _LEFT_OUT, host, count, _WINDOW_S)
         if others := most[_HOSTS_SUMMED_UP:]:
-            count = sum(ended[host] for host in others)
-            self._log.warning("%d other addresses: %d more of the same in %.0f s", len(others), count, _WINDOW_S)
+            count = sum(count for _, count in others)
+            self._log.log(level, "%d other addresses: %d more of the same in %.0f s", len(others), count, _WINDOW_S)
 
 
 def printable(text: str) -> str:

@@ -637,3 +637,50 @@ def test_brokers_of_a_moment_without_signs_of_life_can_be_sorted_by_silence(root
     registry.publish(at_ms=at(1))
     seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())._replace(past_moment=AsOf(1))
     assert [each.broker_addr for each in brokers(seen, order="-silent").brokers] == [A]
+
+
+def test_a_command_that_deletes_a_topic_is_one_row_for_each_name_that_ever_had_it(root, registry):
+    names = [f"broker-{number}" for number in range(5)]
+    for number, name in enumerate(names):
+        registry.register(at(0), f"10.0.1.{number}:10911", name, topics=("T",))
+    registry.expire(at(1), "10.0.1.0:10911")
+    registry.command(at(1.5), DeleteTopic(topic="T"))
+    registry.publish(at_ms=at(2))
+    assert asked(root, "SELECT broker_name FROM topic_deletion ORDER BY 1") == [(name,) for name in names]
+    ends = asked(root, "SELECT broker_name, epoch_ms(deleted_at) FROM topic_session ORDER BY 1")
+    assert ends == [(name, at(1.5) if name == "broker-0" else None) for name in names]
+    assert asked(root, "SELECT DISTINCT epoch_ms(until_at) FROM topic_outage") == [(at(1.5),)]
+
+
+def test_a_master_that_came_and_went_in_one_millisecond_hides_no_outage(root, registry):
+    registry.register(at(0), A, "broker-a", topics=("T",))
+    registry.close_channel(at(1), A)
+    registry.register(at(1), A, "broker-a", topics=("T",))
+    registry.close_channel(at(1), A)
+    registry.publish(at_ms=at(2))
+    assert asked(root, "SELECT sum(down_millis)::BIGINT FROM topic_outage WHERE measure = 'route'") == [(DAY_MS,)]
+
+
+def test_a_topic_that_a_command_deleted_in_the_same_millisecond_as_it_was_lost_is_not_expected(root, registry):
+    registry.register(at(0), A, "broker-a", topics=("T",))
+    registry.expire(at(1), A)
+    registry.command(at(1), DeleteTopic(topic="T"))
+    registry.publish(at_ms=at(2))
+    assert lost_topics(Seen.of(root, RouteReader(root).open(), NamesrvSettings())) == {}
+    assert asked(root, "SELECT count(*) FROM topic_down") == asked(root, "SELECT count(*) FROM topic_outage") == [(0,)]
+
+
+@pytest.mark.parametrize("is_slave_back", [True, False])
+def test_a_lost_topic_is_expected_until_its_master_is_back(root, registry, is_slave_back):
+    registry.register(at(0), A, "broker-a", topics=("T",))
+    registry.register(at(0), B, "broker-a", 1)
+    registry.expire(at(1), A)
+    registry.expire(at(1), B)
+    registry.register(at(2), *((B, "broker-a", 1) if is_slave_back else (A, "broker-a")))
+    registry.publish(at_ms=at(3))
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    states = [("T", "without_route")] * is_slave_back
+    assert [(each.topic, each.state) for each in topics(seen).topics] == states
+    assert asked(root, "SELECT topic, state FROM topic_state") == states
+    until = "SELECT epoch_ms(until_at) FROM topic_outage WHERE measure = 'route'"
+    assert asked(root, until) == [(at(3 if is_slave_back else 2),)]
