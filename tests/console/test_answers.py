@@ -193,15 +193,15 @@ def of(tmp_path_factory, nobody):
 
 
 def part(value, place):
-    """Return a part of an answer: `a.b`, `a.*.b` of each, `a.0.b` of the first, `a,b` both."""
-    if not place or value is None:
+    """Return a part of an answer: `a.b`, `a.*.b` of each, `a.0.b` of the first, `a,b` both; "absent" if it lacks it."""
+    if not place or value in (None, "absent"):
         return value
     if "," in place and "*" not in place:
         return [part(value, each) for each in place.split(",")]
     head, _, rest = place.partition(".")
     if head == "*":
         return [part(each, rest) for each in value]
-    return part(value[int(head)] if isinstance(value, list) else value.get(head), rest)
+    return part(value[int(head)] if isinstance(value, list) else value.get(head, "absent"), rest)
 
 
 PRINTED = {"brokerList": "brokers", "history": "events", "why": "sentences", "topicRoute": "route", "diff": "",
