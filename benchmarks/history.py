@@ -262,7 +262,10 @@ def of_year(bench: Bench, folder: Path, events: int, clustering: bool, cold: boo
 
 def _print_questions(spark: SparkSession, bench: Bench) -> dict[str, float]:
     lines, found = [], {}
-    first_s = [measure(spark, statement)[0] for _, statement in questions()]
+    first_s = []
+    for question, statement in questions():  # each printed as it ends, so that one that does not end has a name
+        first_s.append(measure(spark, statement)[0])
+        print(f"{first_s[-1]:.1f} s: {question}", flush=True)
     for (question, statement), asked_s in zip(questions(), first_s, strict=True):
         found[question], rows, files = measure(spark, statement)
         lines.append((question, f"{asked_s:.1f}", f"{found[question]:.1f}", f"{rows:,}", f"{files:,}"))
