@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import click
 
-from namesrv_stream.cli.submit import table_job
+from namesrv_stream.cli.submitted import table_job
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.reporting.logs import progress
 from namesrv_stream.tables.maintenance import maintain

@@ -17,7 +17,7 @@ from dataclasses import replace
 import click
 from pyspark.sql import SparkSession
 
-from namesrv_stream.cli.submit import takes_settings
+from namesrv_stream.cli.submitted import takes_settings
 from namesrv_stream.config import Invocation, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job.background_job import stop_on_signals, stop_on_signals_to_jvm

@@ -24,6 +24,9 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.register_profile("quick", settings.get_profile("default"), max_examples=10)  # make test-quick; else 100
 settings.load_profile("default")
 
+# A client without a Kafka logs from its own thread, now and then into the next test; processes are quiet about it too.
+logging.getLogger("librdkafka").setLevel(logs.QUIET["librdkafka"])
+
 MARKER_OF_FIXTURE = {"spark": "spark", "kafka_node": "system"}
 
 SOURCES = {

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ReloadedFiles(Generic[T]):
-    """What `read` makes of some files. If changed files cannot be used, the value before stays in force."""
+    """A value that `read` makes of files, and makes again when one changes. Unusable files leave it as it was."""
 
     def __init__(self, what: str, files: Sequence[Path], read: Callable[[], T]) -> None:
         """Read the files. Raises what `read` raises. `what`: the name of the value in the log."""

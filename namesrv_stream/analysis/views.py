@@ -42,6 +42,9 @@ VIEWS = PINNED_TABLES
 
 _GLOB_CHARACTERS = re.compile(r"[\\*?{}\[\]]")
 
+_SOURCE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
+_CREATE_VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+) AS\s")
+
 
 def open_snapshot(
     spark: SparkSession,
@@ -133,10 +136,6 @@ def _sql(root: Root, table: DeltaTable, version: int | None, spec: TableSpec) ->
 def _columns(table: DeltaTable, spec: TableSpec) -> list[str]:
     missing = [spec.schema.field(name) for name in missing_columns(table, spec)]
     return ["*", *(f"CAST(NULL AS {type_name(column.type)}) AS {column.name}" for column in missing)]
-
-
-_SOURCE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
-_CREATE_VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+) AS\s")
 
 
 def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more

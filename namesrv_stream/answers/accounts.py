@@ -37,6 +37,10 @@ from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
 
 Row = Mapping[str, Any]
 
+_SHOWN_VALUE_BYTES = 300
+MAX_ROWS_OF_A_LINE = 200
+"""Most rows of one table that an answer lists for a line of the history."""
+
 
 class Difference(NamedTuple):
     """A row that one of the moments lacks or has with other values. `before` and `after` lack the columns left out."""
@@ -72,9 +76,6 @@ def shown_of(table: str, row: Any) -> Row | None:
     return row and {column: value for column, value in as_json_row(row).items() if column not in quiet}
 
 
-_SHOWN_VALUE_BYTES = 300
-MAX_ROWS_OF_A_LINE = 200
-"""Most rows of one table that an answer lists for a line of the history."""
 Place = tuple[int, int]
 """Place of a line in the history: its epoch and its number there."""
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from namesrv_stream.answers.events import Span, newest_of, newest_of_each, with_changes
 from namesrv_stream.answers.subject import Seen, now_of
-from namesrv_stream.reporting.logs import Recent
+from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE
@@ -210,7 +210,7 @@ def _has(seen: Seen, broker_name: str, topic: str) -> bool:
 def _deleted(seen: Seen, span: Span) -> dict[str, tuple[int, int]]:
     """Return the lines of the commands that last deleted topics in all clusters: epoch and seq."""
     lines = newest_of(seen.root, seen.snapshot, f"deleted_topic IS NOT NULL AND {span.covers}", None)
-    return {line.deleted_topic: line[:2] for line in sorted(lines, key=lambda line: line[:2]) if line.deleted_topic}
+    return {line.deleted_topic: line[:2] for line in lines if line.deleted_topic}
 
 
 def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[BrokerEventRow]:

@@ -29,6 +29,8 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.tables.snapshots import Snapshots
 
+log = logging.getLogger(__name__)
+
 if TYPE_CHECKING:
     from namesrv_stream.kafka.election import (  # only for types: a status without Kafka loads no client
         Candidate,
@@ -43,6 +45,9 @@ JOB_STATES: tuple[str, ...] = tuple(name for kind in get_args(JobState) for name
 _KAFKA_LIMIT_MS = 2_000
 _NOT_ASKED = "not asked"
 _NO_ROOM_BYTES = 1024**2
+
+ASK_EVERY_S = 2.0
+"""The pause between two questions. The job notices a JVM that stands still after 5 s, and Kafka answers within 2 s."""
 
 
 class FromKafka(NamedTuple):
@@ -303,12 +308,6 @@ def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: Snaps
         f"topic {settings.kafka_topic} is not the one that the tables were made from, but has been made anew: what is "
         "sent now is not in the tables. The job goes on with it after a start with --accept-new-log."
     )
-
-
-log = logging.getLogger(__name__)
-
-ASK_EVERY_S = 2.0
-"""The pause between two questions. The job notices a JVM that stands still after 5 s, and Kafka answers within 2 s."""
 
 
 class JobWatch:

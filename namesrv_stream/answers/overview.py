@@ -22,6 +22,13 @@ from namesrv_stream.rules.rows import BrokerEventRow
 _FEW = 3
 """More lines of one type and time than this share one sentence."""
 
+HOUR_MS = 3_600_000
+MAX_DRAWN = 60
+"""Most broker names for which an overview lists each broker. For more it has only numbers."""
+
+_MAX_RECENT = 20_000
+_EVENTS = 20
+
 
 class Headline(Fields):
     """A line of history, or `count` lines of one type that follow each other within a minute, with a sentence.
@@ -109,14 +116,6 @@ def _told(lines: Sequence[BrokerEventRow], away: Mapping[Place, int]) -> Headlin
         back = f", back after {duration_text(away_ms[0])}." if away_ms else "."
         text = sentence(lines[0]).removesuffix(".") + back
     return Headline.of(lines[-1], text=text, count=len(lines))
-
-
-HOUR_MS = 3_600_000
-MAX_DRAWN = 60
-"""Most broker names for which an overview lists each broker. For more it has only numbers."""
-
-_MAX_RECENT = 20_000
-_EVENTS = 20
 
 
 class Counts(Fields):

@@ -22,7 +22,7 @@ from namesrv_stream.answers.definitions import (
     topic_verdict,
 )
 from namesrv_stream.answers.subject import Fields, Seen, now_of
-from namesrv_stream.reporting.logs import Recent
+from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.reporting.texts import counted, natural_key
 from namesrv_stream.rules.lease import is_late
 from namesrv_stream.rules.lookup import RouteTables

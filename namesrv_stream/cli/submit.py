@@ -1,66 +1,19 @@
-"""The commands `submit`, which runs a program under Spark, `jars` and `archive`, which prepare files for it.
-
-The programs in jobs/ take their options and handle their errors by this module too.
-"""
+"""The commands `submit`, which runs a program under Spark, `jars` and `archive`, which prepare files for it."""
 
 from __future__ import annotations
 
-import functools
 import os
-import sys
-from collections.abc import Callable
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from namesrv_stream.cli import exit_on_sigterm
-from namesrv_stream.cli.entry import DEBUG, ZONE, key_values, settings_options
+from namesrv_stream.cli.entry import DEBUG, key_values
 from namesrv_stream.cli.output import say
-from namesrv_stream.cli.view import root_of
-from namesrv_stream.config import Invocation, as_options
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.reporting.logs import set_up_logging
-from namesrv_stream.tables.schemas import SNAPSHOT
+from namesrv_stream.config import as_options
 from namesrv_stream.tools.local.jars import retrieved_jars
 from namesrv_stream.tools.local.submission import ARCHIVE, PROGRAMS, submission
-
-
-def takes_settings(function: Callable[..., None]) -> Callable[..., None]:
-    """Add -c, --set, --root and --tz to a click command, and pass their `Invocation` as its first argument."""
-    command = click.pass_obj(function)
-    command.__dict__.setdefault("__click_params__", []).extend([*settings_options("-s", "--set"), copy(ZONE)])
-    return command
-
-
-def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator for a program that works on a registry's tables.
-
-    It adds -c, --set and --root to a click command, and passes their registry and settings as its first arguments. A
-    NamesrvError is printed as its message and ends the program with the error's exit status. SIGTERM ends the program
-    at once: what it has committed stays.
-    """
-
-    def decorated(function: Callable[..., None]) -> Callable[..., None]:
-        @takes_settings
-        @functools.wraps(function)
-        def command(invocation: Invocation, **options: Any) -> None:
-            set_up_logging()
-            exit_on_sigterm()
-            try:
-                root = root_of(invocation.settings)
-                root.open(SNAPSHOT)
-                function(root, invocation.settings, **options)
-            except NamesrvError as error:
-                click.echo(f"{program}: {error}", err=True)
-                sys.exit(error.exit_status)
-
-        return command
-
-    return decorated
-
 
 _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
 

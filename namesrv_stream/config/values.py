@@ -22,6 +22,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 _DURATION_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _DURATION = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)")
 
+_FILE_SYSTEMS = frozenset({"file", "hdfs", "viewfs"})
+_S3_SCHEMES = frozenset({"s3", "s3a"})
+_DEFAULT_REGION = "us-east-1"
+"""The region that delta-rs takes if none is given."""
+
 
 def _boolean(text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
@@ -104,11 +109,6 @@ def _duration_text(value: timedelta) -> str:
             return f"{millis // size}{unit}"
     return f"{millis}ms"
 
-
-_FILE_SYSTEMS = frozenset({"file", "hdfs", "viewfs"})
-_S3_SCHEMES = frozenset({"s3", "s3a"})
-_DEFAULT_REGION = "us-east-1"
-"""The region that delta-rs takes if none is given."""
 
 _S3A_NAMES = {
     "access_key_id": "access.key",

@@ -14,7 +14,7 @@ from namesrv_stream.answers.accounts import Comparison, comparison
 from namesrv_stream.answers.subject import Seen
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError, StorageError
-from namesrv_stream.reporting.logs import Recent
+from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, Past
 from namesrv_stream.tables.root import Root

@@ -34,6 +34,8 @@ from namesrv_stream.wire.frame import MAX_FRAME_BYTES, FrameDecoder
 from namesrv_stream.wire.headers import BrokerHeader
 from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, encode_command, split_opaque
 
+log = logging.getLogger(__name__)
+
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 MAX_KEPT_OF_OTHERS_BYTES = 16 * 1024 * 1024
 """Limit of the kept answers of each request code except route lookups."""
@@ -43,6 +45,14 @@ MAX_BYTES = MAX_FRAME_BYTES - 10
 
 _BYTES_OF_ANY_ANSWER = 500
 """Estimated memory of the objects around an answer's bytes."""
+
+DOMAIN_VARIABLE = "ROCKETMQ_NAMESRV_DOMAIN"
+DEFAULT_DOMAIN = "jmenv.tbsite.net:8080"
+_ADDRESSES_HOLD_S = 120.0
+_RETRY_S = 5.0
+_FETCH_LIMIT_S = 5.0
+_PRODUCTION_S = 2.0
+"""Limit of one lookup, because the client waits 3 s. The answer of a slower address server serves the next lookup."""
 
 
 class KeptAnswer:
@@ -226,17 +236,6 @@ class Answers:
             return read(Source(self.tables, self.settings), command)
         except BadRequestError as error:
             return command.answer(ResponseCode.SYSTEM_ERROR, error.remark)
-
-
-log = logging.getLogger(__name__)
-
-DOMAIN_VARIABLE = "ROCKETMQ_NAMESRV_DOMAIN"
-DEFAULT_DOMAIN = "jmenv.tbsite.net:8080"
-_ADDRESSES_HOLD_S = 120.0
-_RETRY_S = 5.0
-_FETCH_LIMIT_S = 5.0
-_PRODUCTION_S = 2.0
-"""Limit of one lookup, because the client waits 3 s. The answer of a slower address server serves the next lookup."""
 
 
 def address_server(environment: str, environ: Mapping[str, str]) -> str:

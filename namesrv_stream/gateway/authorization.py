@@ -23,6 +23,12 @@ from namesrv_stream.rules.record_types import RequestRefused
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
+LINE_EVERY_S = 3_600.0
+MAX_KINDS = 100
+"""Kinds of refused requests that have a line each, because peers can invent users and names. The others share one."""
+
+_OTHERS = RequestRefused(request="requests", requested_by="others", missing="a right")
+
 
 class Authorization:
     """Admits or refuses each request whose code is in `checked`. Lives in the event loop.
@@ -72,13 +78,6 @@ class Authorization:
         self._metrics.not_allowed(error.request, error.user, effect)
         verb = "is" if effect == "refused" else "would be"
         connection.log_line(logging.WARNING, f"request of {connection.peer} {verb} refused: {error}")
-
-
-LINE_EVERY_S = 3_600.0
-MAX_KINDS = 100
-"""Kinds of refused requests that have a line each, because peers can invent users and names. The others share one."""
-
-_OTHERS = RequestRefused(request="requests", requested_by="others", missing="a right")
 
 
 class Refusals:

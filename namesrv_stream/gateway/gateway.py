@@ -19,10 +19,11 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization, Refusals
 from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
-from namesrv_stream.gateway.follower import SENT_AT_A_TIME, FollowedSnapshot, Follower, notices, send_notice
+from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.readers import MAX_KV_NAMED, kv_commands, kv_not_in, log_kv
+from namesrv_stream.gateway.kv_table import MAX_KV_NAMED, kv_commands, kv_not_in, log_kv
+from namesrv_stream.gateway.notices import SENT_AT_A_TIME, notices, send_notice
 from namesrv_stream.gateway.sending import BodyProcesses, KafkaSender
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import WriteHandler

@@ -19,6 +19,10 @@ MAX_UNANSWERED = 512
 MAX_UNANSWERED_BYTES = 32 * 1024 * 1024
 """Limits of one connection's requests that have been read and not answered."""
 
+_CHUNK_BYTES = 64 * 1024
+
+_BEHIND_PROXY: Final = frozenset({Opening.TLS, Opening.REMOTING})
+
 
 class State(Enum):
     """State of a connection. Only in the state READING requests are read and answered."""
@@ -113,9 +117,6 @@ class ConnectionStates:
         return too_many or self._alone is not None
 
 
-_CHUNK_BYTES = 64 * 1024
-
-
 class Terms(NamedTuple):
     """The protocols with which a peer may begin.
 
@@ -127,7 +128,6 @@ class Terms(NamedTuple):
     is_trusted_proxy: bool
 
 
-_BEHIND_PROXY: Final = frozenset({Opening.TLS, Opening.REMOTING})
 _MAY_FOLLOW: Final[Mapping[Opening | None, frozenset[Opening]]] = {
     None: frozenset({Opening.PROXY_V1, Opening.PROXY_V2, Opening.TLS, Opening.REMOTING}),
     Opening.PROXY_V1: _BEHIND_PROXY,

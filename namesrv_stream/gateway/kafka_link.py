@@ -27,6 +27,8 @@ from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import Request, Scan
 from namesrv_stream.rules.rows import LogPosition
 
+log = logging.getLogger(__name__)
+
 GATHERED_FROM_MS, GATHERED_FOR_MS, TICK_AT_MS = 600, 250, 900
 """Phases after a whole multiple of a period: the beginning and length of the time in which waiting heartbeats are sent,
 and the tick. Spark begins micro-batches at whole multiples of `triggerMillis`, so records that are sent around such a
@@ -35,6 +37,30 @@ moment would come in two of them. Thousands of heartbeats are spread, because lo
 _NEVER_MS = 1 << 52
 _MAX_EARLY_MS = 20
 """Tolerance of timers. A timer may end so much too early; the next time is still the one after the intended time."""
+
+DELIVERY_TIMEOUT_MS = 20_000
+"""Time after which an unacknowledged record has failed. A broker waits 24 s for the answer to its registration (B2)."""
+
+MAX_ON_THE_WAY_BYTES = 128 * 1024 * 1024
+MAX_ON_THE_WAY = 20_000
+OWN = "gateway"
+"""The host to which the gateway's own records are charged."""
+
+RETRY_S = 1.0
+"""The first pause between attempts to connect; it doubles with each."""
+
+_MAX_RETRY_S = 15.0
+_CLOSE_LIMIT_S = 5.0
+TURN_LIMIT_S = 10.0
+"""Limit of a large body's wait to be decoded. A broker waits 24 s for its answer, and Kafka needs a part of that
+time."""
+
+_POLL_S = 0.001
+_POLL_TURN_S = 0.001
+"""Time of one poll for outcomes of records. Then peers are read from, because a thousand outcomes take 14 ms."""
+
+_IDLE_POLL_S = 1.0
+"""The pause between polls while no record is on its way, because librdkafka's log lines need polls too."""
 
 
 def next_after(at_ms: float, period_ms: int, phase_ms: int) -> float:
@@ -136,36 +162,10 @@ class Ticks:
         return self._wall_s() * 1_000
 
 
-log = logging.getLogger(__name__)
-
-DELIVERY_TIMEOUT_MS = 20_000
-"""Time after which an unacknowledged record has failed. A broker waits 24 s for the answer to its registration (B2)."""
-
-MAX_ON_THE_WAY_BYTES = 128 * 1024 * 1024
-MAX_ON_THE_WAY = 20_000
-OWN = "gateway"
-"""The host to which the gateway's own records are charged."""
-
-RETRY_S = 1.0
-"""The first pause between attempts to connect; it doubles with each."""
-
-_MAX_RETRY_S = 15.0
-_CLOSE_LIMIT_S = 5.0
-TURN_LIMIT_S = 10.0
-"""Limit of a large body's wait to be decoded. A broker waits 24 s for its answer, and Kafka needs a part of that
-time."""
-
-_POLL_S = 0.001
-_POLL_TURN_S = 0.001
-"""Time of one poll for outcomes of records. Then peers are read from, because a thousand outcomes take 14 ms."""
-
 _POLL_SHARE, _LONGEST_POLL_TURN_S = 0.5, 0.05
 """A poll may take longer than that: half of the time since the poll before it, up to a limit. Otherwise a gateway whose
 peers take tens of milliseconds a turn would fall behind with the outcomes, and refuse records although Kafka is
 fast."""
-
-_IDLE_POLL_S = 1.0
-"""The pause between polls while no record is on its way, because librdkafka's log lines need polls too."""
 
 
 class GatewayBusyError(NamesrvError):

@@ -31,6 +31,8 @@ from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.registration_request import body_crc32, without_mapping_version
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
+log = logging.getLogger(__name__)
+
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000
 MAX_UNREAD = 100_000
@@ -41,6 +43,14 @@ _CHANGE_BY_THEMSELVES = ("AccessKey", "Signature", "SecurityToken")
 """Fields of a request that identify its sender and change from request to request. A token leaves them out."""
 
 _encoder = msgspec.json.Encoder(order="sorted")
+
+ALIVE_WITHIN_MS = 45_000
+"""A broker counts as living if its last sign of life is at most so old, by the log's clock at the newest snapshot.
+Living brokers send one every 30 to 35 s."""
+
+_WARNED_EVERY_MS = 60_000
+_RECORD_EVERY_MS = 15_000
+"""Pause between two records of refusals of one gateway."""
 
 
 def token_of(command: RemotingCommand) -> str:
@@ -233,17 +243,6 @@ class KnownBrokers:
         self._sent_in_full_ms.pop(address, None)
         if (unread := self._unread.get(address)) is not None and unread.place is None:
             del self._unread[address]
-
-
-log = logging.getLogger(__name__)
-
-ALIVE_WITHIN_MS = 45_000
-"""A broker counts as living if its last sign of life is at most so old, by the log's clock at the newest snapshot.
-Living brokers send one every 30 to 35 s."""
-
-_WARNED_EVERY_MS = 60_000
-_RECORD_EVERY_MS = 15_000
-"""Pause between two records of refusals of one gateway."""
 
 
 class AddressTakenError(BadRequestError):

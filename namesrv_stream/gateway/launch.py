@@ -29,6 +29,16 @@ _START_LIMIT_S = 30.0
 _STOP_LIMIT_S = 60.0
 _WHERE_IT_WAITS = "`py-spy dump` shows what it waits for."
 
+_SWITCH_INTERVAL_S = 0.0005
+"""The time for which a thread that reads a large body may keep the event loop waiting.
+
+Python's default is ten times that.
+"""
+
+_GC_THRESHOLDS = 700, 10, 100
+"""The last one is ten times Python's default. Full collections, 15 to 70 ms each, were half of the longest delays of
+lookups while hostile peers came and went."""
+
 
 def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
     """Run `work` in a new event loop: uvloop's if it is installed (never on Windows), else asyncio's."""
@@ -96,17 +106,6 @@ async def serve(gateway: Gateway, stop: asyncio.Event, on_start: Callable[[], No
         await stop.wait()
     finally:
         await gateway.stop()
-
-
-_SWITCH_INTERVAL_S = 0.0005
-"""The time for which a thread that reads a large body may keep the event loop waiting.
-
-Python's default is ten times that.
-"""
-
-_GC_THRESHOLDS = 700, 10, 100
-"""The last one is ten times Python's default. Full collections, 15 to 70 ms each, were half of the longest delays of
-lookups while hostile peers came and went."""
 
 
 def _note_setting(context: click.Context, option: click.Parameter, text: str | None) -> None:

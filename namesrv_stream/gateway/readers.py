@@ -1,96 +1,23 @@
 """Readers of lookups, one for each reading request code: it decodes the request, looks up the answer and encodes it.
 
 `READERS` also names the fields and the tables on which each answer depends. The rules of the answers (M1 to M9) are in
-`rules/lookup.py`. A NameServer's KV file is read here too (K5), and the KV table logged (K6).
+`rules/lookup.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
 from namesrv_stream.config import NamesrvSettings, to_properties_text
-from namesrv_stream.errors import BadRequestError
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import ClusterInfo, RouteTables, TopicRouteData
-from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 from namesrv_stream.wire.headers import GetRouteInfoHeader, read_header
-from namesrv_stream.wire.json_text import decode_json
 from namesrv_stream.wire.remoting_command import RemotingCommand
-
-log = logging.getLogger(__name__)
-
-KvTable = Mapping[str, Mapping[str, str]]
-
-MAX_KV_LOGGED = 500
-MAX_KV_NAMED = 20
-MAX_KV_CHARS = 500
-"""Most characters of a value in a line."""
-_KV_LOG_AFTER_S = 60.0
-_KV_LOG_EVERY_S = 600.0
-
-
-class _KvFile(msgspec.Struct, rename="camel"):
-    config_table: dict[str, dict[str, str]] = {}
-
-
-_decoder = msgspec.json.Decoder(_KvFile)
-
-
-def kv_not_in(known: KvTable, commands: Sequence[PutKvConfig]) -> list[PutKvConfig]:
-    """Return the commands whose entries a registry lacks, or has with another value."""
-    return [each for each in commands if known.get(each.namespace, {}).get(each.key) != each.value]
-
-
-def kv_commands(file: Path) -> list[PutKvConfig]:
-    """Return the commands that put the file's content into the registry; none if there is no file or it is unreadable.
-
-    An unreadable file is logged.
-    """
-    try:
-        content = file.read_bytes() if file.is_file() else b""
-        table = decode_json(content, _decoder, "KVConfigSerializeWrapper").config_table if content.strip() else {}
-    except (OSError, BadRequestError) as error:
-        log.error("kvConfigPath %s is not taken over: %s", file, error)
-        return []
-    return [
-        PutKvConfig(namespace=namespace, key=key, value=value, requested_by=str(file))
-        for namespace, entries in table.items()
-        for key, value in entries.items()
-        if key
-    ]
-
-
-async def log_kv(table: Callable[[], KvTable]) -> None:
-    """Log the table that `table` returns, a minute after the start and then every ten minutes, for ever."""
-    await asyncio.sleep(_KV_LOG_AFTER_S)
-    while True:
-        for line in kv_lines(table()):
-            log.info("%s", line)
-        await asyncio.sleep(_KV_LOG_EVERY_S)
-
-
-def kv_lines(table: KvTable) -> Iterator[str]:
-    """Yield the number of namespaces and a line an entry, as RocketMQ writes them."""
-    yield f"configTable SIZE: {len(table)}"
-    entries = ((namespace, key, value) for namespace, values in table.items() for key, value in values.items())
-    for namespace, key, value in islice(entries, MAX_KV_LOGGED):
-        yield f"configTable NS: {namespace} Key: {key} Value: {_cut(value)}"
-    if (more := sum(map(len, table.values())) - MAX_KV_LOGGED) > 0:
-        yield f"configTable: {more} more entries; `namesrv-stream listKvConfig -s NAMESPACE` shows them"
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= MAX_KV_CHARS else f"{value[:MAX_KV_CHARS]}... ({len(value)} characters)"
-
 
 FAQ_ADDRESS = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 

@@ -39,6 +39,7 @@ from namesrv_stream.rules.record_types import (
     UnregisterBroker,
 )
 from namesrv_stream.rules.registration import RegisterReply, reply
+from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.headers import BrokerHeader
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.write_requests import read_registration
@@ -244,7 +245,7 @@ class RegistrationHandler:
         """Send an unregistration, and forget the signs of life that wait. Raises NamesrvError."""
         address = request.broker_addr
         self._heartbeats.forget(address)
-        connection.log_line(logging.INFO, f"{self._named(address)} unregisters", address)
+        connection.log_line(logging.INFO, f"{self._holder(address)} unregisters", address)
         place = self._sending.link.send(request, host=connection.host)
         place.add_done_callback(partial(_note_place, self._known.note_sent_unregistration(address)))
         return place
@@ -269,7 +270,7 @@ class RegistrationHandler:
                     await asyncio.sleep(0)
                 if connection.loss != KAFKA_IS_AWAY:  # one line for all of them
                     age = duration_text(int(connection.age_s * 1000))
-                    lost = f"{self._named(address)}: connection lost after {age}: {connection.loss}"
+                    lost = f"{self._holder(address)}: connection lost after {age}: {connection.loss}"
                     connection.log_line(logging.INFO, lost, address)
                 if not connection.ends_leases:
                     self._heartbeats.send_waiting(address, channel_id)
@@ -277,9 +278,9 @@ class RegistrationHandler:
                 if connection.ends_leases:
                     self._send_closed(address, channel_id, connection)
 
-    def _named(self, address: str) -> str:
+    def _holder(self, address: str) -> str:
         lease = self._answers.live.get(address)
-        return address if lease is None else f"{lease.broker_name} {lease.broker_id} ({address})"
+        return address if lease is None else _named(lease)
 
     def _send_closed(self, address: str, channel_id: str, connection: Connection) -> None:
         try:
@@ -346,10 +347,15 @@ def _decode(command: RemotingCommand, token: str, channel_id: str, only_quick: b
     )
 
 
+def _named(broker: RegisterBroker | LiveRow) -> str:
+    return f"{broker.broker_name} {broker.broker_id} ({broker.broker_addr})"
+
+
 def _log_came(head: RegisterBroker, connection: Connection) -> None:
     """Log that a broker sends its first registration over a connection."""
-    who = f"{head.broker_name} {head.broker_id} ({head.broker_addr})"
-    connection.log_line(logging.INFO, f"{who} registers over the connection of {connection.peer}", head.broker_addr)
+    connection.log_line(
+        logging.INFO, f"{_named(head)} registers over the connection of {connection.peer}", head.broker_addr
+    )
 
 
 def _note_place(unread: Unread, done: InLog) -> None:

@@ -36,6 +36,9 @@ _GC_THRESHOLD = 100_000
 """Objects after which the garbage collector runs, so that it does once for some bodies of 10,000 topics: with Python's
 700 it takes a quarter of their decoding."""
 
+ANSWER_LIMIT_S = 2.5
+"""Limit of the wait for Kafka. A real broker closes a connection whose answer takes 3 s."""
+
 
 class BodyProcesses:
     """A pool of processes, which is made for the first large body, and again after one of its processes was lost.
@@ -103,9 +106,6 @@ def _within_limit(work: Callable[[], T], limit_s: int) -> T:
 Answer = RemotingCommand | KeptAnswer
 InLog = asyncio.Future[LogPosition]
 """The future place of a record in the log."""
-
-ANSWER_LIMIT_S = 2.5
-"""Limit of the wait for Kafka. A real broker closes a connection whose answer takes 3 s."""
 
 
 class Sent(NamedTuple):

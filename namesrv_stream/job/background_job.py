@@ -18,7 +18,12 @@ from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import end_offsets
 
+log = logging.getLogger(__name__)
+
 _SIGNALS = ("TERM", "INT")
+
+_START_LIMIT_S = _STOP_LIMIT_S = 120.0
+_LOOK_EVERY_S = 0.1
 
 
 def stop_on_signals(stop: threading.Event) -> None:
@@ -52,12 +57,6 @@ class _Handler:
 
     class Java:
         implements = ["sun.misc.SignalHandler"]  # noqa: RUF012 -- py4j reads a list
-
-
-log = logging.getLogger(__name__)
-
-_START_LIMIT_S = _STOP_LIMIT_S = 120.0
-_LOOK_EVERY_S = 0.1
 
 
 class BackgroundJob:

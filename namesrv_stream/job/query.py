@@ -38,6 +38,8 @@ from namesrv_stream.kafka.topic import beginning_offsets, end_offsets
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import LIVE
 
+log = logging.getLogger(__name__)
+
 QUERY_NAME = "route-registry"
 
 _QUERY_OPTIONS = {
@@ -50,6 +52,11 @@ _QUERY_OPTIONS = {
     "spark.sql.streaming.stopTimeout": "60s",  # not for ever: a batch may wait for a Python process that hangs
     "spark.sql.adaptive.enabled": "false",  # a stateful query does not use it, and would log that at each start
 }
+
+_RECORDS = 100
+_LOOK_EVERY_S = 0.2
+WARM_UP_LIMIT_S = 60
+"""Limit of a warm-up, which takes 10 s. A job that is about to claim the registry does not wait for one that hangs."""
 
 
 class Beginning(NamedTuple):
@@ -148,14 +155,6 @@ def known_leases(spark: SparkSession, live: pa.Table) -> DataFrame:
     return spark.createDataFrame(rows, "broker_addr STRING, last_heard_ms LONG, timeout_ms LONG")
 
 
-log = logging.getLogger(__name__)
-
-_RECORDS = 100
-_LOOK_EVERY_S = 0.2
-AT_MOST_S = 60
-"""Limit of a warm-up, which takes 10 s. A job that is about to claim the registry does not wait for one that hangs."""
-
-
 class WarmUp:
     """A run of the registry's query plan over the newest records, whose rows are dropped.
 
@@ -187,11 +186,11 @@ class WarmUp:
     def _ran_to_its_end(self, ends: Sequence[threading.Event]) -> bool:
         """Run the query and return whether it ended. A standby waits anyway, so it has no time limit."""
         self._is_stopping = False
-        query, until_s = self._started(), time.monotonic() + AT_MOST_S
+        query, until_s = self._started(), time.monotonic() + WARM_UP_LIMIT_S
         try:
             while (is_active := query.isActive) and not _any_set(ends):
                 if time.monotonic() >= until_s and not self._settings.standby:
-                    raise TimeoutError(f"it has not come to its end within {AT_MOST_S:.0f} s")
+                    raise TimeoutError(f"it has not come to its end within {WARM_UP_LIMIT_S:.0f} s")
                 time.sleep(_LOOK_EVERY_S)
             if (failure := query.exception()) is not None:
                 raise failure

@@ -32,6 +32,23 @@ MAX_REJECTED_KEY_BYTES = 1024
 MAX_REASON_CHARS = 200
 """Limit of the reason, which may quote the record."""
 
+MAX_CARRIED_BYTES = 4 * 1024
+"""Largest value that Spark carries with its record: 80 MB for the 20,000 records that a batch has at most.
+
+The driver reads a larger value from Kafka when the record's turn comes, so large records need no more memory.
+"""
+
+MAX_KEY_BYTES = 4 * MAX_NAME_CHARS + 1
+"""Bytes of a key that come with its record. No valid broker address is so long."""
+
+_FETCH_WAIT_MS = 10
+"""A task's first poll waits for the fetch that the last task left open at the end of the log. Kafka's default of 500 ms
+would delay each micro-batch. A task fetches only records that are known to exist, so it need not wait for more."""
+
+_KAFKA_LIMIT_MS = 15_000
+"""An outage of Kafka for longer ends the query, so that the job logs it and tries again; Spark's own retries would log
+nothing for minutes. A shorter outage only delays a micro-batch."""
+
 
 def rejected_row(stored: StoredRecord, event_time_ms: int, reason: str) -> RejectedRow:
     """Return the row that is kept of a record: the beginning of its value, because its length has no bound."""
@@ -58,24 +75,6 @@ def log_rejected(rows: Sequence[RejectedRow]) -> None:
                     extra={"offset": row.offset})  # fmt: skip
     if len(rows) > MAX_LINES:
         log.warning("%d more records rejected, up to offset %d", len(rows) - MAX_LINES, rows[-1].offset)
-
-
-MAX_CARRIED_BYTES = 4 * 1024
-"""Largest value that Spark carries with its record: 80 MB for the 20,000 records that a batch has at most.
-
-The driver reads a larger value from Kafka when the record's turn comes, so large records need no more memory.
-"""
-
-MAX_KEY_BYTES = 4 * MAX_NAME_CHARS + 1
-"""Bytes of a key that come with its record. No valid broker address is so long."""
-
-_FETCH_WAIT_MS = 10
-"""A task's first poll waits for the fetch that the last task left open at the end of the log. Kafka's default of 500 ms
-would delay each micro-batch. A task fetches only records that are known to exist, so it need not wait for more."""
-
-_KAFKA_LIMIT_MS = 15_000
-"""An outage of Kafka for longer ends the query, so that the job logs it and tries again; Spark's own retries would log
-nothing for minutes. A shorter outage only delays a micro-batch."""
 
 
 def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: int | None) -> DataFrame:

@@ -9,69 +9,21 @@ import math
 import sys
 import threading
 import time
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TextIO, TypeVar
+from typing import TextIO
 
 import click
 
 from namesrv_stream.errors import masked
 
-T = TypeVar("T")
-
-
-class Recent(Generic[T]):
-    """Keeps the last `most` results by what they depend on. Two threads may compute the same result."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._found: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return the kept result for a key, or the one that `compute` makes."""
-        try:
-            return self._found[key]
-        except KeyError:
-            made = self._found[key] = compute()
-        while len(self._found) > self._most:
-            self._found.popitem(last=False)
-        return made
-
-
-EVERY_S = 10.0
+PROGRESS_EVERY_S = 10.0
 
 Activity = str | Callable[[], str]
 """The present work of a program: a text, or a function that returns it when a line is printed."""
-
-
-@dataclass
-class Progress:
-    """Progress of a program. Its user sets `activity`."""
-
-    activity: Activity
-
-
-@contextmanager
-def progress(program: str, activity: Activity = "starting Spark") -> Iterator[Progress]:
-    """Print the activity that the yielded object has on standard error, every ten seconds within the `with`."""
-    shown, ended, began_s = Progress(activity), threading.Event(), time.monotonic()
-
-    def print_until_ended() -> None:
-        while not ended.wait(EVERY_S):
-            present = shown.activity if isinstance(shown.activity, str) else shown.activity()
-            click.echo(f"{program}: {present}, {time.monotonic() - began_s:,.0f} s after the start", err=True)
-
-    thread = threading.Thread(target=print_until_ended, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield shown
-    finally:
-        ended.set()
-        thread.join()
-
 
 QUIET = {
     "kafka": logging.CRITICAL,  # logs each lost connection several times; this package logs the consequence
@@ -93,6 +45,37 @@ _KIND_EVERY_S = 60.0
 
 _FACTS = ("epoch", "offset", "address")
 """Attributes that a caller may add to a record by `extra`. A line in JSON has them as fields."""
+
+_LEFT_OUT = (
+    "%s: %d more lines about its connections, requests and brokers are left out in %.0f s; `namesrv-stream history` "
+    "lists brokers that came or went"
+)
+
+
+@dataclass
+class Progress:
+    """Progress of a program. Its user sets `activity`."""
+
+    activity: Activity
+
+
+@contextmanager
+def progress(program: str, activity: Activity = "starting Spark") -> Iterator[Progress]:
+    """Print the activity that the yielded object has on standard error, every ten seconds within the `with`."""
+    shown, ended, began_s = Progress(activity), threading.Event(), time.monotonic()
+
+    def print_until_ended() -> None:
+        while not ended.wait(PROGRESS_EVERY_S):
+            present = shown.activity if isinstance(shown.activity, str) else shown.activity()
+            click.echo(f"{program}: {present}, {time.monotonic() - began_s:,.0f} s after the start", err=True)
+
+    thread = threading.Thread(target=print_until_ended, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield shown
+    finally:
+        ended.set()
+        thread.join()
 
 
 def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> None:
@@ -151,12 +134,6 @@ class Kinds:
             return False
         self._logged_at_s[type(error)] = now_s
         return True
-
-
-_LEFT_OUT = (
-    "%s: %d more lines about its connections, requests and brokers are left out in %.0f s; `namesrv-stream history` "
-    "lists brokers that came or went"
-)
 
 
 @dataclass(slots=True)

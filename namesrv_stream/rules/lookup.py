@@ -21,6 +21,11 @@ from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DataVersion, QueueData
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, TopicRow
 
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+MEMBER_SYNC_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+UNIT_FLAG = 1
+UNIT_SUB_FLAG = 2
+
 
 class BrokerData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A broker group: its addresses by id, and cluster, zone and flag of its latest registration (D6, R4).
@@ -54,12 +59,6 @@ class ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
 
     broker_addr_table: dict[str, BrokerData]
     cluster_addr_table: dict[str, list[str]]
-
-
-ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
-MEMBER_SYNC_TOPIC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
-UNIT_FLAG = 1
-UNIT_SUB_FLAG = 2
 
 
 @dataclass(frozen=True, slots=True)

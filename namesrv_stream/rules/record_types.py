@@ -28,6 +28,30 @@ _NAMES = frozenset(
     }
 )
 
+MAX_NAME_CHARS = 1_000
+"""Longest address, cluster name, broker name and connection id. Spark keeps addresses in its state and `live`
+connection ids, so they must be small. Those of real brokers have fewer than 100 characters."""
+
+BROKER_ADDRESS = r"^(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}(?![\s\S])"
+"""`host:port`, a regular expression for Python and Java.
+
+As in RocketMQ, the port follows the last colon, so an IPv6 address may have brackets or not. The expression does not
+end with `$`, because `$` also matches before a line feed at the end.
+"""
+
+MAX_TOKEN_CHARS = 100
+
+DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
+"""Timeout of a broker whose registration names none (L1)."""
+
+MAX_HEARTBEAT_TIMEOUT_MS = 366 * 24 * 3_600_000
+"""Longest timeout. A longer one is most likely a mistake of units, so the record is rejected."""
+
+MASTER_ID = 0
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_READ_WRITE = 6
+
 
 def is_system_topic(name: str, of_brokers: Container[str] = ()) -> bool:
     """Return whether brokers make a topic of this name by themselves.
@@ -42,36 +66,15 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
-MAX_NAME_CHARS = 1_000
-"""Longest address, cluster name, broker name and connection id. Spark keeps addresses in its state and `live`
-connection ids, so they must be small. Those of real brokers have fewer than 100 characters."""
 
 GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 ChannelId = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
 
-BROKER_ADDRESS = r"^(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}(?![\s\S])"
-"""`host:port`, a regular expression for Python and Java.
 
-As in RocketMQ, the port follows the last colon, so an IPv6 address may have brackets or not. The expression does not
-end with `$`, because `$` also matches before a line feed at the end.
-"""
-
-MAX_TOKEN_CHARS = 100
 Token = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TOKEN_CHARS)]
 
 BrokerAddress = Annotated[str, msgspec.Meta(pattern=BROKER_ADDRESS, max_length=MAX_NAME_CHARS)]
-
-DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
-"""Timeout of a broker whose registration names none (L1)."""
-
-MAX_HEARTBEAT_TIMEOUT_MS = 366 * 24 * 3_600_000
-"""Longest timeout. A longer one is most likely a mistake of units, so the record is rejected."""
-
-MASTER_ID = 0
-PERM_WRITE = 2
-PERM_READ = 4
-PERM_READ_WRITE = 6
 
 
 class _TaggedRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):

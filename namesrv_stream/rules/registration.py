@@ -52,6 +52,11 @@ makes other tokens (E10), so that all brokers send in full once more."""
 
 T = TypeVar("T")
 
+MAX_TOKENS = 64
+"""Most tokens of a lease, one for each part of a split registration (B7). Beyond it the oldest is forgotten."""
+
+_OF_A_BROKER_NAME = frozenset({"broker", "topic", "topic_mapping"})
+
 
 def admitted(request: RegisterBroker) -> tuple[RegisterBroker, tuple[str, ...]]:
     """Return a registration with the topics that count, and the names of those that are left out."""
@@ -80,12 +85,6 @@ def _are_usual(names: Mapping[str, object]) -> bool:
 
 def _of_topic_names(values: Mapping[str, T]) -> dict[str, T]:
     return {name: value for name, value in values.items() if is_topic_name(name)}
-
-
-MAX_TOKENS = 64
-"""Most tokens of a lease, one for each part of a split registration (B7). Beyond it the oldest is forgotten."""
-
-_OF_A_BROKER_NAME = frozenset({"broker", "topic", "topic_mapping"})
 
 
 @dataclass(frozen=True, slots=True)

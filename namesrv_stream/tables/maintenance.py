@@ -42,6 +42,15 @@ from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError
 
 _CHECKPOINT = ".checkpoint.parquet"
 
+REJECTED_RETENTION_MS = 90 * DAY_MS
+
+MAX_FILES = 4
+"""Small files that a table, or a month of history, may have before they are merged."""
+_PAGE_ROWS = 2000
+_COMMIT_ONCE = CommitProperties(max_commit_retries=0)
+_JOB_WROTE_IT = "the job was writing it"
+_FOREIGN_COMMITS = (BaseMovedError, CommitFailedError)
+
 
 class NamedVersions(NamedTuple):
     """The lowest and the highest version of a table that snapshots of the last `snapshot.exact` name.
@@ -88,16 +97,7 @@ def shorten_log(root: Root, spec: TableSpec, first: int) -> None:
             files.storage.delete_file(path)
 
 
-REJECTED_RETENTION_MS = 90 * DAY_MS
-
-MAX_FILES = 4
-"""Small files that a table, or a month of history, may have before they are merged."""
-
 _ORDER = {BROKER_EVENT.name: ("type", "broker_name"), ROW_CHANGE.name: ("table_name", "topic", "broker_name")}
-_PAGE_ROWS = 2000
-_COMMIT_ONCE = CommitProperties(max_commit_retries=0)
-_JOB_WROTE_IT = "the job was writing it"
-_FOREIGN_COMMITS = (BaseMovedError, CommitFailedError)
 
 
 class MaintenanceResult(NamedTuple):

@@ -30,9 +30,14 @@ from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, ROW_CHANGE, TO
 from namesrv_stream.tables.snapshots import Snapshots, reporting_gone_snapshots
 from namesrv_stream.tables.topic_queues import changed_queues, last_changes, load_queues
 
+log = logging.getLogger(__name__)
+
 _NO_VERSION = -1
 
 _SMALL_TABLES = tuple(spec for spec in ROUTE_TABLES if spec is not TOPIC)
+
+LOOK_EVERY_S = 0.25
+_STOP_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -241,12 +246,6 @@ def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[Rejec
     order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'
     rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, rows_until(REJECTED, snapshot), order))
     return rows
-
-
-log = logging.getLogger(__name__)
-
-LOOK_EVERY_S = 0.25
-_STOP_LIMIT_S = 10.0
 
 
 class SnapshotThread(ABC):

@@ -17,6 +17,31 @@ import msgspec
 from namesrv_stream.errors import FrameError
 from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, header_beyond_frame
 
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""RocketMQ's limit (`com.rocketmq.remoting.frameMaxLength`), the length word included."""
+
+MAX_HEADER_BYTES = 128 * 1024
+"""Limit of a header. The event loop reads it, so a header of 16 MiB would stop all other peers for seconds."""
+
+LARGE_FRAME_BYTES = 64 * 1024
+"""The size from which a frame's body is kept in pieces until it is whole, instead of growing a buffer."""
+
+LARGE_BODY_BYTES = 16 * 1024
+"""The size above which a body takes too long to be read in an event loop.
+
+Registrations that are quick to decode may have more.
+"""
+
+_PIECE_BYTES = 16 * 1024
+"""Pieces smaller than this are joined, because an object for each would take many times their memory."""
+
+_MAX_ANSWERED_BYTES = 1_024
+"""Frames above this are decoded in any case."""
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_BYTES = 4
+_HEADER_WORD_BYTES = 4
+
 
 class Opening(Enum):
     """The protocol with which a peer begins."""
@@ -112,32 +137,6 @@ def _proxy_v2(first: bytes) -> ProxyHeader | None:
         raise _malformed(f"{length} bytes hold no addresses of family {family:#04x}")
     host, _, port, _ = addresses.unpack_from(first, _PROXY_V2_FIXED_BYTES)
     return ProxyHeader(_PROXY_V2_FIXED_BYTES + length, f"{ipaddress.ip_address(host)}:{port}")
-
-
-MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""RocketMQ's limit (`com.rocketmq.remoting.frameMaxLength`), the length word included."""
-
-MAX_HEADER_BYTES = 128 * 1024
-"""Limit of a header. The event loop reads it, so a header of 16 MiB would stop all other peers for seconds."""
-
-LARGE_FRAME_BYTES = 64 * 1024
-"""The size from which a frame's body is kept in pieces until it is whole, instead of growing a buffer."""
-
-LARGE_BODY_BYTES = 16 * 1024
-"""The size above which a body takes too long to be read in an event loop.
-
-Registrations that are quick to decode may have more.
-"""
-
-_PIECE_BYTES = 16 * 1024
-"""Pieces smaller than this are joined, because an object for each would take many times their memory."""
-
-_MAX_ANSWERED_BYTES = 1_024
-"""Frames above this are decoded in any case."""
-
-_LENGTH = struct.Struct(">i")
-_LENGTH_BYTES = 4
-_HEADER_WORD_BYTES = 4
 
 
 class _LargeFrame:

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli.submit import takes_settings
+from namesrv_stream.cli.submitted import takes_settings
 
 
 @click.command()

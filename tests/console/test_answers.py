@@ -7,6 +7,8 @@ shows. A question without a command is the console's alone.
 import gzip
 import json
 import re
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -177,19 +179,17 @@ class Asked:
 @pytest.fixture(scope="module")
 def of(tmp_path_factory, nobody):
     """Return a registry by the name of the function that makes it."""
-    made, consoles = {}, []
+    with ExitStack() as consoles:
 
-    def of(make):
-        if make not in made:
+        @cache
+        def of(make):
             registry = PublishedRegistry(str(tmp_path_factory.mktemp(make) / "registry"), T0)
             REGISTRIES[make](registry)
-            consoles.append(BackgroundConsole(make_settings(registry.root, nobody)))
-            made[make] = Asked(registry.root, consoles[-1].__enter__().url)
-        return made[make]
+            return Asked(
+                registry.root, consoles.enter_context(BackgroundConsole(make_settings(registry.root, nobody))).url
+            )
 
-    yield of
-    for console in consoles:
-        console.__exit__()
+        yield of
 
 
 def part(value, place):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from namesrv_stream.gateway.readers import kv_commands, kv_not_in
+from namesrv_stream.gateway.kv_table import kv_commands, kv_not_in
 
 
 def test_each_entry_of_the_file_is_a_command(tmp_path):

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from namesrv_stream.gateway.follower import Notice, notices, send_notice
 from namesrv_stream.gateway.launch import BackgroundGateway
+from namesrv_stream.gateway.notices import Notice, notices, send_notice
 from namesrv_stream.rules.rows import BrokerRow, LogPosition
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader

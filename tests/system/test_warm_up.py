@@ -93,7 +93,7 @@ def test_a_warm_up_ends_in_the_middle_of_its_batch_if(session, heartbeats, caplo
     heartbeats.say(registration(1))
     held = threading.Event()
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
-    monkeypatch.setattr(query_module, "AT_MOST_S", 60 if is_held else 1)
+    monkeypatch.setattr(query_module, "WARM_UP_LIMIT_S", 60 if is_held else 1)
     collect_while_stopped(session, monkeypatch, before=held.set if is_held else lambda: None)
     warm_up.run(threading.Event(), held)
     await_end(session)

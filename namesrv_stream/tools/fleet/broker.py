@@ -25,6 +25,16 @@ from namesrv_stream.rules.record_types import (
     UnregisterBroker,
 )
 
+PORT = 10_911
+HA_PORT = PORT + 1
+
+_SUBJECTS = ("order", "payment", "invoice", "stock", "delivery", "customer", "cart", "price", "coupon", "refund")
+_EVENTS = ("created", "changed", "confirmed", "cancelled", "failed", "expired")
+_QUEUES = (4, 4, 8, 16)
+_PERMISSIONS = (6,) * 19 + (4,)  # one topic of twenty is read-only, as while it is being emptied
+_BROKER_NAMES_OF_A_TOPIC = (1, 1, 2, 2, 4)
+_FIRST_ADDRESS = IPv4Address("10.0.0.1")
+
 
 class Churn(StrEnum):
     """The kinds of random events. model.py describes each beside its function."""
@@ -75,17 +85,6 @@ class FleetPlan:
     def lease_ms(self) -> int:
         """The time after its last sign of life for which a silent broker of this fleet stays in the routes."""
         return self.heartbeat_timeout_ms or DEFAULT_HEARTBEAT_TIMEOUT_MS
-
-
-PORT = 10_911
-HA_PORT = PORT + 1
-
-_SUBJECTS = ("order", "payment", "invoice", "stock", "delivery", "customer", "cart", "price", "coupon", "refund")
-_EVENTS = ("created", "changed", "confirmed", "cancelled", "failed", "expired")
-_QUEUES = (4, 4, 8, 16)
-_PERMISSIONS = (6,) * 19 + (4,)  # one topic of twenty is read-only, as while it is being emptied
-_BROKER_NAMES_OF_A_TOPIC = (1, 1, 2, 2, 4)
-_FIRST_ADDRESS = IPv4Address("10.0.0.1")
 
 
 @dataclass(slots=True, eq=False)

@@ -65,6 +65,8 @@ ROLL_EVERY_MS = 7 * DAY_MS
 ROLL_STEP_MS = 5 * MINUTE_MS
 _NEW_HOST = "10.0.200.1"
 
+_SENT_BEFORE_WAITING = 20_000
+
 
 def chronicle_plan(seed: int, **shape: Any) -> FleetPlan:
     """Return a fleet that sends few enough records for months: a sign of life a minute, a full registration an hour.
@@ -222,7 +224,6 @@ CREATE_TIME_TOPIC = {
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "retention.ms": "-1",
 }
-_SENT_BEFORE_WAITING = 20_000
 
 
 def publish_history(

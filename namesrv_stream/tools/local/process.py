@@ -27,6 +27,14 @@ _FOR_SERVERS = range(20_000, 30_000)
 _in_turn = islice(cycle(_FOR_SERVERS), random.randrange(len(_FOR_SERVERS)), None)
 """The ports in turn, so that none repeats soon. Each process begins at a random one."""
 
+MARKER = ".made-anew-by-namesrv-stream"
+"""A file that marks a folder of this command. Only there the command may remove the folders that it makes anew."""
+_LOCK = ".in-use"
+
+# Reads until this process has ended, for whatever reason, and only then stops the child. CONT, because a paused
+# process handles TERM only when it runs again.
+_WATCH = 'read -r _; kill -TERM "$1"; kill -CONT "$1"'
+
 
 def free_ports(count: int) -> int:
     """Return the first of `count` consecutive ports at which no server listens.
@@ -63,11 +71,6 @@ def listens(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-MARKER = ".made-anew-by-namesrv-stream"
-"""A file that marks a folder of this command. Only there the command may remove the folders that it makes anew."""
-_LOCK = ".in-use"
 
 
 @contextmanager
@@ -108,11 +111,6 @@ def _check_ours(folder: Path) -> None:
             f"{folder} is neither empty nor a folder that this command made before, so nothing in it is removed: "
             "give a new folder with --data, or remove this one if nobody needs it."
         )
-
-
-# Reads until this process has ended, for whatever reason, and only then stops the child. CONT, because a paused
-# process handles TERM only when it runs again.
-_WATCH = 'read -r _; kill -TERM "$1"; kill -CONT "$1"'
 
 
 class OwnedProcess:
