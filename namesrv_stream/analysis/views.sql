@@ -410,19 +410,22 @@ WITH point AS (
 )
 SELECT topic, broker_name, from_time, to_time, ended_by, deleted_at FROM edge WHERE begins;
 
--- One row for each topic on a broker name that has not got it any more, because it is down: the topics that the name had
--- when its last broker went, without a command or an unregistration, less than 7 days ago. The topic is expected on that
--- name while a broker of it is down and its master is not back: a slave that is brings no topics.
+-- One row for each topic on a broker name that has not got it any more, because it is down: the topic went without a
+-- command or an unregistration, when a broker of the name was down that is down since. It is expected on that name until the
+-- master is back: a slave that is brings no topics.
 CREATE OR REPLACE TEMPORARY VIEW topic_down AS
 WITH latest AS (
-  SELECT *, max(to_time) OVER (PARTITION BY broker_name) AS latest_at
-  FROM topic_session CROSS JOIN known_until
+  SELECT *, lead(topic) OVER (PARTITION BY topic, broker_name ORDER BY from_time, to_time NULLS LAST) IS NULL AS is_last
+  FROM topic_session
+), fallen AS (
+  SELECT broker_name, min(gone_at) AS fell_at FROM broker_down GROUP BY broker_name
+), master AS (
+  SELECT broker_name, max(from_time) AS came_at FROM broker_session WHERE broker_id = 0 GROUP BY broker_name
 )
 SELECT topic, broker_name, to_time AS gone_at
-FROM latest ANTI JOIN (SELECT broker_name FROM broker WHERE broker_id = 0) USING (broker_name)
-     ANTI JOIN topic_placement USING (topic, broker_name) SEMI JOIN broker_down USING (broker_name)
-WHERE to_time = latest_at AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND to_time + INTERVAL 168 HOURS > known_at
-  AND deleted_at IS NULL;
+FROM latest JOIN fallen USING (broker_name) LEFT JOIN master USING (broker_name)
+WHERE is_last AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND deleted_at IS NULL
+  AND fell_at <= to_time AND coalesce(came_at, to_time) <= to_time;
 
 -- One row for each topic that has a route or is expected to have one, with its state:
 --
@@ -460,26 +463,30 @@ FROM of_topic;
 -- After an end by silence or a lost connection on a broker name the topic is expected until it is up again, no broker of
 -- that name is down, its master is back without it, or a command deletes it in all clusters. After any other end (a command,
 -- an unregistration, a registration without it), also later, it is not expected on that name, and not to be writable after
--- an end by the loss of the permission. It is expected as long as it is on one of its names.
+-- an end by the loss of the permission, or a command that takes it later. It is expected as long as it is on one of its names.
 --
 -- Each step takes time for its rows, not for pairs of them: what holds at a time is the last row before it, in a window.
 CREATE OR REPLACE TEMPORARY VIEW topic_stretch AS
 WITH point AS (
   SELECT topic, broker_name, event_time, epoch, seq, cause IN ('SILENCE', 'CHANNEL_CLOSED') AS is_silence, after.perm AS perm,
-         after IS NOT NULL AS is_there
+         after IS NOT NULL AS is_there, cause = 'WIPE_WRITE_PERM_OF_BROKER' AS is_wiped
   FROM topic_change
   UNION ALL
-  SELECT topic, broker_name, event_time, epoch, seq, false, CAST(NULL AS INT), false FROM topic_deletion
-), change AS (  -- planned_at: the next planned end, or command after any end, after which it is not expected there
+  SELECT topic, broker_name, event_time, epoch, seq, false, CAST(NULL AS INT), false, false FROM topic_deletion
+), change AS (  -- planned_at: the next planned end, or command after any end, after which it is not expected there.
+                -- wiped_at: the next command that takes the permission
   SELECT *, lead(event_time) OVER of_topic AS next_time, lead(is_there) OVER of_topic AS is_kept,
          lead(is_silence) OVER of_topic AS ends_in_silence,
          min(IF(is_there OR is_silence, NULL, event_time)) OVER (PARTITION BY topic, broker_name ORDER BY epoch DESC, seq DESC
-                                                                 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS planned_at
+                                                                 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS planned_at,
+         min(IF(is_wiped, event_time, NULL)) OVER (PARTITION BY topic, broker_name ORDER BY epoch DESC, seq DESC
+                                                   ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS wiped_at
   FROM point
   WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
 ), routed AS (
   SELECT topic, broker_name, unix_millis(event_time) AS from_ms, unix_millis(coalesce(next_time, known_at)) AS to_ms,
          unix_millis(known_at) AS known_ms, unix_millis(coalesce(planned_at, known_at)) AS last_ms,
+         unix_millis(coalesce(least(planned_at, wiped_at), known_at)) AS writable_ms,
          next_time IS NULL OR NOT is_kept AND ends_in_silence AS is_unplanned, (perm & 2) <> 0 AS may_write
   FROM change CROSS JOIN known_until
   WHERE is_there
@@ -492,13 +499,14 @@ WITH point AS (
 ), begun AS (  -- first: the number of the master's session at from_ms
   SELECT *, max(number) OVER (PARTITION BY broker_name ORDER BY from_ms, number NULLS LAST
                               ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS first
-  FROM (SELECT *, CAST(NULL AS INT) AS number FROM routed WHERE may_write
-        UNION ALL SELECT NULL, broker_name, from_ms, NULL, NULL, NULL, NULL, NULL, number FROM master) point
+  FROM (SELECT topic, broker_name, from_ms, to_ms, known_ms, writable_ms AS last_ms, is_unplanned, CAST(NULL AS INT) AS number
+        FROM routed WHERE may_write
+        UNION ALL SELECT NULL, broker_name, from_ms, NULL, NULL, NULL, NULL, number FROM master) point
 ), ended AS (  -- last: the number of the master's session before to_ms
   SELECT *, max(number) OVER (PARTITION BY broker_name ORDER BY to_ms, number NULLS FIRST
                               ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS last
   FROM (SELECT * FROM begun WHERE number IS NULL
-        UNION ALL SELECT NULL, broker_name, NULL, from_ms, NULL, NULL, NULL, NULL, number, NULL FROM master) point
+        UNION ALL SELECT NULL, broker_name, NULL, from_ms, NULL, NULL, NULL, number, NULL FROM master) point
 ), part AS (
   SELECT topic, broker_name, from_ms, to_ms, known_ms, last_ms, is_unplanned,
          explode(sequence(CAST(coalesce(first, 1) AS BIGINT), CAST(last AS BIGINT))) AS number

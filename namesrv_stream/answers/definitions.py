@@ -26,6 +26,8 @@ TOGETHER_MS = 60_000
 
 _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
+_CAME = ("REGISTERED", "ID_TAKEN")
+_MASTER_CAME = f"type IN {_CAME} AND broker_id = {MASTER_ID}"
 _RETIRED = "RETIRE_BROKER"
 _IS_RETIRED = f"type = '{_RETIRED}'"
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
@@ -147,12 +149,13 @@ def _down_broker(key: BrokerKey, line: BrokerEventRow) -> DownBroker:
 
 
 def lost_topics(seen: Seen) -> LostTopics:
-    """Return the topics of the broker names that are down, those that a name had when its last broker went.
+    """Return the topics of broker names of which a broker is down since before they lost them.
 
     A slave that is back brings no topics, so they are lost until the master is back.
     """
-    down = (each.broker_name for each in down_brokers(seen))
-    return _by_topic(row for _, row in last_topics(seen, down, _LOSSES))
+    fell_ms = {each.broker_name: each.gone_ms for each in down_brokers(seen)}  # the latest first, so the earliest stays
+    lost = last_topics(seen, fell_ms, _LOSSES)
+    return _by_topic(row for lost_ms, row in lost if fell_ms[row.broker_name] <= lost_ms)
 
 
 def topics_gone(seen: Seen) -> LostTopics:
@@ -180,8 +183,8 @@ def _by_topic(rows: Iterable[TopicRow]) -> LostTopics:
 def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> list[tuple[int, TopicRow]]:
     """Return when broker names without a master lost topics in the last 7 days by one of the causes, and each.
 
-    They went with the name's last broker. A topic that the name has again is not among them, nor is one that a command
-    deleted in all clusters after that.
+    They went after the name's last master came. A topic that the name has again is not among them, nor is one that a
+    command deleted in all clusters after that.
     """
     gone = sorted(name for name in {*names} if MASTER_ID not in seen.tables.brokers.get(name, ()))
     if not gone:
@@ -193,10 +196,8 @@ def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> li
     since_ms = _expected_since_ms(seen)
     return [
         (line.event_time, row)
-        for line in lost
+        for line, row in lost
         if line.event_time > since_ms
-        for _, _, row, _ in line.changes
-        if isinstance(row, TopicRow)
         and deleted.get(row.topic, (0, 0)) <= line[:2]
         and not _has(seen, row.broker_name, row.topic)
     ]
@@ -213,13 +214,19 @@ def _deleted(seen: Seen, span: Span) -> dict[str, tuple[int, int]]:
     return {line.deleted_topic: line[:2] for line in lines if line.deleted_topic}
 
 
-def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[BrokerEventRow]:
-    """Return the lines with which broker names lost topics last, if by one of the causes, with these topics."""
-    lines = newest_of_each(
-        seen.root, seen.snapshot, "broker_name", f"{of_names} AND topics_removed > 0 AND {span.covers}"
-    )
-    lost = [each for each in lines if each.cause in causes]
-    return with_changes(seen.root, seen.snapshot, lost, f"table_name = '{TOPIC.name}'")
+def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[BrokerEventRow, TopicRow]]:
+    """Return the line with which a broker name lost a topic last since its master came, if by one of the causes."""
+    keys = "broker_name, CASE WHEN topics_removed > 0 THEN concat(epoch, '/', seq) END"
+    condition = f"{of_names} AND (topics_removed > 0 OR {_MASTER_CAME}) AND {span.covers}"
+    lines = sorted(newest_of_each(seen.root, seen.snapshot, keys, condition), key=lambda each: each[:2])
+    came = {each.broker_name: each[:2] for each in lines if each.broker_id == MASTER_ID and each.type in _CAME}
+    ends = [each for each in lines if each.topics_removed and each[:2] > came.get(each.broker_name, (0, 0))]
+    last: dict[tuple[str, str], tuple[BrokerEventRow, TopicRow]] = {}
+    for line in with_changes(seen.root, seen.snapshot, ends, f"table_name = '{TOPIC.name}'"):
+        for _, _, row, after in line.changes:
+            if isinstance(row, TopicRow) and after is None:
+                last[row.topic, row.broker_name] = line, row
+    return [(line, row) for line, row in last.values() if line.cause in causes]
 
 
 class TopicVerdict(NamedTuple):

@@ -32,6 +32,7 @@ START_MS = (NOW // DAY_MS - 60) * DAY_MS
 GAPS_MS = (20_000, MINUTE_MS, HOUR_MS, 7 * HOUR_MS, DAY_MS, 3 * DAY_MS)
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 40))]
 A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
+WIPED = "WIPE_WRITE_PERM_OF_BROKER"
 DELETE = DeleteTopic(topic="T", cluster_name="c2")
 
 
@@ -51,12 +52,16 @@ class Watched:
         self.snapshot = Snapshots(root).newest()
         self.seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
         self.lines = newest_events(root, self.snapshot, limit=None)
-        lines = [line for line in self.lines if line.topics_removed and line.cause not in ("SILENCE", "CHANNEL_CLOSED")]
+        lines = [
+            line
+            for line in self.lines
+            if line.topics_removed and line.cause not in ("SILENCE", "CHANNEL_CLOSED") or line.cause == WIPED
+        ]
         self.planned = [
             [line.event_time, before.topic, before.broker_name]
             for line in with_changes(root, self.snapshot, lines, "table_name = 'topic'")
             for _, _, before, after in line.changes
-            if after is None
+            if after is None or line.cause == WIPED
         ]
         self.of_brokers = self.stretches(0, self.broker_until)
 
@@ -459,19 +464,57 @@ def test_a_topic_is_expected_as_long_as_one_of_its_names_is_down(root, registry,
     ]
 
 
-@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "the slave unregisters"])
-def test_a_topic_without_master_is_not_expected_after_a_planned_end(root, registry, is_deleted):
+@pytest.mark.parametrize(
+    ("end", "states"),
+    [
+        (lambda registry, at_ms: registry.command(at_ms, DeleteTopic(topic="T")), []),
+        (lambda registry, at_ms: registry.unregister(at_ms, B), []),
+        (lambda registry, at_ms: registry.command(at_ms, WipeWritePerm(broker_name="broker-a")), ["not_writable"]),
+    ],
+    ids=["deleted", "the slave unregisters", "the permission is taken"],
+)
+def test_a_topic_without_master_is_not_expected_after_a_planned_end(root, registry, end, states):
     for broker_id, address in enumerate((A, B)):
         registry.register(at(0), address, "broker-a", broker_id, topics=("T",))
     registry.close_channel(at(1), A)
-    if is_deleted:
-        registry.command(at(2), DeleteTopic(topic="T"))
-    else:
-        registry.unregister(at(2), B)
+    end(registry, at(2))
     registry.publish(at_ms=at(4))
-    assert states_of(root) == []
+    assert states_of(root) == states
     for_all = "WHERE broker_name IS NULL ORDER BY measure"
     assert asked(root, f"SELECT measure, down_millis FROM topic_outage {for_all}") == [("write", DAY_MS)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([("close_channel", B), ("close_channel", A), ("register", A, ()), ("close_channel", A)], []),
+        ([("close_channel", A), ("close_channel", B), ("register", B, ()), "retire", ("close_channel", B)], []),
+        ([("close_channel", A), ("close_channel", B), ("register", B, ("T",)), ("close_channel", B)], ["T", "U"]),
+    ],
+    ids=[
+        "the master was back without them",
+        "the master is retired, its slave was back",
+        "an acting master came with one of them",
+    ],
+)
+def test_the_topics_of_a_name_that_is_down_are_those_since_its_master_went(root, registry, steps, expected):
+    ids = {A: {}, B: {"broker_id": 1, "is_acting": True}}
+    for address, topics_of in ((A, ("T", "U")), (B, ())):
+        registry.register(at(0), address, "broker-a", topics=topics_of, **ids[address])
+    for hours, step in enumerate(steps):
+        match step:
+            case "register", address, brought:
+                registry.register(at(1, hours), address, "broker-a", topics=brought, **ids[address])
+            case end, address:
+                getattr(registry, end)(at(1, hours), address)
+            case _:
+                registry.command(
+                    at(1, hours), RetireBroker(cluster_name="c1", broker_name="broker-a", broker_id=0, reason="sold")
+                )
+    registry.publish(at_ms=at(2))
+    assert states_of(root) == ["without_route"] * len(expected)
+    out = "FROM topic_outage WHERE measure = 'route' AND epoch_ms(until_at) = "
+    assert asked(root, f"SELECT topic {out}{at(2)} ORDER BY topic") == [(topic,) for topic in expected]
 
 
 def states_of(root):
