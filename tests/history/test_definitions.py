@@ -55,7 +55,7 @@ class Watched:
         lines = [
             line
             for line in self.lines
-            if line.topics_removed and line.cause not in ("SILENCE", "CHANNEL_CLOSED") or line.cause == WIPED
+            if (line.topics_removed and line.cause not in ("SILENCE", "CHANNEL_CLOSED")) or line.cause == WIPED
         ]
         self.planned = [
             [line.event_time, before.topic, before.broker_name]
