@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from namesrv_stream.answers.definitions import TOGETHER_MS, DownBroker, together
 from namesrv_stream.answers.subject import Fields
-from namesrv_stream.reporting.texts import SHOWN_ZONE, counted, iso_text, natural_key
+from namesrv_stream.reporting.texts import SHOWN_ZONE, all_of, counted, iso_text, natural_key
 from namesrv_stream.rules.record_types import MASTER_ID
 
 State = Literal["alive", "late", "suspect", "down", "left"]
@@ -187,16 +187,16 @@ def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], 
     if scope == "broker":
         return f"{first.name} {first.broker_id} of {first.cluster} ({first.address}) is {first.state} {since}"
     share = f"{len(group):,} of {counted(len(around), 'broker')}"
-    of_all = f"({_percent(len(group), len(brokers))})"
+    of_all = f"({_percent(len(group), len(brokers))} of all)"
     match scope:
         case "all":
-            return f"all {counted(len(group), 'broker')} are {first.state} {since}"
+            return f"{all_of(len(group), 'broker')} are {first.state} {since}"
         case "zone":
             return f"zone {first.zone} is {first.state}{_in_clusters(around, brokers)}: {share} {of_all} {since}"
         case "cluster":
             return f"{first.cluster} is {first.state}: {share} {of_all} {since}"
         case "masters":
-            masters = f"all {counted(len(group), 'master')} of {first.cluster} are {first.state} {of_all} {since}"
+            masters = f"{all_of(len(group), 'master')} of {first.cluster} are {first.state} {of_all} {since}"
             up = {each.name for each in brokers if each.state != "down"}  # slaves, as no master is up
             reads = ", slaves serve reads" if up.issuperset(each.name for each in group) else ""
             return f"{masters}: no writes in {first.cluster}{reads}"

@@ -31,6 +31,7 @@ from namesrv_stream.answers.subject import (
     rank_of,
 )
 from namesrv_stream.answers.verdict import SUFFERS, check_place, system_among, topic_verdicts
+from namesrv_stream.reporting.texts import all_of
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
@@ -286,7 +287,7 @@ def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing], si
     if verdict.writable_on < verdict.broker_names:
         of = f"{verdict.writable_on} of {verdict.broker_names} broker names"
         return f"{topic} is writable on {of}{since}{because}."
-    return f"{topic} is writable on {'its broker name' if verdict.up == 1 else f'all {verdict.up} broker names'}."
+    return f"{topic} is writable on {'its broker name' if verdict.up == 1 else all_of(verdict.up, 'broker name')}."
 
 
 def _some(names: Sequence[str]) -> str:

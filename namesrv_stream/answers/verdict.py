@@ -23,7 +23,7 @@ from namesrv_stream.answers.definitions import (
 )
 from namesrv_stream.answers.subject import Fields, Seen, now_of
 from namesrv_stream.reporting.recent import Recent
-from namesrv_stream.reporting.texts import counted, natural_key
+from namesrv_stream.reporting.texts import all_of, counted, listed, natural_key
 from namesrv_stream.rules.lease import is_late
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, is_system_topic
@@ -231,7 +231,7 @@ def _text(
 def _topics_text(names: Sequence[str], of_one: str, of_many: str) -> str:
     if len(names) > _FEW:
         return f"{len(names):,} topics {of_many}"
-    return f"{' and '.join(sorted(names, key=natural_key))} {of_one if len(names) == 1 else of_many}"
+    return f"{listed(sorted(names, key=natural_key))} {of_one if len(names) == 1 else of_many}"
 
 
 def _brokers_text(brokers: BrokerCounts, found: Sequence[Cause], left: Left) -> Iterator[str]:
@@ -248,7 +248,7 @@ def _brokers_text(brokers: BrokerCounts, found: Sequence[Cause], left: Left) -> 
     elif left.brokers:
         yield f"{counted(brokers.up, 'broker')} {'are' if brokers.up > 1 else 'is'} up"
     else:
-        yield f"all {counted(brokers.up, 'broker')} are up" if brokers.up > 1 else "the only broker is up"
+        yield f"{all_of(brokers.up, 'broker')} are up" if brokers.up > 1 else "the only broker is up"
     yield from (each.text for each in found if each.state == "suspect")
     if left.brokers:
         yield _left_text(left)

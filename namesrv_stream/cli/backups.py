@@ -12,7 +12,7 @@ from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.view import as_of_option, open_reader, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.reporting.texts import counted
+from namesrv_stream.reporting.texts import counted, listed
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.damage import Damage
@@ -175,7 +175,7 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
             click.echo(f"{damage.table}: {damage.problem}; they become these.")
     _confirm(fewer(now.content, now.lost, wanted), yes)
     if (gone := sorted(now.lost.keys() - now.content.rows.keys())) and not yes:
-        told = f"Rows of {' and '.join(gone)} stay lost, which no backup has. Go on? (--yes for scripts)"
+        told = f"Rows of {listed(gone)} stay lost, which no backup has. Go on? (--yes for scripts)"
         click.confirm(told, abort=True, err=True)
     done = repair(root, settings, found, now, wanted, requested_by, takes_over=take_over)
     anew = f" Rewritten: {', '.join(done.rewritten)}." if done.rewritten else ""
@@ -223,7 +223,7 @@ def _confirm(has_fewer: Sequence[str], yes: bool) -> None:
     """Ask before gateways serve fewer brokers or topics than now."""
     if has_fewer and not yes:
         click.confirm(
-            f"This publishes {' and '.join(has_fewer)}, which gateways then serve. Go on? (--yes for scripts)",
+            f"This publishes {listed(has_fewer)}, which gateways then serve. Go on? (--yes for scripts)",
             abort=True,
             err=True,
         )

@@ -451,6 +451,8 @@ async def command(
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
+    if not unknown:
+        await console.await_snapshot()
     before = console.kept.newest
     if before is not None:
         check_retirement(parsed, before.routes)

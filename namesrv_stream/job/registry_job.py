@@ -417,7 +417,7 @@ class RouteRegistryJob:
         given_up_s = time.monotonic() + _FORMER_STOPS_WITHIN_S
         if self._lock.held.is_set():
             return
-        log.info("waits for the lock of the registry, which a former job gives back when it has stopped")
+        log.info("waits for the lock of the registry; if a former job still runs, up to %.0f s", _FORMER_STOPS_WITHIN_S)
         while not self._lock.held.wait(_LOOK_EVERY_S) and not self._stop.is_set():
             terms.check()
             if time.monotonic() > given_up_s:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import overload
@@ -68,6 +69,16 @@ def counted(count: int, noun: str) -> str:
     """Return the number with its noun: `1 topic`, `20,000 topics`, `2 addresses`."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def all_of(count: int, noun: str) -> str:
+    """Return what is said of all of two or more: `both brokers`, `all 3 brokers`."""
+    return f"both {noun}s" if count == 2 else f"all {counted(count, noun)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names as a list in a sentence: `A`, `A and B`, `A, B and C`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def shown_of(shown: int, total: int, noun: str) -> str:

@@ -80,7 +80,7 @@ def test_each_stage_of_an_outage_says_the_gravest_first_in_a_tab_that_nobody_see
             assert bool(page.find("#verdict.critical")) != first.startswith(("All", "998"))
 
         fleet.lose(zone)
-        says("zone zone-1 is down in all four clusters: 248 of 248 brokers (25 %) since")
+        says("zone zone-1 is down in all four clusters: 248 of 248 brokers (25 % of all) since")
         fleet.lose([0])
         says("249 of 1,001 brokers are down: zone zone-1, broker-0 0 of cluster-0")
         fleet.lose([each for each in masters if each not in fleet.down])
