@@ -13,8 +13,16 @@ from pathlib import Path
 import javaproperties
 from pydantic import ValidationError
 
+from namesrv_stream.config.kafka_settings import KAFKA_KEYS, is_kafka_option
 from namesrv_stream.config.rocketmq_settings import is_idle
-from namesrv_stream.config.settings import CATALOGUE, STORAGE_PREFIX, NamesrvSettings, is_passed_through, is_secret
+from namesrv_stream.config.settings import (
+    CATALOGUE,
+    KAFKA_PREFIX,
+    STORAGE_PREFIX,
+    NamesrvSettings,
+    is_passed_through,
+    is_secret,
+)
 from namesrv_stream.errors import SettingError, did_you_mean, note_secrets
 
 log = logging.getLogger(__name__)
@@ -180,15 +188,20 @@ def _check_known(origins: Mapping[str, str]) -> None:
     if not unknown:
         return
     (first, place), *others = unknown
-    more = "".join(
-        f"Setting {key} is not known either, {where}. {did_you_mean(key, CATALOGUE)}" for key, where in others
-    )
-    advice = f"{did_you_mean(first, CATALOGUE)}{more}All settings: docs/configuration.md."
-    raise SettingError(first, f"is not known, {place}", advice)
+    more = "".join(f"Setting {key} is not known either, {where}. {_meant(key)}" for key, where in others)
+    of_kafka = ": no option that both Spark and librdkafka have" if first.startswith(KAFKA_PREFIX) else ""
+    advice = f"{_meant(first)}{more}`namesrv-stream -p` prints all settings."
+    raise SettingError(first, f"is not known, {place}{of_kafka}", advice)
+
+
+def _meant(key: str) -> str:
+    return did_you_mean(key, {*CATALOGUE, *KAFKA_KEYS} - {f"{KAFKA_PREFIX}*"})
 
 
 def _is_known(key: str) -> bool:
-    return (key in CATALOGUE and not key.endswith("*")) or is_passed_through(key)
+    if key in CATALOGUE or not is_passed_through(key):
+        return key in CATALOGUE and not key.endswith("*")
+    return not key.startswith(KAFKA_PREFIX) or is_kafka_option(key)
 
 
 def _setting_error(error: ValidationError, origins: Mapping[str, str]) -> SettingError:

@@ -58,6 +58,9 @@ def test_malformed_escape_is_one_message(file):
         ("listenport", "listenPort"),
         ("delta.rot", "delta.root"),
         ("kafkaTopic", "kafka.topic"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("kafka.sasl.mechanisms", "kafka.sasl.mechanism"),
+        ("kafka.ssl.trustore.location", "kafka.ssl.truststore.location"),
         ("delta.storag.x", ""),
     ],
 )
