@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -256,18 +258,20 @@ def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, Broker, Broker]
 
 
 def _show_next_steps(stage: Stage, first_epoch: int) -> None:
-    root, last_epoch = stage.root, stage.reader.follow().snapshot.epoch
+    root, last_epoch = shlex.quote(stage.root), stage.reader.follow().snapshot.epoch
+    python = shlex.quote(sys.executable)
+    program = f"{python} -m namesrv_stream" if sys.argv[0].endswith(".py") else shlex.quote(sys.argv[0])
+    count = "SELECT type, count(*) AS events FROM broker_event GROUP BY type ORDER BY type"
     stage.output.print(
-        f"Brokers, Kafka and Spark are stopped; all tables are in {root}.\n"
-        "Go on with these commands. They will warn that no job is running:\n\n"
-        f"  .venv/bin/namesrv-stream --root {root} history\n"
-        f"  .venv/bin/namesrv-stream --root {root} diff {first_epoch} {last_epoch}\n"
-        f"  .venv/bin/namesrv-stream --root {root} snapshots\n\n"
+        f"Brokers, Kafka and Spark are stopped; all tables are in {stage.root}.\n"
+        "Go on with these commands. After a minute or two they also warn that the job was stopped:\n\n"
+        f"  {program} --root {root} history\n"
+        f"  {program} --root {root} diff {first_epoch} {last_epoch}\n"
+        f"  {program} --root {root} snapshots\n\n"
         "or start the same with leases of 120 s, until Ctrl-C:\n\n"
-        "  .venv/bin/namesrv-stream up\n\n"
-        "or ask with Spark SQL:\n\n"
-        "  . .venv/bin/activate\n"
-        "  SPARK_CONF_DIR=conf spark-sql -S --conf spark.sql.cli.print.header=true \\\n"
-        '    -e "SELECT event_time, type, broker_name, broker_id, cause\n'
-        f'    FROM delta.\\`{Path(root).resolve()}/broker_event\\` ORDER BY epoch, seq"'
+        f"  {program} up\n\n"
+        "or ask with SQL:\n\n"
+        f'  {python} -c "from namesrv_stream.analysis.ask import ask\n'
+        f"print(ask({stage.root!r}, '{count}').to_pandas())\"",
+        markup=False,
     )
