@@ -49,7 +49,7 @@ _STATES: dict[JobState, tuple[str, str, int]] = {
         "yellow",
         5,
     ),
-    "other log": ("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red", 1),
+    "other log": ("unknown, as these tables are not made from this topic: see Kafka below", "bold red", 1),
     "unknown": (
         "unknown, as Kafka does not answer; the last sign of the job was at {since}. See Kafka below",
         "red",
@@ -160,7 +160,8 @@ def _candidates(kafka: FromKafka) -> Iterator[tuple[str, str | Text]]:
 def _kafka_lines(settings: NamesrvSettings, kafka: FromKafka, now_ms: int) -> Iterator[tuple[str, str | Text]]:
     """Return the lines of Kafka, and of the gateways, of which Kafka has the newest tick or heartbeat."""
     if kafka.problem is not None:
-        yield "Kafka", Text(f"unknown: {kafka.problem}", "yellow" if kafka == NOT_ASKED else "bold red")
+        unknown = "" if kafka.is_other_log else "unknown: "
+        yield "Kafka", Text(f"{unknown}{kafka.problem}", "yellow" if kafka == NOT_ASKED else "bold red")
     else:
         yield "Kafka", Text(f"{settings.kafka_bootstrap_servers}, topic {settings.kafka_topic}")
     silent_ms = log_silent_ms(kafka, now_ms)

@@ -28,7 +28,7 @@ GATEWAY_RIGHTS = {AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.DESCRI
 JOB_RIGHTS = {AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS}
 
 _ANSWER_LIMIT_S = 10.0
-_STANDS_STILL = ("dead", "waiting", "not answering", "no ticks", "other log")
+_STANDS_STILL = ("dead", "waiting", "not answering", "no ticks")
 _GROUPS_ARE_LOADING = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )
@@ -70,6 +70,8 @@ def check_job(settings: NamesrvSettings) -> Iterator[Finding]:
     problem = f": {kafka.report.problem}" if kafka.report is not None and kafka.report.problem else ""
     if state == "running":
         yield Finding("job", "ok", state)
+    elif kafka.is_other_log:
+        yield Finding("job", "failed", str(kafka.problem))
     elif state == "unknown":
         yield Finding("job", "not checked", "Kafka does not say what the job does")
     else:
