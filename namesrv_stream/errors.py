@@ -74,12 +74,12 @@ def _restored(kind: type[NamesrvError], args: tuple[Any, ...], facts: dict[str, 
 
 
 class SettingError(NamesrvError):
-    """A setting that is unknown, misspelt or out of its range."""
+    """A setting that is unknown, misspelt or out of its range, or an option that names settings."""
 
     exit_status = 2
 
     def __init__(self, key: str, problem: str, next_step: str) -> None:
-        super().__init__(f"setting {key}: {problem}. {next_step}")
+        super().__init__(f"{'option' if key.startswith('-') else 'setting'} {key}: {problem}. {next_step}")
         self.key = key
 
 

@@ -86,8 +86,8 @@ COMMANDS = {
 
 
 def key_values(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Return the values of a repeatable option KEY=VALUE as a dict, or refuse one without `=`."""
-    if wrong := [value for value in values if "=" not in value]:
+    """Return the values of a repeatable option KEY=VALUE as a dict, or refuse one without `=` or key."""
+    if wrong := [value for value in values if value.find("=") < 1]:
         raise click.BadParameter(f"{wrong[0]} is no KEY=VALUE.")
     return dict(value.split("=", 1) for value in values)
 

@@ -46,6 +46,8 @@ RETIRED = {
 _SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
+_SHOWN_CHARS = 50
+
 
 def load_settings(
     file: Path | None = None, environ: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None
@@ -162,12 +164,19 @@ _KEYS_BY_VARIABLE = {environment_name(key): key for key in [*CATALOGUE, *RETIRED
 
 
 def _read_properties(file: Path) -> dict[str, str]:
+    line, found = 1, {}
     try:
-        return javaproperties.loads(_decoded(file.read_bytes()))
-    except (OSError, javaproperties.InvalidUEscapeError) as error:
-        problem = getattr(error, "strerror", None) or str(error)
-        advice = "conf/namesrv.properties is an example with all settings."
-        raise SettingError("-c", f"{file}: {problem.lower()}", advice) from error
+        for each in javaproperties.parse(_decoded(file.read_bytes())):
+            if isinstance(each, javaproperties.KeyValue):
+                if not each.key or not each.key.isprintable():
+                    raise ValueError(f"{each.key[:_SHOWN_CHARS]!a} is no key")
+                found[each.key] = each.value
+            line += each.source.count("\n")
+    except (OSError, ValueError) as error:  # an invalid escape sequence is a ValueError
+        problem = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"line {line}: {error}"
+        advice = "`namesrv-stream -p` prints such a file, lines of KEY=VALUE in UTF-8."
+        raise SettingError("-c", f"{file}: {problem}", advice) from error
+    return found
 
 
 def _decoded(content: bytes) -> str:
