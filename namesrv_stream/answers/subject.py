@@ -298,7 +298,7 @@ def zone_named(name: str | None) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         advice = did_you_mean(name, available_timezones())
-        raise BadQuestionError(f"tz={name[:100]!r}: there is no such zone. {advice}UTC is one.") from error
+        raise BadQuestionError(f"there is no such zone as {name[:100]!r}. {advice}UTC is one.") from error
 
 
 def time_ms(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = False) -> int:

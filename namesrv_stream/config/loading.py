@@ -109,11 +109,11 @@ class Invocation:
 def log_notes(settings: NamesrvSettings) -> None:
     """Log a process's notes about its settings at the start: settings without effect."""
     if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
-        log.warning("accepted, and without effect here: %s. docs/migration.md has the reasons.", ", ".join(idle))
+        log.warning("accepted, and without effect here: %s. They may be left out.", ", ".join(idle))
     if settings.idle.get("enableControllerInNamesrv") == "true":
         log.warning(
             "enableControllerInNamesrv=true: no controller runs in this process. Run RocketMQ's mqcontroller beside "
-            "it; docs/migration.md describes how."
+            "it as a process of its own."
         )
 
 

@@ -96,10 +96,10 @@ def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Fin
         granted = set(answered(asked[topic], _ANSWER_LIMIT_S).authorized_operations or ())
     except Exception as error:  # librdkafka's own kinds, and the time limit
         raise KafkaRefusedError(kafka["bootstrap.servers"], str(error)) from error
-    names = ", ".join(sorted(each.name for each in needed - granted))
-    if names:
-        next_step = "docs/operations.md has the kafka-acls.sh commands."
-        return Finding("rights", "failed", f"topic {topic}: this client lacks {names}", next_step)
+    if missing := sorted(each.name.title().replace("_", "") for each in needed - granted):
+        operations = " ".join(f"--operation {name}" for name in missing)
+        next_step = f"Grant them: kafka-acls.sh --add --topic {topic} {operations} --allow-principal User:..."
+        return Finding("rights", "failed", f"topic {topic}: this client lacks {', '.join(missing)}", next_step)
     return Finding("rights", "ok", f"topic {topic}: {', '.join(sorted(each.name for each in needed))}")
 
 
@@ -117,7 +117,8 @@ def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
         "election",
         "failed",
         f"consumer group {group}: this client lacks READ, so it never takes over as a standby",
-        "docs/operations.md has the kafka-acls.sh command for the groups namesrv-stream-*.",
+        "Grant it: kafka-acls.sh --add --group namesrv-stream- --resource-pattern-type prefixed --operation Read "
+        "--allow-principal User:...",
     )
 
 
