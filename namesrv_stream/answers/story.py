@@ -8,12 +8,19 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from namesrv_stream.answers.events import Span, newest_events, recorded_names, topic_events, with_changes
+from namesrv_stream.answers.events import (
+    Span,
+    newest_events,
+    newest_of,
+    recorded_names,
+    topic_events,
+    with_changes,
+)
 from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
-from namesrv_stream.rules.history import Rows, rows_before_and_after
-from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
+from namesrv_stream.rules.history import LEASE_ENDS, Rows, rows_before_and_after
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import Root, quoted
 
 _NAMED = 5
 _SECOND_MS = 1_000
@@ -105,11 +112,42 @@ def story_of(  # noqa: PLR0913  # what the user chose
 def topic_story(
     root: Root, snapshot: SnapshotRow, topic: str, span: Span, topics: Container[str]
 ) -> list[Sentence] | None:
-    """Return the story of a topic, even if a broker has the same name; None if neither history nor tables have it."""
-    found = topic_events(root, snapshot, topic, span)
-    if found or topic in topics or topic_events(root, snapshot, topic):
-        return story_of_topic(topic, found)
-    return None
+    """Return the story of a topic and of the masters of its broker names; None if neither history nor tables have it.
+
+    It is the topic's even if a broker has the same name.
+    """
+    changed = topic_events(root, snapshot, topic)
+    if not changed and topic not in topics:
+        return None
+    lines = sorted([*changed, *_changes_of_masters(root, snapshot, changed)], key=lambda line: (line.epoch, line.seq))
+    told = filter(span.holds, lines)
+    return [each for line in told for each in story_of_topic(topic, [line]) or story_of_broker([line])]
+
+
+def _changes_of_masters(
+    root: Root, snapshot: SnapshotRow, changed: Sequence[BrokerEventRow]
+) -> Sequence[BrokerEventRow]:
+    """Return the lines by which a broker name lost or got its master while it had a topic, and kept it.
+
+    `changed`: the lines that changed the topic. They tell by themselves of a master with which the topic went.
+    """
+    rows = [(line, str(each.key[1]), each.after) for line in changed for each in line.changes if each.table == "topic"]
+    if not rows:
+        return []
+    names = ", ".join(sorted({quoted(name) for _, name, _ in rows}))
+    of_master = f"(type IN {LEASE_ENDS} AND held_id OR type IN ('REGISTERED', 'ID_TAKEN')) AND broker_id = {MASTER_ID}"
+    found = newest_of(root, snapshot, f"{of_master} AND broker_name IN ({names})", None)
+    turns: list[tuple[BrokerEventRow, str, object]] = [*rows, *((line, line.broker_name or "", line) for line in found)]
+    turns.sort(key=lambda turn: (turn[0].epoch, turn[0].seq))
+    went = {(line.event_time, name) for line, name, after in rows if after is None}
+    has_topic: set[str] = set()
+    kept = []
+    for line, name, after in turns:
+        if after is not line:
+            (has_topic.discard if after is None else has_topic.add)(name)
+        elif name in has_topic and (line.event_time, name) not in went:
+            kept.append(line)
+    return with_changes(root, snapshot, kept)
 
 
 def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
