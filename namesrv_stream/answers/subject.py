@@ -210,6 +210,7 @@ def names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[l
     return page, page[-1] if page and page[-1] != names[-1] else None
 
 
+_MAX_AHEAD_MS = 60_000
 ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"
 
 _PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
@@ -307,6 +308,11 @@ def time_ms(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = Fa
         return int(parsed_time(text, now, zone, is_begin=is_begin).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise BadQuestionError(f"{error} A + in a URL is written %2B.") from error
+
+
+def is_still_to_come(at_ms: int, now: datetime) -> bool:
+    """Return whether a moment is after `now`, but for a minute by which the clock of who names it may be ahead."""
+    return at_ms > now.timestamp() * 1000 + _MAX_AHEAD_MS
 
 
 def time_at(text: str | None, row: SnapshotRow, zone: tzinfo = UTC, *, is_begin: bool = False) -> int | None:

@@ -36,6 +36,7 @@ def lines(result):
     ("line", "names"),
     [
         ("topicList --as-of soon", "03:12"),
+        ("topicList --as-of 2100-01-01", "is still to come"),
         ("history --since soon", "03:12"),
         ("history --since 3", "03:12"),
         ("topicRoute", "--topic"),
