@@ -165,8 +165,8 @@ class NotARegistryError(NamesrvError):
 
     def __init__(self, root: str, table: str) -> None:
         super().__init__(
-            f"{root} holds no registry: its table {table} is not there. Check delta.root; the job makes the tables "
-            "when it first runs."
+            f"{root} holds no registry: its table {table} is not there. Check --root (setting delta.root); the job "
+            "makes the tables when it first runs."
         )
         self.table = table
 

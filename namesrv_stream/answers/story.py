@@ -16,6 +16,7 @@ from namesrv_stream.answers.events import (
     topic_events,
     with_changes,
 )
+from namesrv_stream.config.values import java_text
 from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
 from namesrv_stream.rules.history import LEASE_ENDS, Rows, rows_before_and_after
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
@@ -382,7 +383,7 @@ def _value(value: Any) -> str:
         return "/".join(str(part) for part in value.values())
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return "none" if value in (None, "") else str(value)
+    return "none" if value in (None, "") else java_text(value)
 
 
 def _topics(before: Rows, after: Rows) -> Iterator[str]:

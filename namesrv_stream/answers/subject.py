@@ -21,6 +21,7 @@ from namesrv_stream.answers.events import Span
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, did_you_mean
+from namesrv_stream.reporting.logs import printable
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import is_system_topic
@@ -35,7 +36,7 @@ _MAX_COMPARED = 2_000
 """Most names that are compared to find the nearest. Of more names only those with the same beginning or with
 the whole name in them are compared, because all would take seconds."""
 
-_NAMED, _NEAREST = 5, 3
+_NAMED, _NEAREST, _SHOWN_CHARS = 5, 3, 200
 
 
 def camel(name: str) -> str:
@@ -75,7 +76,8 @@ class NotFoundError(NamesrvError):
         near = (each for each in names if each[:2].lower() == begin or whole in each.lower())
         compared = list(near) if is_long else names
         nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
-        super().__init__(f"there is no {kind} {name} in epoch {epoch}. {nearest or _what_there_is(names)}")
+        shown = printable(name[:_SHOWN_CHARS]) + ("..." if len(name) > _SHOWN_CHARS else "")
+        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {nearest or _what_there_is(names)}")
 
 
 def _what_there_is(names: list[str]) -> str:

@@ -227,13 +227,17 @@ class LazyGroup(click.Group):
 
 
 def _with_shared_options(command: click.Command) -> click.Command:
-    """Return a copy of the command that also accepts SHARED, except spellings that the command uses itself."""
+    """Return a copy of the command that also accepts SHARED, except spellings that the command uses itself.
+
+    The help of a demo, which refuses settings, does not list them.
+    """
     own = {spelling for parameter in command.params for spelling in parameter.opts}
     extended = copy.copy(command)
     extended.params = list(command.params)
     for option in SHARED:
         reduced = copy.copy(option)
         reduced.opts = [spelling for spelling in option.opts if spelling not in own]
+        reduced.hidden = option.callback is _note and str(command.name).startswith("demo")
         extended.params += [reduced] if reduced.opts else []
     return extended
 

@@ -21,7 +21,7 @@ from rich.rule import Rule
 from rich.table import Table
 
 from namesrv_stream.cli.entry import main
-from namesrv_stream.cli.output import console, say
+from namesrv_stream.cli.output import console, print_answer, say
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.job.background_job import stop_on_signals
@@ -64,7 +64,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
         stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
-        console().print(_what_runs(stack))
+        print_answer(None, _what_runs(stack), as_json=False)
         while not stop.wait(_CHECK_EVERY_S):
             stack.check()
         stack.check()  # beside a part that has died an end in order would wait for minutes
@@ -203,7 +203,7 @@ PLAN = FleetPlan(
 def demo(invocation: Invocation, data: Path) -> None:
     """Show brokers register, fall silent, leave and return, and the routes after each step. Takes a minute or two.
 
-    The demo has its own settings: -c, --root and --set are refused, NAMESRV_* in the environment has no effect.
+    The demo has its own settings: --config, --root and --set are refused, NAMESRV_* in the environment has no effect.
     """
     with open_stage(invocation, data) as stage:
         first_epoch = _play_scenes(stage)
