@@ -74,12 +74,12 @@ def _restored(kind: type[NamesrvError], args: tuple[Any, ...], facts: dict[str, 
 
 
 class SettingError(NamesrvError):
-    """A setting that is unknown, misspelt or out of its range."""
+    """A setting that is unknown, misspelt or out of its range, or an option that names settings."""
 
     exit_status = 2
 
     def __init__(self, key: str, problem: str, next_step: str) -> None:
-        super().__init__(f"setting {key}: {problem}. {next_step}")
+        super().__init__(f"{'option' if key.startswith('-') else 'setting'} {key}: {problem}. {next_step}")
         self.key = key
 
 
@@ -165,8 +165,8 @@ class NotARegistryError(NamesrvError):
 
     def __init__(self, root: str, table: str) -> None:
         super().__init__(
-            f"{root} holds no registry: its table {table} is not there. Check delta.root; the job makes the tables "
-            "when it first runs."
+            f"{root} holds no registry: its table {table} is not there. Check --root (setting delta.root); the job "
+            "makes the tables when it first runs."
         )
         self.table = table
 

@@ -34,6 +34,8 @@ _RETIRED = {
 }
 """Keys of earlier releases -> what to do instead."""
 
+_FORM = "The file is TOML: a [[user]] each, with name, role, and accessKey and secretKey or certificates."
+
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f\x7f]{1,128}(?![\s\S])")]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -147,7 +149,7 @@ def read_users(file: Path) -> Users:
     except (OSError, msgspec.MsgspecError, ValueError) as error:  # a TOML error and UnicodeDecodeError are ValueErrors
         problem = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
         retired = (instead for key, instead in _RETIRED.items() if f"unknown field `{key}`" in problem)
-        advice = next(retired, "docs/security.md has an example.")
+        advice = next(retired, _FORM)
         raise SettingError("auth.usersPath", f"users file {file}: {problem}", advice) from error
 
 
@@ -156,7 +158,7 @@ def _text(file: Path) -> str:
     with file.open(encoding="utf-8") as opened:
         mode = os.fstat(opened.fileno()).st_mode
         if os.name == "posix" and mode & _CLOSED_TO:
-            raise ValueError(f"{file} has secrets and its mode is {stat.filemode(mode)}: run chmod 600 on it")
+            raise ValueError(f"it has secrets and its mode is {stat.filemode(mode)}: run chmod 600 on it")
         return opened.read()
 
 

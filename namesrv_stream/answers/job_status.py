@@ -304,9 +304,12 @@ def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: Snaps
         return None
     if facts is None or None in (facts.topic_id, snapshot.kafka_topic_id) or facts.topic_id == snapshot.kafka_topic_id:
         return None
+    is_elsewhere = snapshot.kafka_cluster_id not in (None, facts.cluster_id)
     return (
-        f"topic {settings.kafka_topic} is not the one that the tables were made from, but has been made anew: what is "
-        "sent now is not in the tables. The job goes on with it after a start with --accept-new-log."
+        f"the tables were made from another topic than {settings.kafka_topic} at {settings.kafka_bootstrap_servers}, "
+        f"{'on another Kafka' if is_elsewhere else 'with another id'}. Are delta.root, kafka.bootstrap.servers and "
+        "kafka.topic right? Only if this topic replaces that one, which is lost, start the job once with "
+        "--accept-new-log."
     )
 
 

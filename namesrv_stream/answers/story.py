@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import dropwhile
 from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from namesrv_stream.answers.events import Span, newest_events, recorded_names, topic_events, with_changes
+from namesrv_stream.answers.events import (
+    Span,
+    newest_events,
+    newest_of,
+    recorded_names,
+    topic_events,
+    with_changes,
+)
+from namesrv_stream.config.values import java_text
 from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
-from namesrv_stream.rules.history import Rows, rows_before_and_after
-from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
+from namesrv_stream.rules.history import LEASE_ENDS, Rows, rows_before_and_after
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import Root, quoted
+from namesrv_stream.tables.schemas import TOPIC
 
 _NAMED = 5
 _SECOND_MS = 1_000
@@ -86,30 +95,64 @@ def story_of(  # noqa: PLR0913  # what the user chose
     snapshot: SnapshotRow,
     name: str,
     span: Span,
-    topics: Container[str],
+    queues: Mapping[str, Sequence[TopicRow]],
     *,
     with_versions: bool = False,
 ) -> list[Sentence] | None:
     """Return the story of a broker name, a broker address or a topic; None if neither history nor tables have it.
 
-    `topics` are those of the snapshot. A name that is both is taken for a broker. `with_versions`: also registrations
-    that changed nothing but the data version.
+    `queues`: topic -> its rows in the snapshot. A name that is both is taken for a broker. `with_versions`: also
+    registrations that changed nothing but the data version.
     """
     if name in recorded_names(root, snapshot):
         events = newest_events(root, snapshot, name, span, limit=None, with_versions=with_versions, with_gaps=True)
         lines = [*dropwhile(lambda line: line.type == "LOG_GAP", events)]
         return story_of_broker(with_changes(root, snapshot, lines))
-    return topic_story(root, snapshot, name, span, topics)
+    return topic_story(root, snapshot, name, span, queues)
 
 
 def topic_story(
-    root: Root, snapshot: SnapshotRow, topic: str, span: Span, topics: Container[str]
+    root: Root, snapshot: SnapshotRow, topic: str, span: Span, queues: Mapping[str, Sequence[TopicRow]]
 ) -> list[Sentence] | None:
-    """Return the story of a topic, even if a broker has the same name; None if neither history nor tables have it."""
-    found = topic_events(root, snapshot, topic, span)
-    if found or topic in topics or topic_events(root, snapshot, topic):
-        return story_of_topic(topic, found)
-    return None
+    """Return the story of a topic and of the masters of its broker names; None if neither history nor tables have it.
+
+    It is the topic's even if a broker has the same name.
+    """
+    since, names = Span(span.since_ms), {row.broker_name for row in queues.get(topic, ())}
+    changed = topic_events(root, snapshot, topic, since)
+    if not changed and not names and not topic_events(root, snapshot, topic):
+        return None
+    told = [(line, each) for line in changed for each in story_of_topic(topic, [line])]
+    masters = _changes_of_masters(root, snapshot, since, changed, names)
+    told += zip(masters, story_of_broker(masters), strict=True)
+    told.sort(key=lambda each: each[0][:2])
+    return [sentence for line, sentence in told if span.holds(line)]
+
+
+def _changes_of_masters(
+    root: Root, snapshot: SnapshotRow, since: Span, changed: Sequence[BrokerEventRow], names: Set[str]
+) -> Sequence[BrokerEventRow]:
+    """Return the lines by which a broker name lost or got its master while it had a topic, and kept it.
+
+    `changed`: the lines that changed the topic. They tell by themselves of a master with which the topic went.
+    `names`: those that have the topic now.
+    """
+    rows = [(line, str(each.key[1]), each) for line in changed for each in line.changes if each.table == TOPIC.name]
+    had = {name: each.before is not None for _, name, each in reversed(rows)}
+    if not (known := names | had.keys()):
+        return []
+    of_names = f"broker_name IN ({', '.join(map(quoted, sorted(known)))})"
+    of_master = f"(type IN {LEASE_ENDS} AND held_id OR type IN ('REGISTERED', 'ID_TAKEN')) AND broker_id = {MASTER_ID}"
+    found = newest_of(root, snapshot, f"{of_master} AND {of_names} AND {since.covers}", None)
+    turns = sorted([*rows, *((line, line.broker_name or "", None) for line in found)], key=lambda turn: turn[0][:2])
+    went = {(line.event_time, name) for line, name, each in rows if each.after is None}
+    has_topic, kept = {name for name in known if had.get(name, True)}, []
+    for line, name, change in turns:
+        if change is not None:
+            (has_topic.discard if change.after is None else has_topic.add)(name)
+        elif name in has_topic and (line.event_time, name) not in went:
+            kept.append(line)
+    return with_changes(root, snapshot, kept)
 
 
 def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
@@ -344,7 +387,7 @@ def _value(value: Any) -> str:
         return "/".join(str(part) for part in value.values())
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    return "none" if value in (None, "") else str(value)
+    return "none" if value in (None, "") else java_text(value)
 
 
 def _topics(before: Rows, after: Rows) -> Iterator[str]:

@@ -21,6 +21,7 @@ from namesrv_stream.answers.events import Span
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, did_you_mean
+from namesrv_stream.reporting.logs import printable
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import is_system_topic
@@ -35,7 +36,7 @@ _MAX_COMPARED = 2_000
 """Most names that are compared to find the nearest. Of more names only those with the same beginning or with
 the whole name in them are compared, because all would take seconds."""
 
-_NAMED, _NEAREST = 5, 3
+_NAMED, _NEAREST, _SHOWN_CHARS = 5, 3, 200
 
 
 def camel(name: str) -> str:
@@ -75,7 +76,8 @@ class NotFoundError(NamesrvError):
         near = (each for each in names if each[:2].lower() == begin or whole in each.lower())
         compared = list(near) if is_long else names
         nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
-        super().__init__(f"there is no {kind} {name} in epoch {epoch}. {nearest or _what_there_is(names)}")
+        shown = printable(name[:_SHOWN_CHARS]) + ("..." if len(name) > _SHOWN_CHARS else "")
+        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {nearest or _what_there_is(names)}")
 
 
 def _what_there_is(names: list[str]) -> str:
@@ -210,6 +212,7 @@ def names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[l
     return page, page[-1] if page and page[-1] != names[-1] else None
 
 
+_MAX_AHEAD_MS = 60_000
 ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"
 
 _PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
@@ -298,7 +301,7 @@ def zone_named(name: str | None) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         advice = did_you_mean(name, available_timezones())
-        raise BadQuestionError(f"tz={name[:100]!r}: there is no such zone. {advice}UTC is one.") from error
+        raise BadQuestionError(f"there is no such zone as {name[:100]!r}. {advice}UTC is one.") from error
 
 
 def time_ms(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = False) -> int:
@@ -307,6 +310,11 @@ def time_ms(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = Fa
         return int(parsed_time(text, now, zone, is_begin=is_begin).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise BadQuestionError(f"{error} A + in a URL is written %2B.") from error
+
+
+def is_still_to_come(at_ms: int, now: datetime) -> bool:
+    """Return whether a moment is after `now`, but for a minute by which the clock of who names it may be ahead."""
+    return at_ms > now.timestamp() * 1000 + _MAX_AHEAD_MS
 
 
 def time_at(text: str | None, row: SnapshotRow, zone: tzinfo = UTC, *, is_begin: bool = False) -> int | None:

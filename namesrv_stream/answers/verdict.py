@@ -203,7 +203,7 @@ def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBOD
     of_kind = TopicCounts(sum(map(len, of_state.values())), *(len(of_state.get(kind, ())) for kind in kinds))
     found = causes(brokers)
     is_critical = counts.down or of_kind.not_writable or of_kind.without_route
-    is_warning = counts.suspect or counts.late or of_kind.degraded
+    is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected
     level: Literal["ok", "warning", "critical"] = "critical" if is_critical else "warning" if is_warning else "ok"
     return Verdict(level, _text(counts, of_kind, of_state, found, left), counts, of_kind, found)
 

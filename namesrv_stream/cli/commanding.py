@@ -197,7 +197,7 @@ lift_expiry_guard = _change(
 )
 update_namesrv_config = _change(
     "updateNamesrvConfig",
-    "Change a setting of all running processes. Accepts only settings that docs/configuration.md calls live.",
+    "Change a setting of all running processes. One that takes effect at a start only is refused.",
     lambda key, value, **more: UpdateNamesrvConfig(properties={key: value}, **more),
     _KEY,
     _VALUE,

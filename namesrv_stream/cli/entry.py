@@ -86,8 +86,8 @@ COMMANDS = {
 
 
 def key_values(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Return the values of a repeatable option KEY=VALUE as a dict, or refuse one without `=`."""
-    if wrong := [value for value in values if "=" not in value]:
+    """Return the values of a repeatable option KEY=VALUE as a dict, or refuse one without `=` or key."""
+    if wrong := [value for value in values if value.find("=") < 1]:
         raise click.BadParameter(f"{wrong[0]} is no KEY=VALUE.")
     return dict(value.split("=", 1) for value in values)
 
@@ -227,13 +227,17 @@ class LazyGroup(click.Group):
 
 
 def _with_shared_options(command: click.Command) -> click.Command:
-    """Return a copy of the command that also accepts SHARED, except spellings that the command uses itself."""
+    """Return a copy of the command that also accepts SHARED, except spellings that the command uses itself.
+
+    The help of a demo, which refuses settings, does not list them.
+    """
     own = {spelling for parameter in command.params for spelling in parameter.opts}
     extended = copy.copy(command)
     extended.params = list(command.params)
     for option in SHARED:
         reduced = copy.copy(option)
         reduced.opts = [spelling for spelling in option.opts if spelling not in own]
+        reduced.hidden = option.callback is _note and str(command.name).startswith("demo")
         extended.params += [reduced] if reduced.opts else []
     return extended
 

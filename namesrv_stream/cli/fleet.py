@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def _number(_context: click.Context, _parameter: click.Parameter, value: float |
 
 
 _FEWEST_0, _FEWEST_1, _SECONDS = click.IntRange(0), click.IntRange(1), click.FloatRange(0)
-_PERIOD_S = click.FloatRange(10, 60, clamp=True)
+_PERIOD_S = click.FloatRange(10, 60)
 _DAYS = click.FloatRange(0, _LONGEST_DAYS, min_open=True)
 _HOURS = click.FloatRange(_MIN_BATCH_HOURS, _MAX_BATCH_HOURS)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -73,7 +73,7 @@ _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
 @click.option("--slaves", "slaves_per_master", type=_FEWEST_0, default=1, help="Slaves of each master.")
 @click.option("--topics", type=_FEWEST_0, default=30, help="Topics besides the brokers' own.")
 @click.option("--zones", type=_FEWEST_0, default=0, help="Number of zones. Broker names are spread over them.")
-@click.option("--period", type=_PERIOD_S, default=30, help="Seconds between registrations: 10 to 60.")
+@click.option("--period", type=_PERIOD_S, callback=_number, default=30, help="Seconds between registrations.")
 @click.option(
     "--acting-master", is_flag=True, help="Set enableSlaveActingMaster: a heartbeat a second, leases of 10 s."
 )
@@ -195,7 +195,10 @@ def _wait_until_interrupted(kafka: dict[str, Any], limit_s: float) -> None:
 
 
 def _play(playing: Fleet, duration_s: float | None, rate: float | None, *, unregister: bool) -> None:
-    """Play the fleet until its duration has passed, or Ctrl-C or SIGTERM, which count as an ordinary end."""
+    """Play the fleet until its duration has passed, or Ctrl-C or SIGTERM, which count as an ordinary end.
+
+    The brokers are unregistered even if whoever read this process's output has gone.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _display(playing):
@@ -204,8 +207,9 @@ def _play(playing: Fleet, duration_s: float | None, rate: float | None, *, unreg
                 playing.wait(duration_s)
             else:
                 playing.play_faster(math.inf if duration_s is None else duration_s * 1_000, rate or None)
-    except KeyboardInterrupt:
-        click.echo("ending", err=True)
+    except (KeyboardInterrupt, OSError):  # OSError: of the display
+        with suppress(OSError):
+            click.echo("ending", err=True)
     playing.stop(unregister=unregister, limit_s=10.0 if rate is None else None)
     counts = playing.counts
     click.echo(f"{counts.acknowledged} records in Kafka, {counts.failed} failed; {_churn(playing)}")

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from rich.rule import Rule
 from rich.table import Table
 
 from namesrv_stream.cli.entry import main
-from namesrv_stream.cli.output import console, say
+from namesrv_stream.cli.output import console, print_answer, say
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.job.background_job import stop_on_signals
@@ -62,7 +64,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
         stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
-        console().print(_what_runs(stack))
+        print_answer(None, _what_runs(stack), as_json=False)
         while not stop.wait(_CHECK_EVERY_S):
             stack.check()
         stack.check()  # beside a part that has died an end in order would wait for minutes
@@ -201,7 +203,7 @@ PLAN = FleetPlan(
 def demo(invocation: Invocation, data: Path) -> None:
     """Show brokers register, fall silent, leave and return, and the routes after each step. Takes a minute or two.
 
-    The demo has its own settings: -c, --root and --set are refused, NAMESRV_* in the environment has no effect.
+    The demo has its own settings: --config, --root and --set are refused, NAMESRV_* in the environment has no effect.
     """
     with open_stage(invocation, data) as stage:
         first_epoch = _play_scenes(stage)
@@ -256,18 +258,20 @@ def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, Broker, Broker]
 
 
 def _show_next_steps(stage: Stage, first_epoch: int) -> None:
-    root, last_epoch = stage.root, stage.reader.follow().snapshot.epoch
+    root, last_epoch = shlex.quote(stage.root), stage.reader.follow().snapshot.epoch
+    python = shlex.quote(sys.executable)
+    program = f"{python} -m namesrv_stream" if sys.argv[0].endswith(".py") else shlex.quote(sys.argv[0])
+    count = "SELECT type, count(*) AS events FROM broker_event GROUP BY type ORDER BY type"
     stage.output.print(
-        f"Brokers, Kafka and Spark are stopped; all tables are in {root}.\n"
-        "Go on with these commands. They will warn that no job is running:\n\n"
-        f"  .venv/bin/namesrv-stream --root {root} history\n"
-        f"  .venv/bin/namesrv-stream --root {root} diff {first_epoch} {last_epoch}\n"
-        f"  .venv/bin/namesrv-stream --root {root} snapshots\n\n"
+        f"Brokers, Kafka and Spark are stopped; all tables are in {stage.root}.\n"
+        "Go on with these commands. After a minute or two they also warn that the job was stopped:\n\n"
+        f"  {program} --root {root} history\n"
+        f"  {program} --root {root} diff {first_epoch} {last_epoch}\n"
+        f"  {program} --root {root} snapshots\n\n"
         "or start the same with leases of 120 s, until Ctrl-C:\n\n"
-        "  .venv/bin/namesrv-stream up\n\n"
-        "or ask with Spark SQL:\n\n"
-        "  . .venv/bin/activate\n"
-        "  SPARK_CONF_DIR=conf spark-sql -S --conf spark.sql.cli.print.header=true \\\n"
-        '    -e "SELECT event_time, type, broker_name, broker_id, cause\n'
-        f'    FROM delta.\\`{Path(root).resolve()}/broker_event\\` ORDER BY epoch, seq"'
+        f"  {program} up\n\n"
+        "or ask with SQL:\n\n"
+        f'  {python} -c "from namesrv_stream.analysis.ask import ask\n'
+        f"print(ask({stage.root!r}, '{count}').to_pandas())\"",
+        markup=False,
     )

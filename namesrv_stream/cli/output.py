@@ -109,5 +109,5 @@ def print_answer(value: object, shown: RenderableType, *, as_json: bool) -> None
 
 
 def say(message: str) -> None:
-    """Print a line on standard error, so that standard output has only the answer."""
-    click.echo(f"namesrv-stream: {masked(message)}", err=True)
+    """Print a message on standard error, so that standard output has only the answer."""
+    click.echo("\n".join(map(printable, f"namesrv-stream: {masked(message)}".split("\n"))), err=True)

@@ -14,7 +14,7 @@ from namesrv_stream.records import record_schema
     "--schema", is_flag=True, required=True, expose_value=False, help="Print the JSON Schema of a record's value."
 )
 def records() -> None:
-    """Print the contract of the records on the heartbeat topic, which docs/records.md explains.
+    """Print the contract of the records on the heartbeat topic.
 
     A record that the schema refuses is refused by the job too, but for nulls: in a registration they count as absent.
     """

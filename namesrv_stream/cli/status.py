@@ -49,16 +49,15 @@ _STATES: dict[JobState, tuple[str, str, int]] = {
         "yellow",
         5,
     ),
-    "other log": ("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red", 1),
+    "other log": ("unknown, as these tables are not made from this topic: see Kafka below", "bold red", 1),
     "unknown": (
-        "unknown, as Kafka does not answer; the last sign of the job was at {since}. See Kafka below",
+        "unknown, as Kafka does not answer; {sign}. See Kafka below",
         "red",
         1,
     ),
     "silent": ("nothing was published since {since}: only Kafka shows whether a job waits or is dead", "bold red", 1),
     "dead": (
-        "dead, its last sign was at {since}: no job takes part in the election. Start one, and see the log of "
-        "the last one",
+        "dead, {sign}: no job takes part in the election. Start one, and see the log of the last one",
         "bold red",
         1,
     ),
@@ -141,7 +140,8 @@ def _grid(parts: list[tuple[str, str | Text]]) -> Table:
 
 def _state_text(state: JobState, since: int | str | None, lag_ms: int | None, problem: str | None) -> Text:
     text, colour, _ = _STATES[state]
-    facts = {"since": time_text(since), "lag": duration_text(lag_ms or 0), "problem": problem or _SEE_LOG}
+    sign = f"its last sign was at {time_text(since)}" if since else "no sign of one is in the tables"
+    facts = {"since": time_text(since), "sign": sign, "lag": duration_text(lag_ms or 0), "problem": problem or _SEE_LOG}
     return Text(text.format(**facts), colour)
 
 
@@ -160,7 +160,8 @@ def _candidates(kafka: FromKafka) -> Iterator[tuple[str, str | Text]]:
 def _kafka_lines(settings: NamesrvSettings, kafka: FromKafka, now_ms: int) -> Iterator[tuple[str, str | Text]]:
     """Return the lines of Kafka, and of the gateways, of which Kafka has the newest tick or heartbeat."""
     if kafka.problem is not None:
-        yield "Kafka", Text(f"unknown: {kafka.problem}", "yellow" if kafka == NOT_ASKED else "bold red")
+        unknown = "" if kafka.is_other_log else "unknown: "
+        yield "Kafka", Text(f"{unknown}{kafka.problem}", "yellow" if kafka == NOT_ASKED else "bold red")
     else:
         yield "Kafka", Text(f"{settings.kafka_bootstrap_servers}, topic {settings.kafka_topic}")
     silent_ms = log_silent_ms(kafka, now_ms)

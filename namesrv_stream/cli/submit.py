@@ -29,7 +29,7 @@ _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
     multiple=True,
     callback=key_values,
     metavar="KEY=VALUE",
-    help="Any other option of Spark, over conf/spark-defaults.conf. Repeatable.",
+    help="Any other option of Spark, over those of spark-defaults.conf. Repeatable.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context

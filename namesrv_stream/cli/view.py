@@ -18,7 +18,15 @@ from rich.text import Text
 
 from namesrv_stream.answers.events import Span
 from namesrv_stream.answers.job_status import Health, health
-from namesrv_stream.answers.subject import ACCEPTED, NotFoundError, Seen, epoch_in, parsed_time, span_between
+from namesrv_stream.answers.subject import (
+    ACCEPTED,
+    NotFoundError,
+    Seen,
+    epoch_in,
+    is_still_to_come,
+    parsed_time,
+    span_between,
+)
 from namesrv_stream.cli.output import console, heading, print_answer, say, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.reporting.texts import SHOWN_ZONE, duration_text
@@ -47,12 +55,17 @@ def begin_time(text: str) -> AsOf:
 
 
 def moment(text: str) -> AsOf:
-    """Return the epoch or the time that a text names."""
+    """Return the epoch or the time that a text names; one that is still to come is refused."""
+    epoch = epoch_in(text)
+    if epoch is not None:
+        return AsOf(epoch)
     try:
-        epoch = epoch_in(text)
-        return past_time(text) if epoch is None else AsOf(epoch)
+        at = past_time(text)
     except click.BadParameter as error:
         raise click.BadParameter(f"{error.message} A number is an epoch.") from error
+    if is_still_to_come(at.at_ms or 0, datetime.now(UTC)):
+        raise click.BadParameter(f"{text!r} is still to come: `now` is the newest moment.")
+    return at
 
 
 class View(NamedTuple):

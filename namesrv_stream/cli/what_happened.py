@@ -33,6 +33,7 @@ from namesrv_stream.cli.view import (
     view_options,
 )
 from namesrv_stream.config import Invocation
+from namesrv_stream.config.values import java_text
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.reporting.texts import SHOWN_ZONE, counted, duration_text, iso_text, perm_text, shown_of
 from namesrv_stream.rules.rows import SnapshotRow
@@ -149,7 +150,7 @@ def _text(name: str, value: Any) -> str:
         return "none"
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return str(_READABLE.get(name, str)(value))
+    return _READABLE.get(name, java_text)(value)
 
 
 def _schema_name(context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from namesrv_stream.config.settings import KAFKA_PREFIX, NamesrvSettings
-from namesrv_stream.errors import SettingError, did_you_mean
+from namesrv_stream.errors import SettingError
 
 _SAME = """
     client.id request.timeout.ms connections.max.idle.ms metadata.max.age.ms reconnect.backoff.ms
@@ -34,12 +34,22 @@ _JAVA_ONLY = re.compile(
     r"client\.rack|client\.dns\.lookup)(\.|$)"
 )
 """Options that configure Spark's consumer, or that give Java a fact that librdkafka detects by itself."""
+_PEM_TEXTS = frozenset(("ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain"))
 _CHOICES = {
     "security.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "sasl.mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"),
 }
 _JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")
 _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+
+KAFKA_KEYS = tuple(KAFKA_PREFIX + key for key in _NAMES)
+"""Settings that are options of Kafka's clients, by which a misspelt one is recognised."""
+
+
+def is_kafka_option(key: str) -> bool:
+    """Return whether Spark and librdkafka both have the option of this `kafka.*` key, or only Java needs it."""
+    name = key.removeprefix(KAFKA_PREFIX)
+    return name in _NAMES or name in _PEM_TEXTS or bool(_JAVA_ONLY.match(name))
 
 
 def spark_kafka_options(settings: NamesrvSettings) -> dict[str, str]:
@@ -70,19 +80,10 @@ def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]
             return {key: "https" if text.strip() else "none"}
         case "ssl.truststore.location" | "ssl.keystore.location":
             _require_pem(key, options)
-        case "ssl.truststore.certificates" | "ssl.keystore.key" | "ssl.keystore.certificate.chain":
+        case _ if key in _PEM_TEXTS:
             store = key.split(".")[1]
             raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{store}.location.")
-    if names := _NAMES.get(key):
-        return dict.fromkeys(names, _number(key, text) if _NUMBERS.search(key) else text)
-    if _JAVA_ONLY.match(key):
-        return {}
-    raise _error(
-        key,
-        "is no option that both Spark and librdkafka have",
-        f"{did_you_mean(key, [*_NAMES, 'bootstrap.servers', 'topic'])}Leave it out, or set it in Kafka's own "
-        "configuration.",
-    )
+    return dict.fromkeys(_NAMES.get(key, ()), _number(key, text) if _NUMBERS.search(key) else text)
 
 
 def _number(key: str, text: str) -> int:

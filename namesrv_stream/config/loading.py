@@ -13,8 +13,16 @@ from pathlib import Path
 import javaproperties
 from pydantic import ValidationError
 
+from namesrv_stream.config.kafka_settings import KAFKA_KEYS, is_kafka_option
 from namesrv_stream.config.rocketmq_settings import is_idle
-from namesrv_stream.config.settings import CATALOGUE, STORAGE_PREFIX, NamesrvSettings, is_passed_through, is_secret
+from namesrv_stream.config.settings import (
+    CATALOGUE,
+    KAFKA_PREFIX,
+    STORAGE_PREFIX,
+    NamesrvSettings,
+    is_passed_through,
+    is_secret,
+)
 from namesrv_stream.errors import SettingError, did_you_mean, note_secrets
 
 log = logging.getLogger(__name__)
@@ -37,6 +45,8 @@ RETIRED = {
 
 _SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+
+_SHOWN_CHARS = 50
 
 
 def load_settings(
@@ -99,11 +109,11 @@ class Invocation:
 def log_notes(settings: NamesrvSettings) -> None:
     """Log a process's notes about its settings at the start: settings without effect."""
     if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
-        log.warning("accepted, and without effect here: %s. docs/migration.md has the reasons.", ", ".join(idle))
+        log.warning("accepted, and without effect here: %s. They may be left out.", ", ".join(idle))
     if settings.idle.get("enableControllerInNamesrv") == "true":
         log.warning(
             "enableControllerInNamesrv=true: no controller runs in this process. Run RocketMQ's mqcontroller beside "
-            "it; docs/migration.md describes how."
+            "it as a process of its own."
         )
 
 
@@ -154,12 +164,19 @@ _KEYS_BY_VARIABLE = {environment_name(key): key for key in [*CATALOGUE, *RETIRED
 
 
 def _read_properties(file: Path) -> dict[str, str]:
+    line, found = 1, {}
     try:
-        return javaproperties.loads(_decoded(file.read_bytes()))
-    except (OSError, javaproperties.InvalidUEscapeError) as error:
-        problem = getattr(error, "strerror", None) or str(error)
-        advice = "conf/namesrv.properties is an example with all settings."
-        raise SettingError("-c", f"{file}: {problem.lower()}", advice) from error
+        for each in javaproperties.parse(_decoded(file.read_bytes())):
+            if isinstance(each, javaproperties.KeyValue):
+                if not each.key or not each.key.isprintable():
+                    raise ValueError(f"{each.key[:_SHOWN_CHARS]!a} is no key")
+                found[each.key] = each.value
+            line += each.source.count("\n")
+    except (OSError, ValueError) as error:  # an invalid escape sequence is a ValueError
+        problem = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"line {line}: {error}"
+        advice = "`namesrv-stream -p` prints such a file, lines of KEY=VALUE in UTF-8."
+        raise SettingError("-c", f"{file}: {problem}", advice) from error
+    return found
 
 
 def _decoded(content: bytes) -> str:
@@ -180,15 +197,20 @@ def _check_known(origins: Mapping[str, str]) -> None:
     if not unknown:
         return
     (first, place), *others = unknown
-    more = "".join(
-        f"Setting {key} is not known either, {where}. {did_you_mean(key, CATALOGUE)}" for key, where in others
-    )
-    advice = f"{did_you_mean(first, CATALOGUE)}{more}All settings: docs/configuration.md."
-    raise SettingError(first, f"is not known, {place}", advice)
+    more = "".join(f"Setting {key} is not known either, {where}. {_meant(key)}" for key, where in others)
+    of_kafka = ": no option that both Spark and librdkafka have" if first.startswith(KAFKA_PREFIX) else ""
+    advice = f"{_meant(first)}{more}`namesrv-stream -p` prints all settings."
+    raise SettingError(first, f"is not known, {place}{of_kafka}", advice)
+
+
+def _meant(key: str) -> str:
+    return did_you_mean(key, {*CATALOGUE, *KAFKA_KEYS} - {f"{KAFKA_PREFIX}*"})
 
 
 def _is_known(key: str) -> bool:
-    return (key in CATALOGUE and not key.endswith("*")) or is_passed_through(key)
+    if key in CATALOGUE or not is_passed_through(key):
+        return key in CATALOGUE and not key.endswith("*")
+    return not key.startswith(KAFKA_PREFIX) or is_kafka_option(key)
 
 
 def _setting_error(error: ValidationError, origins: Mapping[str, str]) -> SettingError:

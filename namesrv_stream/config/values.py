@@ -30,13 +30,13 @@ _DEFAULT_REGION = "us-east-1"
 
 def _boolean(text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
-        raise ValueError("accepted are true and false")
+        raise ValueError("true and false are")
     return text.strip().lower() == "true"
 
 
 def _whole_number(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
-        raise ValueError("a whole number is accepted")
+        raise ValueError("a whole number is")
     return int(text)
 
 
@@ -55,7 +55,7 @@ def _parsed_by(parse: Callable[[str], object]) -> BeforeValidator:
 def _servers(value: str) -> str:
     servers = [each.strip() for each in value.split(",")]
     if not all(re.fullmatch(r"(\[[^\s\]]+\]|[^\s:\[\]]+):\d{1,5}", each) for each in servers):
-        raise ValueError("host:port is accepted, or several of them separated by commas")
+        raise ValueError("host:port is, or several of them separated by commas")
     return ",".join(servers)
 
 

@@ -38,6 +38,7 @@ from namesrv_stream.answers.subject import (
     BadQuestionError,
     Fields,
     Seen,
+    is_still_to_come,
     moment_up_to,
     span_up_to,
     time_at,
@@ -56,8 +57,6 @@ from namesrv_stream.wire.json_text import encode_json
 MAX_BODY_BYTES = 64 * 1024
 MAX_WAIT_S = 300.0
 _MAX_WATCHED = 100
-_MAX_AHEAD_MS = 60_000
-"""Most by which a sender's clock may be ahead of the console's."""
 
 _FORMS = "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC."
 
@@ -99,7 +98,7 @@ def _moment(
         raise BadQuestionError("epoch and at both name a moment: give one of them.")
     now = datetime.now(UTC)
     at_ms = None if at is None else time_ms(at, now, zone)
-    if at_ms is not None and at_ms > now.timestamp() * 1000 + _MAX_AHEAD_MS:
+    if at_ms is not None and is_still_to_come(at_ms, now):
         raise BadQuestionError(f"at={str(at)[:100]}: that time is still to come. Leave `at` out to ask about now.")
     return AsOf(epoch, at_ms)
 

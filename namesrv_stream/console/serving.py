@@ -165,8 +165,9 @@ def _listening(settings: NamesrvSettings) -> socket.socket:
             (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=family is socket.AF_INET6
         )
     except OSError as error:
+        problem = str(error.strerror).partition(" (while ")[0]
         raise NamesrvError(
-            f"cannot listen at {host}:{port} ({error.strerror or error}). Set console.port or console.bindAddress, or "
+            f"cannot listen at {host}:{port} ({problem}). Set console.port or console.bindAddress, or "
             f"stop what listens there: {port_owner_command(port)} names it."
         ) from error
 

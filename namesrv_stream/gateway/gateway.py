@@ -275,7 +275,9 @@ class Gateway:
         """
         await self._has_snapshot.wait()
         await self._link.has_connected.wait()
-        commands, known = kv_commands(Path(self._settings.kv_config_path)), self._answers.tables.kv
+        known, file = self._answers.tables.kv, self._settings.kv_config_path
+        is_set = bool(file) and "kv_config_path" in self._settings.model_fields_set
+        commands = kv_commands(Path(file), is_expected=is_set and not known)
         others = kv_not_in(known, commands)
         if known and others:
             names = ", ".join(f"{each.namespace}/{each.key}" for each in others[:MAX_KV_NAMED])

@@ -38,13 +38,13 @@ def kv_not_in(known: KvTable, commands: Sequence[PutKvConfig]) -> list[PutKvConf
     return [each for each in commands if known.get(each.namespace, {}).get(each.key) != each.value]
 
 
-def kv_commands(file: Path) -> list[PutKvConfig]:
+def kv_commands(file: Path, *, is_expected: bool = False) -> list[PutKvConfig]:
     """Return the commands that put the file's content into the registry; none if there is no file or it is unreadable.
 
-    An unreadable file is logged.
+    An unreadable file is logged, and one that is expected and not there.
     """
     try:
-        content = file.read_bytes() if file.is_file() else b""
+        content = file.read_bytes() if is_expected or file.is_file() else b""
         table = decode_json(content, _decoder, "KVConfigSerializeWrapper").config_table if content.strip() else {}
     except (OSError, BadRequestError) as error:
         log.error("kvConfigPath %s is not taken over: %s", file, error)

@@ -82,7 +82,7 @@ def is_passing(error: KafkaError) -> bool:
 
 def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
     """Return a KafkaUnreachableError if trying again may help, a KafkaRefusedError otherwise."""
-    problem = error.str().partition(" (after ")[0]
+    problem = error.str().partition(" (after ")[0].removeprefix(f"{address}/bootstrap: ")
     if problem.endswith(": "):
         problem += error.name()
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):

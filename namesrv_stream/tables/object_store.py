@@ -49,9 +49,9 @@ def _require_connector(jvm: Any, hadoop: Any, url: str) -> None:
     except Py4JJavaError as error:
         problem = str(error.java_exception.getMessage()).partition("\n")[0]
         raise NamesrvError(
-            f"Spark cannot reach {url}: {problem}. For s3a:// run `make install-s3` once, which fetches hadoop-aws and "
-            "the modules of the AWS SDK that it needs (12 MB) into jars/s3, where conf/spark-defaults.conf looks for "
-            "them; other stores need their connector's jars (spark-submit --jars)."
+            f"Spark cannot reach {url}: {problem}. For s3a:// run `namesrv-stream jars s3` once, which fetches "
+            "hadoop-aws and the modules of the AWS SDK that it needs (12 MB); other stores need their connector's jars "
+            "(spark-submit --jars)."
         ) from error
 
 

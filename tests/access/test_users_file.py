@@ -61,6 +61,7 @@ def test_a_file_open_to_others_is_refused(write, mode):
     ("text", "problem"),
     [
         ("[[user]", "line 1"),
+        ("user: ann", "The file is TOML"),
         ("user = 1", "array"),
         ("[[users]]", "users"),
         ('[[user]]\nname = "x"', "role"),

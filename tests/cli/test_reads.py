@@ -36,6 +36,7 @@ def lines(result):
     ("line", "names"),
     [
         ("topicList --as-of soon", "03:12"),
+        ("topicList --as-of 2100-01-01", "is still to come"),
         ("history --since soon", "03:12"),
         ("history --since 3", "03:12"),
         ("topicRoute", "--topic"),
@@ -114,6 +115,7 @@ def test_folder_without_tables_is_one_message_and_json_where_it_was_asked_for(ru
     assert (result.exit_code, result.stdout) == (1, "")
     assert "holds no registry" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+    assert "no sign of one is in the tables" in run("status").stdout
     result = run("status --json")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["state"], "holds no registry" in found["error"]) == (1, "unknown", True)

@@ -87,7 +87,6 @@ def test_jaas_user_and_password_may_be_quoted(jaas, password):
         ({"ssl.keystore.location": "/c.p12", "ssl.keystore.type": "PKCS12"}, "kafka.ssl.keystore.type=PEM"),
         ({"ssl.keystore.key": "-----BEGIN"}, "kafka.ssl.keystore.location"),
         ({"ssl.truststore.certificates": "-----BEGIN"}, "kafka.ssl.truststore.location"),
-        ({"interceptor.classes": "x"}, "Leave it out"),
         ({"request.timeout.ms": "5s"}, "whole number"),
     ],
 )
@@ -96,16 +95,3 @@ def test_an_option_that_python_cannot_use_is_an_error_that_names_one_that_it_can
         kafka_client_arguments(settings(**options))
     assert error.value.key.startswith("kafka.")
     assert spark_kafka_options(settings(**options)).keys() > {f"kafka.{key}" for key in options}
-
-
-@pytest.mark.parametrize(
-    ("key", "nearest"),
-    [
-        ("securty.protocol", "security.protocol"),
-        ("bootstrap.server", "bootstrap.servers"),
-        ("ssl.trustore.location", "ssl.truststore.location"),
-    ],
-)
-def test_a_misspelt_option_names_the_nearest_one(key, nearest):
-    with pytest.raises(SettingError, match=f"Did you mean {re.escape(nearest)}"):
-        kafka_client_arguments(settings(**{key: "x"}))

@@ -46,9 +46,11 @@ def test_unreadable_file_is_one_message(tmp_path, name):
     assert error.value.exit_status == 2
 
 
-def test_malformed_escape_is_one_message(file):
-    with pytest.raises(SettingError, match="escape"):
-        load_settings(file("productEnvName=\\u12"))
+@pytest.mark.parametrize("line", ["productEnvName=\\u12", "=value", "\0a=b"])
+def test_a_malformed_line_is_named_with_its_file(file, line):
+    path = file(f"listenPort=1\n\n{line}\n")
+    with pytest.raises(SettingError, match=f"option -c: {re.escape(str(path))}: line 3: .* KEY=VALUE"):
+        load_settings(path)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,9 @@ def test_malformed_escape_is_one_message(file):
         ("listenport", "listenPort"),
         ("delta.rot", "delta.root"),
         ("kafkaTopic", "kafka.topic"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("kafka.sasl.mechanisms", "kafka.sasl.mechanism"),
+        ("kafka.ssl.trustore.location", "kafka.ssl.truststore.location"),
         ("delta.storag.x", ""),
     ],
 )

@@ -33,7 +33,7 @@ BESIDE_A_ZONE = "!1 !2@c1/z2 !3@c2/z1 !4@c3/z2 !5@c3/z1 6@c2/z2 7s@c3/z2"
 
 @pytest.mark.parametrize(
     ("brokers", "counts", "level", "text"),
-    [("", {}, "ok", "No broker is registered"),
+    [("", {}, "warning", "No broker is registered"),
      ("1 2", {"writable": 3}, "ok", "Both brokers are up, every topic is writable"),
      ("1", {"read_only": 1}, "ok", "The only broker is up, every topic is writable but 1 read-only"),
      ("1 2", {"not_writable": 1}, "critical", "T0 takes no messages; both brokers are up"),

@@ -1,11 +1,14 @@
 """Options of `namesrv-stream fleet`, and what is refused before a Kafka is started."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from namesrv_stream.cli import fleet
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.fleet import churn
 from namesrv_stream.tools.fleet.broker import Churn
@@ -41,13 +44,15 @@ def test_a_folder_in_use_is_left_alone(monkeypatch, tmp_path, options, folder):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        *((f"1 {each}", "has no effect with --history") for each in ("--churn crash", "--rate 5", "--no-ticks")),
-        *((days, "--history") for days in ("0", "-1", "week", "nan", "inf", "1e12")),
-        *((f"1 --batch-hours {hours}", "--batch-hours") for hours in ("0", "0.0001", "nan", "inf", "1e12")),
+        *((f"--history 1 --{each}", "has no effect with") for each in ("churn crash", "rate 5", "no-ticks")),
+        *((f"--history {days}", "--history") for days in ("0", "-1", "week", "nan", "inf", "1e12")),
+        *((f"--history 1 --batch-hours {hours}", "--batch-hours") for hours in ("0", "0.0001", "nan", "inf", "1e12")),
+        ("--period nan", "nan is no number"),
+        *((f"--period {seconds}", "10<=x<=60") for seconds in ("3", "61")),
     ],
 )
-def test_a_history_of_no_length_or_with_options_of_the_present_is_refused(options, named):
-    result = CliRunner().invoke(main, ["fleet", "--history", *options.split()])
+def test_a_number_out_of_its_bounds_or_a_history_with_options_of_the_present_is_refused(options, named):
+    result = CliRunner().invoke(main, ["fleet", *options.split()])
     assert (result.exit_code, named in result.stderr) == (2, True)
 
 
@@ -61,3 +66,13 @@ def test_help_names_the_default_fleet_of_a_history():
 def test_a_fleet_with_a_duration_gives_a_kafka_up_that_is_away(nobody):
     result = CliRunner().invoke(main, ["fleet", "--duration", "0.1", "--bootstrap-server", nobody])
     assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
+
+
+def test_brokers_are_unregistered_although_whoever_read_the_output_has_gone(monkeypatch):
+    playing = Mock(wait=Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(fleet, "Fleet", lambda *_: playing)
+    monkeypatch.setattr(fleet, "_producer", lambda *_: nullcontext())
+    monkeypatch.setattr("click.echo", Mock(side_effect=BrokenPipeError))
+    monkeypatch.setattr("signal.signal", Mock())
+    CliRunner().invoke(main, ["fleet", "--no-ticks"])
+    playing.stop.assert_called_once_with(unregister=True, limit_s=10.0)

@@ -26,3 +26,5 @@ def test_no_file_is_no_command_and_an_unreadable_one_is_logged(tmp_path, caplog,
         file.write_text(content)
     assert kv_commands(file) == []
     assert ("is not taken over" in caplog.text) is told
+    assert kv_commands(file, is_expected=True) == []
+    assert ("is not taken over" in caplog.text) is (told or content is None)

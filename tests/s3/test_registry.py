@@ -122,7 +122,7 @@ def test_views_maintenance_and_reader_agree_on_a_bucket(spark, root):
 
 
 def test_spark_without_the_jars_of_a_store_is_an_error_that_names_how_to_get_them(spark):
-    with pytest.raises(NamesrvError, match=r"gs://bucket/registry: .*`make install-s3`.*--jars"):
+    with pytest.raises(NamesrvError, match=r"gs://bucket/registry: .*`namesrv-stream jars s3`.*--jars"):
         give_spark_access(spark, Root("gs://bucket/registry"))
 
 

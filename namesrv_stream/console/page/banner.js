@@ -72,7 +72,7 @@ function ofState(job, state) {
       `Nothing has come from Kafka since ${since}, no tick either.`,
       "Run a gateway, or set `jobTicker=true`.",
     ],
-    "other log": ["The streaming job reads a topic that is no longer there.", job.kafka],
+    "other log": ["The tables are not made from the topic that this console asks.", job.kafka],
     unknown: ["Whether the streaming job runs is not known.", job.kafka],
     standby: [`No streaming job has been active since ${since}.`, "Jobs wait. `namesrv-stream status` shows which."],
     "taking over": ["A streaming job takes the registry over.", "Wait for some seconds."],

@@ -283,8 +283,8 @@ function showProblem(problem, title = null, all = null) {
         "To make one on this machine: ",
         h("code", {}, "namesrv-stream up"),
         " runs Kafka, the job and eight simulated brokers; ",
-        h("code", {}, "make demo"),
-        " in a checkout shows an outage of some. This page goes on when there is a registry.",
+        h("code", {}, "namesrv-stream demo"),
+        " shows an outage of some. This page goes on when there is a registry.",
       )
     : "";
   content.replaceChildren(

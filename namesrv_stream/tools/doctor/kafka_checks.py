@@ -28,7 +28,7 @@ GATEWAY_RIGHTS = {AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.DESCRI
 JOB_RIGHTS = {AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS}
 
 _ANSWER_LIMIT_S = 10.0
-_STANDS_STILL = ("dead", "waiting", "not answering", "no ticks", "other log")
+_STANDS_STILL = ("dead", "waiting", "not answering", "no ticks")
 _GROUPS_ARE_LOADING = frozenset(
     {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 )
@@ -70,6 +70,8 @@ def check_job(settings: NamesrvSettings) -> Iterator[Finding]:
     problem = f": {kafka.report.problem}" if kafka.report is not None and kafka.report.problem else ""
     if state == "running":
         yield Finding("job", "ok", state)
+    elif kafka.is_other_log:
+        yield Finding("job", "failed", str(kafka.problem))
     elif state == "unknown":
         yield Finding("job", "not checked", "Kafka does not say what the job does")
     else:
@@ -94,10 +96,10 @@ def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Fin
         granted = set(answered(asked[topic], _ANSWER_LIMIT_S).authorized_operations or ())
     except Exception as error:  # librdkafka's own kinds, and the time limit
         raise KafkaRefusedError(kafka["bootstrap.servers"], str(error)) from error
-    names = ", ".join(sorted(each.name for each in needed - granted))
-    if names:
-        next_step = "docs/operations.md has the kafka-acls.sh commands."
-        return Finding("rights", "failed", f"topic {topic}: this client lacks {names}", next_step)
+    if missing := sorted(each.name.title().replace("_", "") for each in needed - granted):
+        operations = " ".join(f"--operation {name}" for name in missing)
+        next_step = f"Grant them: kafka-acls.sh --add --topic {topic} {operations} --allow-principal User:..."
+        return Finding("rights", "failed", f"topic {topic}: this client lacks {', '.join(missing)}", next_step)
     return Finding("rights", "ok", f"topic {topic}: {', '.join(sorted(each.name for each in needed))}")
 
 
@@ -115,7 +117,8 @@ def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
         "election",
         "failed",
         f"consumer group {group}: this client lacks READ, so it never takes over as a standby",
-        "docs/operations.md has the kafka-acls.sh command for the groups namesrv-stream-*.",
+        "Grant it: kafka-acls.sh --add --group namesrv-stream- --resource-pattern-type prefixed --operation Read "
+        "--allow-principal User:...",
     )
 
 
