@@ -153,12 +153,16 @@ def check_names(command: OperatorCommand, seen: Seen, how: str) -> None:
 
 
 def _gone(command: OperatorCommand, seen: Seen) -> set[str]:
-    """Return the names that a command may have beside those of the routes: brokers that are down, or their topics."""
-    if not isinstance(command, RetireBroker | DeleteTopic):
-        return set()
-    if isinstance(command, DeleteTopic):
-        return {*lost_topics(seen)}
-    return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(seen)}
+    """Return the names that a command may have beside those of the routes: brokers that are down, or their topics.
+
+    A deletion in one cluster ends nothing on names that are down.
+    """
+    match command:
+        case DeleteTopic(cluster_name=None):
+            return {*lost_topics(seen)}
+        case RetireBroker():
+            return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(seen)}
+    return set()
 
 
 def names_in(

@@ -161,6 +161,7 @@ def test_wait_says_what_came_of_a_command_also_that_the_job_refused_it(
         "wipeWritePerm -b broker-x",
         "addWritePerm -b broker-x",
         "deleteTopic -t TopicX",
+        "deleteTopic -t TopicC -c c1",
         "retireBroker -c c1 -b broker-d -i 0 --reason sold",
     ],
 )
