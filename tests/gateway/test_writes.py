@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from namesrv_stream.gateway import registering as registering_module
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES, refusal
+from namesrv_stream.records import decode_record
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES, FrameDecoder
-from namesrv_stream.wire.remoting_command import encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from namesrv_stream.wire.write_requests import operator_command, register_broker
 from tests.gateway.site import FULL, LEAVE, PARTS, answer_of, settle
 from tests.gateway.test_known_brokers import ADDRESS, command, live
 from tests.gateway.transport import Transport, connected
@@ -148,9 +150,20 @@ async def test_small_and_large_registrations_get_to_the_log_in_the_order_of_thei
     await peer.sends(command(), LARGE, command(counter=3))
     assert peer.answers == [], "Kafka has taken none of them"
     assert [each.data_version.counter for each in site.log.sent if type(each) is FULL] == [1, 2, 3]
+    assert decode_record(site.log.records[1]).topic_config_table == register_broker(LARGE).topic_config_table
     site.log.acknowledge()
     await settle()
     assert sorted(peer.answers) == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_a_command_is_a_record_that_names_who_asked(site):
+    peer, retired = Peer(site), {"clusterName": "c", "brokerName": "gone", "brokerId": "0", "reason": "sold"}
+    commands = [REQUESTS[f"probe-{code}"].command for code in (100, 102, 205, 216, 217, 318, 327)]
+    commands.append(RemotingCommand(code=RequestCode.RETIRE_BROKER, ext_fields=retired))
+    await peer.sends(*commands)
+    assert site.log.sent == [operator_command(each, "127.0.0.1:5000") for each in commands]
+    site.log.acknowledge()
+    await settle()
 
 
 async def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(site):
