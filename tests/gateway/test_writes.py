@@ -132,7 +132,8 @@ class Peer:
 
     def __init__(self, site):
         self._transport = Transport()
-        self.connection = connected(site.dispatcher(), site.connections, self._transport)
+        self.dispatcher = site.dispatcher()
+        self.connection = connected(self.dispatcher, site.connections, self._transport)
 
     async def sends(self, *commands):
         frames = [encode_command(replace(each, opaque=number)) for number, each in enumerate(commands)]
@@ -164,6 +165,27 @@ async def test_a_command_is_a_record_that_names_who_asked(site):
     assert site.log.sent == [operator_command(each, "127.0.0.1:5000") for each in commands]
     site.log.acknowledge()
     await settle()
+
+
+@pytest.mark.parametrize(
+    ("write", "lookup"),
+    [
+        (command(), RemotingCommand(code=105, ext_fields={"topic": "A"})),
+        (REQUESTS["probe-100"].command, replace(REQUESTS["probe-100"].command, code=RequestCode.GET_KV_CONFIG)),
+    ],
+    ids=["registration", "command"],
+)
+async def test_e12_a_lookup_of_what_was_acknowledged_waits_until_a_snapshot_has_read_it(site, write, lookup):
+    peer = Peer(site)
+    peer.dispatcher.serve(site.answers())
+    await peer.sends(write)
+    site.log.acknowledge()
+    await settle()
+    await peer.sends(lookup)
+    assert len(peer.answers) == 1
+    site.writes.follow(site.answers())
+    await settle()
+    assert [code for _, code in peer.answers[1:]] in ([ResponseCode.TOPIC_NOT_EXIST], [ResponseCode.QUERY_NOT_FOUND])
 
 
 async def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(site):
