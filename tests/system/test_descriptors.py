@@ -1,4 +1,4 @@
-"""Descriptors of the job: micro-batches leave none behind, and a job that has none left ends and says so."""
+"""A job that has no descriptor left."""
 
 import resource
 
@@ -11,10 +11,6 @@ from namesrv_stream.tools.local.process import OwnedProcess
 from namesrv_stream.tools.local.submission import submission
 from tests.system.heartbeats import eventually, registration
 from tests.system.test_cluster import exit_code_within_grace
-
-BATCHES = 20
-SPARE = 10
-"""Descriptors that may come and go meanwhile; with a leak there is one or more for each micro-batch."""
 
 
 @pytest.mark.full  # a minute of a job by spark-submit

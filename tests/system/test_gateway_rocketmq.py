@@ -7,7 +7,7 @@ from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from real_rocketmq.servers import Release, broker, mqadmin
 from tests.java_client import java_client
-from tests.system.gateway_stack import eventually, until
+from tests.system.gateway_stack import eventually
 
 pytestmark = pytest.mark.system
 
@@ -64,27 +64,6 @@ def test_slave_joins_its_master_and_each_leaves_its_own_way(stack, master, tmp_p
         registered(stack, "broker-a", {"0": master.address})
     finally:
         slave.kill()
-
-
-@pytest.mark.full
-def test_mqadmin_works_against_us(stack, master, admin):
-    assert master.address in admin("clusterList")
-    assert "success" in admin("updateTopic", "-c", "RealCluster", "-t", "ByAdmin")
-    routed(stack, "ByAdmin")
-    assert '"brokerName":"broker-a"' in "".join(admin("topicRoute", "-t", "ByAdmin").split())
-    assert "ByAdmin" in admin("topicList")
-    assert "success" in admin("updateKvConfig", "-s", "N", "-k", "K", "-v", "V")
-    assert "enableTopicList" in admin("getNamesrvConfig")
-    wiped = admin("wipeWritePerm", "-b", "broker-a")
-    assert "wipe write perm of broker[broker-a]" in wiped and "OK" in wiped, wiped
-    deleted = admin("deleteTopic", "-c", "RealCluster", "-t", "ByAdmin")
-    assert "success" in deleted, deleted
-    until(
-        lambda: (
-            stack.ask(105, topic="ByAdmin").code == 17
-            and stack.ask(101, namespace="N", key="K").ext_fields == {"value": "V"}
-        )
-    )
 
 
 @pytest.mark.full

@@ -23,16 +23,47 @@ from tests.system.heartbeats import (
     assert_told_once,
     eventually,
     registration,
+    shown,
     until,
 )
-from tests.system.rivals import assert_one_of_two_jobs_wins, await_end_of_one
 from tests.system.test_kafka_topic import make_topic
 
 
 def test_of_two_jobs_that_claim_a_registry_at_once_one_wins_and_the_other_ends_with_an_error(
     heartbeats, spark, tmp_path
 ):
-    assert_one_of_two_jobs_wins(heartbeats, spark, tmp_path, at_once=True)
+    own_checkpoint = {"checkpoint.location": str(tmp_path / "other-checkpoint")}
+    settings = [heartbeats.settings, NamesrvSettings.model_validate(heartbeats.options | own_checkpoint)]
+    rivals = [BackgroundJob(spark.newSession(), each) for each in settings]
+
+    def start(job):
+        with contextlib.suppress(TermLostError):
+            job.__enter__()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(start, rivals))
+    for number in (1, 2):
+        heartbeats.say(registration(number))
+        view = heartbeats.await_offset(number)
+    loser = await_end_of_one(rivals)
+    with pytest.raises(TermLostError, match="has taken the registry over"):
+        loser.check()
+    winner = rivals[1 - rivals.index(loser)]
+    assert not winner.has_ended
+    winner.__exit__()
+    assert shown(view.routes) == heartbeats.states()[-1]
+    rows = RouteReader(heartbeats.root).snapshots.readable()[::-1]
+    assert [row.epoch for row in rows] == list(range(1, len(rows) + 1))
+    assert [row.term for row in rows] == sorted(row.term for row in rows)
+    assert {row.run_id for row in rows if row.term == rows[-1].term} == {view.snapshot.run_id}
+    assert_told_once(heartbeats)
+
+
+@eventually
+def await_end_of_one(jobs):
+    """Return the job that has ended, once one has."""
+    [ended] = [job for job in jobs if job.has_ended]
+    return ended
 
 
 @pytest.mark.full
@@ -108,22 +139,18 @@ def await_new_topic(heartbeats):
     assert end_offsets(heartbeats.kafka, heartbeats.topic) == {0: 0}
 
 
-@pytest.mark.parametrize("is_standby", [False, True], ids=["a job that is started", "a standby"])
-def test_another_job_takes_the_registry_over_and_goes_on_on_the_same_checkpoint(heartbeats, spark, is_standby):
+def test_a_standby_takes_the_registry_over_and_goes_on_on_the_same_checkpoint(heartbeats, spark):
     first = BackgroundJob(spark.newSession(), heartbeats.settings).__enter__()
     heartbeats.say(registration(1))
     first.process_all()
-    options = heartbeats.options | {"standby": str(is_standby)}
-    second = BackgroundJob(spark.newSession(), NamesrvSettings.model_validate(options))
+    standby = NamesrvSettings.model_validate(heartbeats.options | {"standby": "true"})
+    second = BackgroundJob(spark.newSession(), standby)
     with ThreadPoolExecutor(1) as pool:
         started = pool.submit(second.__enter__)
-        if is_standby:
-            until(lambda: len(candidates(heartbeats.kafka, heartbeats.topic, heartbeats.root)) == 2)
-            first.stop()
+        until(lambda: len(candidates(heartbeats.kafka, heartbeats.topic, heartbeats.root)) == 2)
+        first.stop()
         started.result(LIMIT_S)
-    await_end_of_one([first])
-    with contextlib.nullcontext() if is_standby else pytest.raises(TermLostError):
-        first.check()
+    first.check()
     heartbeats.say(registration(2))
     heartbeats.await_offset(heartbeats.end_offset())
     second.__exit__()

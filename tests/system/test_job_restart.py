@@ -1,4 +1,4 @@
-"""The job through what ends it: SIGKILL in the middle of a publication, a lost checkpoint, an outage of Kafka."""
+"""The job through what ends it or keeps it from its work; kills under churn are in tests/system/test_chaos.py."""
 
 import logging
 import threading
