@@ -123,3 +123,18 @@ async def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monk
         assert (transports[HEAVY].written, transports[LIGHT].written) == (REQUEST, 2 * REQUEST)
         assert (transports[HEAVY].is_reading_paused, transports[LIGHT].is_reading_paused) == (True, False)
     await until(lambda: transports[HEAVY].written == 2 * REQUEST and not transports[HEAVY].is_reading_paused)
+
+
+async def test_a_host_pays_for_what_its_connections_hold_and_a_silent_one_makes_room(monkeypatch):
+    monkeypatch.setattr(connection_module, "PEER_BUFFER_BYTES", 1_000)
+    connections, transports = Connections(NamesrvSettings(max_connections_per_address=2)), []
+    unfinished = encode_command(RemotingCommand(code=106, body=bytes(1_000)))[:400]
+    for host, said in (
+        *((LIGHT, unfinished), (HEAVY, unfinished), (HEAVY, unfinished)),
+        *(("10.0.0.3", None), ("10.0.0.3", REQUEST), ("10.0.0.3", REQUEST), ("10.0.0.3", None)),
+    ):
+        transports.append(Transport(host))
+        connection = connected(Answering(), connections, transports[-1])
+        if said:
+            connection.data_received(said)
+    assert [each.is_closing() for each in transports] == [False, True, False, True, False, False, True]

@@ -11,8 +11,7 @@ import javaproperties
 import psutil
 import pytest
 
-from benchmarks.hostile_bytes import LONG_SETTINGS, MIB, unfinished
-from namesrv_stream.gateway import connection
+from benchmarks.hostile_bytes import LONG_SETTINGS, MIB
 from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.launch import BackgroundGateway
@@ -45,17 +44,6 @@ def greedy_peer(port, host=EVIL):
         greedy.bind((host, 0))
         greedy.connect(("127.0.0.1", port))
         yield greedy
-
-
-def is_closed(peer):
-    """Return whether the server has closed the connection of a peer that got no answer."""
-    peer.socket.setblocking(False)
-    try:
-        return peer.socket.recv(1) == b""
-    except BlockingIOError:
-        return False
-    except ConnectionError:
-        return True
 
 
 def held_bytes(running):
@@ -91,25 +79,6 @@ def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
         assert peer.ask(105, topic="TopicA").code == 0
 
 
-def test_who_hoards_unfinished_frames_pays_and_not_who_comes_next(registry, settings, caplog, monkeypatch):
-    monkeypatch.setattr(connection, "PEER_BUFFER_BYTES", 32 * MIB)
-    with BackgroundGateway(settings()) as running, contextlib.ExitStack() as open_peers:
-        port = running.gateway.port
-        good = open_peers.enter_context(Peer(port, host=GOOD))
-        frame = encode_command(RemotingCommand(code=4711, opaque=7, body=bytes(8 * MIB)))
-        good.socket.sendall(frame[: 4 * MIB])
-        hoarders = [open_peers.enter_context(Peer(port, host=EVIL)) for _ in range(8)]
-        for hoarder in hoarders:
-            with contextlib.suppress(OSError):
-                hoarder.socket.sendall(unfinished(10 * MIB))
-        until(lambda: sum(is_closed(hoarder) for hoarder in hoarders) >= 5)
-        good.socket.sendall(frame[4 * MIB :])
-        assert good.receive().opaque == 7, "the good peer's frame is whole"
-        assert held_bytes(running) <= 32 * MIB
-    assert f"connection of {EVIL}:" in caplog.text
-    assert f"connection of {GOOD}:" not in caplog.text
-
-
 @pytest.mark.parametrize(
     "said", [b"PROX", b"\x16\x03\x01", LOOKUP[:9]], ids=["half an opening", "half a handshake", "half a frame"]
 )
@@ -126,25 +95,6 @@ def test_what_is_begun_has_a_limit_of_its_own_to_become_whole(registry, settings
             assert slow.is_closed_by_server()
             assert silent.ask(105, topic="TopicA").code == 0, "who sends nothing has serverChannelMaxIdleTimeSeconds"
         assert good.ask(105, topic="TopicA").code == 0
-
-
-def test_connections_of_one_address_are_limited_and_others_come_in(registry, settings, caplog):
-    limits = {"maxConnectionsPerAddress": 3, "maxConnections": 5}
-    with BackgroundGateway(settings(**limits)) as running, contextlib.ExitStack() as open_peers:
-        port = running.gateway.port
-        for _ in range(3):
-            assert open_peers.enter_context(Peer(port, host=EVIL)).ask(105, topic="TopicA").code == 0
-        with Peer(port, host=EVIL) as fourth:
-            assert fourth.is_closed_by_server()
-        with Peer(port, host=GOOD) as good:
-            assert good.ask(105, topic="TopicA").code == 0
-            with Peer(port, host="127.0.0.2") as fifth:
-                assert fifth.ask(105, topic="TopicA").code == 0
-                with Peer(port, host="127.0.0.3") as sixth:
-                    assert sixth.is_closed_by_server()
-    assert f"over 3 connections of {EVIL}" in caplog.text
-    assert "maxConnectionsPerAddress" in caplog.text
-    assert "over 5 connections of all peers: close some, or set maxConnections higher" in caplog.text
 
 
 def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, settings):

@@ -3,10 +3,7 @@
 import itertools
 import logging
 import re
-import resource
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 
@@ -87,33 +84,6 @@ def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, 
         assert connection.held_bytes < HIGH_WATER_BYTES
         until(lambda: not connections)
     assert caplog.text.count("closed: idle for 1 s") == 1
-
-
-IDLE_PEERS = """
-import contextlib, resource, socket, sys
-port, count = int(sys.argv[1]), int(sys.argv[2])
-resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-with contextlib.ExitStack() as idle:
-    for _ in range(count):
-        idle.enter_context(socket.create_connection(("127.0.0.1", port)))
-    sys.stdin.read()
-"""
-
-
-def test_thousands_of_idle_connections_cost_others_nothing(registry, settings):
-    wanted = 2_000
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 1000), hard))
-    with (
-        BackgroundGateway(settings(maxConnectionsPerAddress=wanted + 1)) as running,
-        Peer(running.gateway.port) as peer,
-    ):
-        gateway = running.gateway
-        assert peer.ask(105, topic="TopicA").code == 0  # one that says nothing at first is closed after ten seconds
-        program = [sys.executable, "-c", IDLE_PEERS, str(gateway.port), str(wanted)]
-        with subprocess.Popen(program, stdin=subprocess.PIPE):
-            until(lambda: gateway.metrics.registry.get_sample_value("namesrv_connections") == wanted + 1)
-            assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
 
 
 @pytest.mark.parametrize("name", sorted(REQUESTS))
