@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from benchmarks.hostile_bytes import LONG_SETTINGS, MIB
-from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules import lookup
@@ -77,24 +76,6 @@ def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
             sent += [peer.send(105, topic="TopicA"), peer.send(206), peer.send(4711)]
         assert [peer.receive().opaque for _ in sent] == sent
         assert peer.ask(105, topic="TopicA").code == 0
-
-
-@pytest.mark.parametrize(
-    "said", [b"PROX", b"\x16\x03\x01", LOOKUP[:9]], ids=["half an opening", "half a handshake", "half a frame"]
-)
-def test_what_is_begun_has_a_limit_of_its_own_to_become_whole(registry, settings, monkeypatch, tmp_path, said):
-    from tests.gateway.test_tls import make_certificate  # noqa: PLC0415
-
-    make_certificate(tmp_path, "localhost")
-    files = {"tls__server__certPath": str(tmp_path / "cert.pem"), "tls__server__keyPath": str(tmp_path / "key.pem")}
-    monkeypatch.setattr(connection_module, "WHOLE_LIMIT_S", 0.5)
-    with BackgroundGateway(settings(**files)) as running, Peer(running.gateway.port) as good:
-        with Peer(running.gateway.port) as silent, Peer(running.gateway.port, host=EVIL) as slow:
-            assert good.ask(105, topic="TopicA").code == 0
-            slow.socket.sendall(said)
-            assert slow.is_closed_by_server()
-            assert silent.ask(105, topic="TopicA").code == 0, "who sends nothing has serverChannelMaxIdleTimeSeconds"
-        assert good.ask(105, topic="TopicA").code == 0
 
 
 def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, settings):
