@@ -92,21 +92,14 @@ def register(peer, counter=1, topics=("A", "B"), **changed):
     return peer.ask(said.code, said.body, **said.ext_fields)
 
 
-def with_kv_file(site, table):
-    """A site whose registry has a snapshot and no KV, and a gateway that is given a NameServer's KV file."""
-    site.registry.register(ADDRESS, "c", "a")
-    Path(site.settings.kv_config_path).write_text(json.dumps({"configTable": table}))
-
-
 def test_a_kv_entry_that_kafka_refuses_keeps_no_other_back_and_is_named(site, caplog):
-    with_kv_file(site, {"n": {"a": "1", "large": "x" * (MAX_RECORD_BYTES + 1), "z": "2"}})
+    site.registry.register(ADDRESS, "c", "a")
+    table = {"n": {"a": "1", "large": "x" * (MAX_RECORD_BYTES + 1), "z": "2"}}
+    Path(site.settings.kv_config_path).write_text(json.dumps({"configTable": table}))
     with BackgroundGateway(site.settings):
         site.await_records(PutKvConfig, PutKvConfig)
     assert [(each.key, each.value) for each in site.records(PutKvConfig)] == [("a", "1"), ("z", "2")]
     assert "KV entry n/large is not taken over" in caplog.text
-
-
-OF_A_BROKER = {"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": 0}
 
 
 def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
