@@ -254,13 +254,29 @@ def checkpoint_damaged(world: World, _rng: random.Random) -> Figures:
 def jvm_hung(world: World, _rng: random.Random) -> Figures:
     """The JVM of the active job is stopped beside a standby: the job ends by itself, and the standby goes on."""
     active, standby = _with_standby(world)
+    return _hung(world, active, standby, _jvms(active), b"the JVM of this job has not answered")
+
+
+def workers_hung(world: World, _rng: random.Random) -> Figures:
+    """The workers of the active job are stopped beside a standby: the job, whose JVM answers, ends by itself."""
+    active, standby = _with_standby(world, "--batch-looks", "60")
     (jvm,) = _jvms(active)
-    jvm.suspend()
+    return _hung(world, active, standby, jvm.children(recursive=True), b"a micro-batch has made no step")
+
+
+def _hung(
+    world: World, active: OwnedProcess, standby: OwnedProcess, hanging: list[psutil.Process], reason: bytes
+) -> Figures:
+    for process in hanging:
+        process.suspend()
     stopped_s = time.time()
-    world.wait_for("the job whose JVM hangs ends", partial(_has_ended, active))
+    world.wait_for("the job of which a part hangs ends", partial(_has_ended, active))
     figures = {"hung_job_ends_after_s": time.time() - stopped_s}
-    with suppress(psutil.NoSuchProcess):
-        jvm.resume()
+    for process in hanging:
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
+    if active.exit_code != 1 or reason not in world.log_of(active):
+        raise AssertionError(f"the job ended with {active.exit_code}, and not because {reason.decode()}")
     world.await_published(standby)
     figures["hung_gap_s"] = _gap_s(world)
     standby.stop(limit_s=60)
@@ -317,6 +333,7 @@ OTHERS: dict[str, Incident] = {
     "JVM killed": jvm_killed,
     "checkpoint damaged": checkpoint_damaged,
     "JVM hung": jvm_hung,
+    "workers hung": workers_hung,
     "checkpoint removed": checkpoint_removed,
     "data file cut short": file_cut_short,
 }
@@ -334,6 +351,7 @@ SHORT = [
     "standby",
     "disk full",
     "JVM hung",
+    "workers hung",
 ]
 """For the test suite: a few, of which each is one that the others do not cover."""
 
@@ -348,9 +366,9 @@ def _has_ended(process: OwnedProcess) -> bool:
     return process.exit_code is not None
 
 
-def _with_standby(world: World) -> tuple[OwnedProcess, OwnedProcess]:
-    """Start a job and, once it has published, another one that waits beside it."""
-    active = world.start_job()
+def _with_standby(world: World, *options: str) -> tuple[OwnedProcess, OwnedProcess]:
+    """Start a job with these options and, once it has published, another one that waits beside it."""
+    active = world.start_job(*options)
     world.await_published(active)
     standby = world.start_job("--standby")
     world.wait_for("the standby waits", lambda: b"standby: waits" in world.log_of(standby))

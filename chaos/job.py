@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -23,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 
 from namesrv_stream.config import load_settings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.job import micro_batch
+from namesrv_stream.job import hang_watch, micro_batch
 from namesrv_stream.job.background_job import stop_on_signals
 from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.reporting.logs import set_up_logging
@@ -74,30 +73,21 @@ class _Commits(StreamingQueryListener):
 @click.option("--die-at", type=click.Choice(FAILPOINTS))
 @click.option("--count", default=1, help="At which time of this point.")
 @click.option("--standby", is_flag=True)
-def main(settings: Path, die_at: str | None, count: int, standby: bool) -> None:
+@click.option("--batch-looks", default=hang_watch.BATCH_LOOKS, help="After so many a micro-batch without a step hangs.")
+def main(settings: Path, die_at: str | None, count: int, standby: bool, batch_looks: int) -> None:
     """Run the job, with the settings of a properties file, until SIGTERM or the point."""
+    hang_watch.BATCH_LOOKS = batch_looks
     micro_batch.PUBLICATIONS_BETWEEN_CARE, publication.MAX_SMALL_FILES = 5, 3  # so that a short run compacts too
     failpoint = Failpoint(die_at, count)
-    run_job(settings, failpoint, standby=standby, listener=_Commits(failpoint) if die_at == COMMITTED else None)
-
-
-def run_job(
-    settings: Path,
-    at_point: Callable[[str], None] = lambda _point: None,
-    *,
-    standby: bool = False,
-    listener: StreamingQueryListener | None = None,
-) -> None:
-    """Run the main job in this process until SIGTERM; `at_point` is called at each point of a publication."""
     set_up_logging(logging.INFO)
     given = load_settings(settings, {}, {"standby": "true"} if standby else {})
     stop = threading.Event()
     spark = local_session("job", cores="2")
-    if listener is not None:
-        spark.streams.addListener(listener)
+    if die_at == COMMITTED:
+        spark.streams.addListener(_Commits(failpoint))
     stop_on_signals(stop)
     try:
-        RouteRegistryJob(spark, given, at_point).run(stop)
+        RouteRegistryJob(spark, given, failpoint).run(stop)
     except NamesrvError as error:
         click.echo(str(error), err=True)
         sys.exit(error.exit_status)

@@ -1,19 +1,22 @@
 """Records of a topic as Kafka has them."""
 
-from itertools import islice
-
-from kafka import KafkaConsumer, TopicPartition
-
+from namesrv_stream.kafka.record_reader import RecordReader
+from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.records import decode_record
+
+
+def stored_records(kafka, topic, count=None):
+    """Return the first `count` records, by default all that there are. `kafka`: options of a client."""
+    with RecordReader(kafka, topic) as reader:
+        return list(reader.between(0, end_offsets(kafka, topic)[0] if count is None else count))
+
+
+def requests(kafka, topic):
+    """Return what all records say."""
+    return [decode_record(each.value) for each in stored_records(kafka, topic)]
 
 
 def first_records(kafka, topic, count):
     """Return key and request of each of the first records."""
-    partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, consumer_timeout_ms=30_000)
-    try:
-        consumer.assign([partition])
-        consumer.seek(partition, 0)
-        return [(each.key, decode_record(each.value)) for each in islice(consumer, count)]
-    finally:
-        consumer.close()
+    found = stored_records({"bootstrap.servers": kafka.bootstrap_servers}, topic, count)
+    return [(each.key, decode_record(each.value)) for each in found]

@@ -45,3 +45,12 @@ def test_a_demo_refuses_settings_and_the_folder_of_somebody_else(tmp_path, demo)
     result = CliRunner().invoke(main, [demo, "--data", str(tmp_path)])
     assert (result.exit_code, f"{tmp_path} is neither empty" in result.stderr) == (1, True)
     assert [file.name for file in tmp_path.iterdir()] == ["notes"]
+
+
+def test_ctrl_c_ends_a_demo_and_names_the_tables(tmp_path, monkeypatch):
+    def interrupted(_stack):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalStack, "__enter__", interrupted)
+    result = CliRunner().invoke(main, ["demo", "--data", str(tmp_path / "data")])
+    assert (result.exit_code, f"tables is in {tmp_path}/data/registry.\n" in result.stderr) == (130, True)

@@ -167,14 +167,34 @@ def test_a_change_takes_answers_with_their_room_also_after_all_were_let_go_for_w
     assert answers_after(settings, answers, "topic", frozenset({"u"})).answer(asked(105, topic="u")).result == 0
 
 
+OF_C, IN_Z = {"cluster": "c"}, {"topic": "t", "__ZONE_MODE": "true", "__ZONE_NAME": "z"}
+
+
 @pytest.mark.parametrize(
-    ("code", "remark"),
+    ("code", "fields", "result", "said"),
     [
-        (101, "No config item, Namespace: null Key: null"),
-        (219, "No config item, Namespace: null"),
+        (101, {"namespace": "n", "key": "k"}, 0, '"value":"v"'),
+        (101, {}, 22, "No config item, Namespace: null Key: null"),
+        (219, {"namespace": "n"}, 0, '{"table":{"k":"v"}}'),
+        (219, {}, 22, "No config item, Namespace: null"),
+        (105, {"topic": "t"}, 0, '"brokerAddrs":{"0":"10.0.0.1:1"},"brokerName":"broker-a","cluster":"c"'),
+        (105, IN_Z, 0, '"brokerDatas":[]'),
+        (105, {}, 17, "for the topic: null"),
+        (106, {}, 0, '"clusterAddrTable":{"c":["broker-a"]}'),
+        (901, {"brokerName": "broker-a"}, 0, "not set any response code"),
+        (206, {}, 0, '{"topicList":["both","sub","t","unit"]}'),
+        (224, OF_C, 0, '{"topicList":["both","sub","t","unit"]}'),
+        (224, {"cluster": "d"}, 0, '{"topicList":[]}'),
+        (304, {}, 0, '{"brokerAddr":"10.0.0.1:1","topicList":["c","broker-a"]}'),
+        (311, {}, 0, '{"topicList":["both","unit"]}'),
+        (312, {}, 0, '{"topicList":["both","sub"]}'),
+        (313, {}, 0, '{"topicList":["sub"]}'),
     ],
 )
-def test_a_missing_field_is_null_and_no_name(answers, code, remark):
-    answer = answers.answer(asked(code))
-    assert answer.result == 22
-    assert remark.encode() in answer.prepared.frame(1)
+def test_each_lookup_is_answered_from_its_tables_and_a_missing_field_is_null(settings, code, fields, result, said):
+    flags = {"t": 0, "unit": 1, "sub": 2, "both": 3}
+    queues = TopicQueues.of([row(topic)._replace(topic_sys_flag=flag) for topic, flag in flags.items()])
+    holders = {"broker-a": {0: BROKERS["broker-a"][0]._replace(zone_name="y")}}
+    kv = {"n": {"k": "v"}} | {name: dict.fromkeys(("None", "null", ""), "v") for name in ("None", "null", "")}
+    found = Answers(RouteTables(queues, holders, {"c": ("broker-a",)}, kv=kv), settings()).answer(asked(code, **fields))
+    assert (found.result, said.encode() in found.prepared.frame(1)) == (result, True), found.prepared.frame(1)

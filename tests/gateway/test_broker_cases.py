@@ -26,12 +26,14 @@ from namesrv_stream.gateway import known_brokers
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
+    PutKvConfig,
     RegisterBroker,
     RequestRefused,
     UnregisterBroker,
 )
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.site import LEAVE, PARTS, Site, settle
 from tests.gateway.test_known_brokers import ADDRESS, command, live
 
@@ -42,6 +44,7 @@ KINDS = {
     ChannelClosed: "CLOSED",
     UnregisterBroker: "GONE",
     RequestRefused: "REFUSED",
+    PutKvConfig: "PUT",
 }
 READING_MS = 1_000_000
 
@@ -70,6 +73,7 @@ WORDS = {
     "short": command(heartbeat_timeout_millis=10_000),
     "long": command(heartbeat_timeout_millis=120_000),
     "leave": LEAVE,
+    "put": RemotingCommand(code=100, ext_fields={"namespace": "n", "key": "k", "value": "v"}),
     "beat": BEAT,
     "unnamed-beat": unnamed(BEAT),
     "renamed-beat": of_code(RequestCode.BROKER_HEARTBEAT, brokerName="b"),

@@ -110,3 +110,12 @@ async def test_the_host_with_most_silent_connections_makes_room_and_without_any_
         shares.spoke(each)
     with pytest.raises(NamesrvError, match=r"over 4 connections of all peers: .* maxConnections"):
         shares.enter(Held("newer"))
+
+
+async def test_connections_of_one_host_are_limited_and_others_come_in():
+    shares, first = FairShares(9, 1, 100), Held("evil")
+    shares.enter(first)
+    shares.spoke(first)
+    with pytest.raises(NamesrvError, match=r"over 1 connections of evil: .* maxConnectionsPerAddress"):
+        shares.enter(Held("evil"))
+    shares.enter(Held("good"))

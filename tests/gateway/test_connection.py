@@ -8,10 +8,11 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import connection as connection_module
-from namesrv_stream.gateway.connection import Connections
+from namesrv_stream.gateway.connection import WHOLE_LIMIT_S, Connections
 from namesrv_stream.gateway.fair_shares import MOMENT_S
 from namesrv_stream.gateway.inbound import ConnectionStates, Event, State
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from tests.gateway.test_tls import make_certificate
 from tests.gateway.transport import Transport, connected
 
 REQUEST = encode_command(RemotingCommand(code=106))
@@ -123,3 +124,30 @@ async def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monk
         assert (transports[HEAVY].written, transports[LIGHT].written) == (REQUEST, 2 * REQUEST)
         assert (transports[HEAVY].is_reading_paused, transports[LIGHT].is_reading_paused) == (True, False)
     await until(lambda: transports[HEAVY].written == 2 * REQUEST and not transports[HEAVY].is_reading_paused)
+
+
+async def test_a_host_pays_for_what_its_connections_hold_and_a_silent_one_makes_room(monkeypatch):
+    monkeypatch.setattr(connection_module, "PEER_BUFFER_BYTES", 1_000)
+    connections, transports = Connections(NamesrvSettings(max_connections_per_address=2)), []
+    unfinished = encode_command(RemotingCommand(code=106, body=bytes(1_000)))[:400]
+    for host, said in (
+        *((LIGHT, unfinished), (HEAVY, unfinished), (HEAVY, unfinished)),
+        *(("10.0.0.3", None), ("10.0.0.3", REQUEST), ("10.0.0.3", REQUEST), ("10.0.0.3", None)),
+    ):
+        transports.append(Transport(host))
+        connection = connected(Answering(), connections, transports[-1])
+        if said:
+            connection.data_received(said)
+    assert [each.is_closing() for each in transports] == [False, True, False, True, False, False, True]
+
+
+@pytest.mark.parametrize("said", [b"PROX", b"\x16\x03\x01", REQUEST[:9], b""])
+async def test_what_is_begun_has_a_limit_of_its_own_to_become_whole(tmp_path, said):
+    make_certificate(tmp_path, "localhost")
+    given = NamesrvSettings(tls_cert_path=str(tmp_path / "cert.pem"), tls_key_path=str(tmp_path / "key.pem"))
+    connection = connected(Answering(), Connections(given))
+    connection.data_received(said)
+    now_s = asyncio.get_running_loop().time()
+    for after_s, is_closed in ((WHOLE_LIMIT_S - 1, False), (WHOLE_LIMIT_S + 1, said != b""), (121, True)):
+        connection.close_if_overdue(now_s + after_s, 120)
+        assert connection.is_closing == is_closed

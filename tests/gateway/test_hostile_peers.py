@@ -11,9 +11,7 @@ import javaproperties
 import psutil
 import pytest
 
-from benchmarks.hostile_bytes import LONG_SETTINGS, MIB, unfinished
-from namesrv_stream.gateway import connection
-from namesrv_stream.gateway import connection as connection_module
+from benchmarks.hostile_bytes import LONG_SETTINGS, MIB
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules import lookup
@@ -47,17 +45,6 @@ def greedy_peer(port, host=EVIL):
         yield greedy
 
 
-def is_closed(peer):
-    """Return whether the server has closed the connection of a peer that got no answer."""
-    peer.socket.setblocking(False)
-    try:
-        return peer.socket.recv(1) == b""
-    except BlockingIOError:
-        return False
-    except ConnectionError:
-        return True
-
-
 def held_bytes(running):
     return running.gateway.connections.shares.held_bytes
 
@@ -89,62 +76,6 @@ def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
             sent += [peer.send(105, topic="TopicA"), peer.send(206), peer.send(4711)]
         assert [peer.receive().opaque for _ in sent] == sent
         assert peer.ask(105, topic="TopicA").code == 0
-
-
-def test_who_hoards_unfinished_frames_pays_and_not_who_comes_next(registry, settings, caplog, monkeypatch):
-    monkeypatch.setattr(connection, "PEER_BUFFER_BYTES", 32 * MIB)
-    with BackgroundGateway(settings()) as running, contextlib.ExitStack() as open_peers:
-        port = running.gateway.port
-        good = open_peers.enter_context(Peer(port, host=GOOD))
-        frame = encode_command(RemotingCommand(code=4711, opaque=7, body=bytes(8 * MIB)))
-        good.socket.sendall(frame[: 4 * MIB])
-        hoarders = [open_peers.enter_context(Peer(port, host=EVIL)) for _ in range(8)]
-        for hoarder in hoarders:
-            with contextlib.suppress(OSError):
-                hoarder.socket.sendall(unfinished(10 * MIB))
-        until(lambda: sum(is_closed(hoarder) for hoarder in hoarders) >= 5)
-        good.socket.sendall(frame[4 * MIB :])
-        assert good.receive().opaque == 7, "the good peer's frame is whole"
-        assert held_bytes(running) <= 32 * MIB
-    assert f"connection of {EVIL}:" in caplog.text
-    assert f"connection of {GOOD}:" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    "said", [b"PROX", b"\x16\x03\x01", LOOKUP[:9]], ids=["half an opening", "half a handshake", "half a frame"]
-)
-def test_what_is_begun_has_a_limit_of_its_own_to_become_whole(registry, settings, monkeypatch, tmp_path, said):
-    from tests.gateway.test_tls import make_certificate  # noqa: PLC0415
-
-    make_certificate(tmp_path, "localhost")
-    files = {"tls__server__certPath": str(tmp_path / "cert.pem"), "tls__server__keyPath": str(tmp_path / "key.pem")}
-    monkeypatch.setattr(connection_module, "WHOLE_LIMIT_S", 0.5)
-    with BackgroundGateway(settings(**files)) as running, Peer(running.gateway.port) as good:
-        with Peer(running.gateway.port) as silent, Peer(running.gateway.port, host=EVIL) as slow:
-            assert good.ask(105, topic="TopicA").code == 0
-            slow.socket.sendall(said)
-            assert slow.is_closed_by_server()
-            assert silent.ask(105, topic="TopicA").code == 0, "who sends nothing has serverChannelMaxIdleTimeSeconds"
-        assert good.ask(105, topic="TopicA").code == 0
-
-
-def test_connections_of_one_address_are_limited_and_others_come_in(registry, settings, caplog):
-    limits = {"maxConnectionsPerAddress": 3, "maxConnections": 5}
-    with BackgroundGateway(settings(**limits)) as running, contextlib.ExitStack() as open_peers:
-        port = running.gateway.port
-        for _ in range(3):
-            assert open_peers.enter_context(Peer(port, host=EVIL)).ask(105, topic="TopicA").code == 0
-        with Peer(port, host=EVIL) as fourth:
-            assert fourth.is_closed_by_server()
-        with Peer(port, host=GOOD) as good:
-            assert good.ask(105, topic="TopicA").code == 0
-            with Peer(port, host="127.0.0.2") as fifth:
-                assert fifth.ask(105, topic="TopicA").code == 0
-                with Peer(port, host="127.0.0.3") as sixth:
-                    assert sixth.is_closed_by_server()
-    assert f"over 3 connections of {EVIL}" in caplog.text
-    assert "maxConnectionsPerAddress" in caplog.text
-    assert "over 5 connections of all peers: close some, or set maxConnections higher" in caplog.text
 
 
 def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, settings):

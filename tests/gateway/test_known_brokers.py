@@ -152,12 +152,6 @@ def test_a_topic_with_the_name_of_that_version_is_no_version():
     assert len({token_of(with_body(body)) for body in (*bodies, *own)}) == 4
 
 
-def test_a_release_that_makes_another_record_of_a_request_makes_other_tokens(monkeypatch):
-    before = token_of(with_body(b"{}"))
-    monkeypatch.setattr(module, "MEANING", "other")
-    assert token_of(with_body(b"{}")) != before
-
-
 def test_no_more_than_so_many_unread_records_are_remembered(monkeypatch):
     monkeypatch.setattr(module, "MAX_UNREAD", 2)
     known = KnownBrokers(RECONCILE_MS)

@@ -26,48 +26,6 @@ def body(answer):
     return json.loads(answer.body)
 
 
-def test_route_has_queues_brokers_and_filter_servers(peer):
-    found = body(peer.ask(105, topic="TopicA"))
-    assert [each["brokerName"] for each in found["queueDatas"]] == ["broker-a", "broker-b"]
-    assert found["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
-    assert found["filterServerTable"] == {"10.0.0.3:10911": ["10.0.0.9:1"]}
-    assert "orderTopicConf" not in found
-
-
-def test_zone_mode_leaves_other_zones_out(peer):
-    found = body(peer.ask(105, topic="TopicA", __ZONE_MODE=True, __ZONE_NAME="Z1"))
-    assert [each["brokerName"] for each in found["brokerDatas"]] == ["broker-b"]
-    assert len(body(peer.ask(105, topic="TopicA"))["brokerDatas"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("code", "fields", "expected"),
-    [
-        (101, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA"}, (0, None)),
-        (101, {"namespace": "N", "key": "K"}, (22, "No config item, Namespace: N Key: K")),
-        (219, {"namespace": "N"}, (22, "No config item, Namespace: N")),
-        (4711, {}, (3, " request type 4711 not supported")),
-        (905, {}, (3, " request type 905 not supported")),
-        (106, {}, (0, None)),
-        (901, {"clusterName": "c1", "brokerName": "none"}, (0, "not set any response code")),
-    ],
-)
-def test_codes_and_remarks(peer, code, fields, expected):
-    answer = peer.ask(code, **fields)
-    assert (answer.code, answer.remark) == expected
-
-
-def test_topic_lists(peer):
-    assert set(body(peer.ask(206))["topicList"]) == {"TopicA", "Unit"}
-    assert set(body(peer.ask(224, cluster="c2"))["topicList"]) == {"TopicA"}
-    assert body(peer.ask(224, cluster="none"))["topicList"] == []
-    system = body(peer.ask(304))
-    assert set(system["topicList"]) == {"c1", "c2", "broker-a", "broker-b"}
-    assert system["brokerAddr"].startswith("10.0.0.")
-    for code in (311, 312, 313):
-        assert body(peer.ask(code))["topicList"] == []
-
-
 def in_json(header):
     return struct.pack(">II", 4 + len(header), len(header)) + header
 
@@ -177,13 +135,7 @@ def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registr
     ("code", "fields"),
     [
         (100, {"namespace": "n", "key": "k", "value": "v"}),
-        (102, {"namespace": "n", "key": "k"}),
         (103, {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": 0, "haServerAddr": ""}),
-        (104, {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": 0}),
-        (205, {"brokerName": "broker-a"}),
-        (216, {"topic": "TopicA"}),
-        (322, {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c1", "brokerId": 0}),
-        (327, {"brokerName": "broker-a"}),
         (904, {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c1"}),
     ],
 )
@@ -196,16 +148,11 @@ def test_writes_are_refused_with_a_reason_while_kafka_is_away(peer, code, fields
 @pytest.mark.parametrize(
     ("code", "body", "fields", "expected"),
     [
-        (100, b"", {"namespace": "n"}, (1, "namespace or key is null")),
-        (103, b"", {}, (1, None)),
-        (103, b"{}", {"brokerId": "x", "brokerAddr": "a", "brokerName": "b", "clusterName": "c"}, (1, None)),
-        (318, b"kvConfigPath=/nowhere", {}, (16, "Can not update config in black list.")),
         (318, b"kvConfigPath=/nowhere\nlistenPort=1", {}, (16, "Can not update config in black list.")),
         (318, b"delta.root=/nowhere", {}, (16, f"delta.root {AT_A_START}")),
         (318, b"listenPort=1", {}, (16, f"listenPort {AT_A_START}")),
         (318, b"\xff\xfe", {}, (1, "string2Properties error")),
         (318, b"noSuchKey=1", {}, (0, None)),
-        (217, b"{", {"topic": "T"}, (1, None)),
     ],
 )
 def test_bad_writes_are_answered_with_the_reason_with_or_without_kafka(peer, code, body, fields, expected):

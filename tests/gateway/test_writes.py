@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from namesrv_stream.gateway import registering as registering_module
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES, refusal
+from namesrv_stream.records import decode_record
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES, FrameDecoder
-from namesrv_stream.wire.remoting_command import encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from namesrv_stream.wire.write_requests import operator_command, register_broker
 from tests.gateway.site import FULL, LEAVE, PARTS, answer_of, settle
 from tests.gateway.test_known_brokers import ADDRESS, command, live
 from tests.gateway.transport import Transport, connected
@@ -130,7 +132,8 @@ class Peer:
 
     def __init__(self, site):
         self._transport = Transport()
-        self.connection = connected(site.dispatcher(), site.connections, self._transport)
+        self.dispatcher = site.dispatcher()
+        self.connection = connected(self.dispatcher, site.connections, self._transport)
 
     async def sends(self, *commands):
         frames = [encode_command(replace(each, opaque=number)) for number, each in enumerate(commands)]
@@ -148,9 +151,41 @@ async def test_small_and_large_registrations_get_to_the_log_in_the_order_of_thei
     await peer.sends(command(), LARGE, command(counter=3))
     assert peer.answers == [], "Kafka has taken none of them"
     assert [each.data_version.counter for each in site.log.sent if type(each) is FULL] == [1, 2, 3]
+    assert decode_record(site.log.records[1]).topic_config_table == register_broker(LARGE).topic_config_table
     site.log.acknowledge()
     await settle()
     assert sorted(peer.answers) == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_a_command_is_a_record_that_names_who_asked(site):
+    peer, retired = Peer(site), {"clusterName": "c", "brokerName": "gone", "brokerId": "0", "reason": "sold"}
+    commands = [REQUESTS[f"probe-{code}"].command for code in (100, 102, 205, 216, 217, 318, 327)]
+    commands.append(RemotingCommand(code=RequestCode.RETIRE_BROKER, ext_fields=retired))
+    await peer.sends(*commands)
+    assert site.log.sent == [operator_command(each, "127.0.0.1:5000") for each in commands]
+    site.log.acknowledge()
+    await settle()
+
+
+@pytest.mark.parametrize(
+    ("write", "lookup"),
+    [
+        (command(), RemotingCommand(code=105, ext_fields={"topic": "A"})),
+        (REQUESTS["probe-100"].command, replace(REQUESTS["probe-100"].command, code=RequestCode.GET_KV_CONFIG)),
+    ],
+    ids=["registration", "command"],
+)
+async def test_e12_a_lookup_of_what_was_acknowledged_waits_until_a_snapshot_has_read_it(site, write, lookup):
+    peer = Peer(site)
+    peer.dispatcher.serve(site.answers())
+    await peer.sends(write)
+    site.log.acknowledge()
+    await settle()
+    await peer.sends(lookup)
+    assert len(peer.answers) == 1
+    site.writes.follow(site.answers())
+    await settle()
+    assert [code for _, code in peer.answers[1:]] in ([ResponseCode.TOPIC_NOT_EXIST], [ResponseCode.QUERY_NOT_FOUND])
 
 
 async def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(site):

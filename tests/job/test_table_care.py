@@ -16,10 +16,9 @@ from namesrv_stream.job.table_care import OutOfTimeError, TableMaintenance
 from namesrv_stream.tables.maintenance import MAX_FILES
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.tables.rows import NOW
-from tests.tables.test_maintenance import pass_time
-from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim
+from tests.tables.test_maintenance import pass_time, views_of_all
+from tests.tables.test_publication import assert_shows_exactly, batch, claim
 
 LIMIT_S = 60.0
 COUNT = MAX_FILES + 2
@@ -41,11 +40,6 @@ def publisher(root):
 
 def settings(root, every_ms=1):
     return NamesrvSettings.model_validate({"delta.root": root.url, "maintenanceMillis": every_ms})
-
-
-def views_of_all(root):
-    reader = RouteReader(root)
-    return {row.epoch: batches_shown(reader.open(epoch=row.epoch), root) for row in reader.snapshots.readable()}
 
 
 def file_count(root, spec):

@@ -59,34 +59,14 @@ class S3Server(OwnedServer):
             "aws_allow_http": "true",
         }
 
-    def root(self, port=None):
-        """A root in the bucket, without tables. `port`: that of a proxy before the server."""
-        options = self.storage_options | ({"aws_endpoint_url": f"http://{HOST}:{port}"} if port else {})
-        return Root(f"s3a://{self._bucket}/{uuid.uuid4().hex[:12]}/registry", options)
-
-    @property
-    def port(self):
-        return self._port
-
-
-class UnreliableProxy(OwnedServer):
-    """unreliable.py before a server."""
-
-    name = "the unreliable proxy"
-
-    def __init__(self, folder, server):
-        super().__init__(folder / "proxy.log")
-        self.port = free_ports(1)
-        self._server = server
-
-    def start(self):
-        program = CHECKOUT / "tests" / "s3" / "unreliable.py"
-        self._run([sys.executable, program, str(self.port), str(self._server.port)], lambda: listens(self.port), 120)
-        return self
+    def root(self):
+        """A root in the bucket, without tables."""
+        return Root(f"s3a://{self._bucket}/{uuid.uuid4().hex[:12]}/registry", self.storage_options)
 
     @property
     def fates(self):
-        with urllib.request.urlopen(f"http://{HOST}:{self.port}/fates", timeout=60) as answer:
+        """How many commits an unreliable server has lost, refused and passed."""
+        with urllib.request.urlopen(f"http://{HOST}:{self._port}/fates", timeout=60) as answer:
             return json.load(answer)
 
 
@@ -111,18 +91,11 @@ def no_credentials_but_those_given():
         del os.environ[name]
 
 
-@pytest.fixture(scope="session")
-def real_s3(tmp_path_factory):
-    with RealS3Server(tmp_path_factory.mktemp("real-s3")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session", params=["moto", pytest.param("versitygw", marks=pytest.mark.full)])
+@pytest.fixture(
+    scope="session", params=[S3Server, pytest.param(RealS3Server, marks=pytest.mark.full)], ids=["moto", "versitygw"]
+)
 def s3(request, tmp_path_factory):
-    if request.param == "versitygw":
-        yield request.getfixturevalue("real_s3")
-        return
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+    with request.param(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 

@@ -38,18 +38,6 @@ def test_of_runs_that_claim_at_once_no_two_have_the_same_term_and_the_last_one_p
     assert sorted({row.term for row in rows}) == list(range(1, winner.last.term + 1))
 
 
-def test_snapshots_are_followed_and_read_again_by_epoch(root):
-    publisher = claim(root)
-    for number in range(3):
-        publisher.publish(batch(number), NOW)
-    reader = RouteReader(root.url, root.storage_options)
-    assert [row.epoch for row in reader.snapshots.readable()] == [4, 3, 2, 1]
-    assert {row.topic for row in reader.open(epoch=2).rows("topic")} == {"shared", "batch-0"}
-    assert reader.follow().snapshot == publisher.last
-    publisher.publish(batch(3), NOW)
-    assert reader.follow().snapshot == publisher.last
-
-
 def test_a_store_that_ignores_conditions_is_refused_at_each_start(tmp_path):
     with S3Server(tmp_path, "--without-conditions") as careless:
         root = careless.root()

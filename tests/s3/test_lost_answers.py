@@ -1,14 +1,13 @@
-"""Commits whose answers are lost, or that are refused without need, on a real S3 server."""
+"""Commits whose answers are lost, or that are refused without need, on a store."""
 
 from collections import Counter
 
 import pytest
 
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from tests.s3.conftest import UnreliableProxy
+from tests.s3.conftest import S3Server
 from tests.tables.rows import NOW
 from tests.tables.test_publication import assert_shows_exactly, batch, claim
 
@@ -18,15 +17,15 @@ EPOCHS = 60
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-def test_no_epoch_comes_twice_no_run_ends_and_each_change_is_there_once(real_s3, tmp_path):
-    with UnreliableProxy(tmp_path, real_s3) as proxy:
-        root = real_s3.root(proxy.port)
+def test_no_epoch_comes_twice_no_run_ends_and_each_change_is_there_once(tmp_path):
+    with S3Server(tmp_path, "--unreliable") as store:
+        root = store.root()
         publisher = claim(root)
         rows = [publisher.publish(batch(number), NOW) for number in range(EPOCHS)]
         assert [row.epoch for row in rows] == list(range(2, EPOCHS + 2))
-        assert min(proxy.fates["lost"], proxy.fates["refused"]) > EPOCHS
-    reader = RouteReader(root.url, real_s3.storage_options)
-    assert [row.epoch for row in reader.snapshots.readable()] == list(range(EPOCHS + 1, 0, -1))
-    events = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, reader.open().snapshot))
-    assert_shows_exactly(Root(root.url, real_s3.storage_options), *range(EPOCHS))
+        assert min(store.fates["lost"], store.fates["refused"]) > EPOCHS
+        reader = RouteReader(root.url, root.storage_options)
+        assert [row.epoch for row in reader.snapshots.readable()] == list(range(EPOCHS + 1, 0, -1))
+        events = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, reader.open().snapshot))
+        assert_shows_exactly(root, *range(EPOCHS))
     assert Counter(event.broker_addr for event in events) == {f"batch-{number}": 1 for number in range(EPOCHS)}

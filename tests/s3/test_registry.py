@@ -22,7 +22,6 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
 from tests.gateway.peer import Peer
 from tests.system.heartbeats import Heartbeats, address, eventually, registration
-from tests.system.rivals import assert_one_of_two_jobs_wins
 from tests.system.test_cluster import environment, running_job, spark_submit, submitted
 from tests.tables.rows import NOW
 from tests.tables.test_publication import assert_shows_exactly, batch, claim
@@ -79,11 +78,6 @@ def test_job_gateway_and_command_line_share_a_bucket(heartbeats, spark, root):
     assert heartbeats.live() == [address(1), address(2), address(3)]
     rows = RouteReader(root).snapshots.readable()
     assert {row.term for row in rows} == {1, 2}
-
-
-@pytest.mark.parametrize("at_once", [True, False], ids=["claimed at once", "claimed from one that runs"])
-def test_of_two_jobs_on_one_bucket_one_wins_and_the_other_ends_with_an_error(heartbeats, spark, tmp_path, at_once):
-    assert_one_of_two_jobs_wins(heartbeats, spark, tmp_path, at_once=at_once)
 
 
 def test_a_checkpoint_on_the_bucket_is_gone_on_with(heartbeats, spark, root, s3):

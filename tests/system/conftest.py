@@ -18,9 +18,7 @@ def heartbeats(kafka, topic, tmp_path):
 
 @pytest.fixture(scope="module")
 def stack(kafka, spark, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gateway")
-    (folder / "kvConfig.json").write_text('{"configTable":{"TAKEN_OVER":{"key":"value"}}}')
-    with running_stack(kafka, spark, folder) as running:
+    with running_stack(kafka, spark, tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
 

@@ -1,7 +1,6 @@
 """A job in a thread, as whoever runs it sees it: how far it is, how it maintains its tables, and what has ended it."""
 
 import contextlib
-import os
 import shutil
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.maintenance import MAX_FILES
 from namesrv_stream.tables.publication import Publisher
-from namesrv_stream.tables.root import DAY_MS, Root
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.writer import RustWriter
 from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
@@ -54,38 +53,16 @@ def test_tables_that_are_gone_as_the_job_ends_are_logged(heartbeats, spark, capl
     assert "the tables do not show that the job has stopped" in caplog.text
 
 
-def test_the_job_compacts_and_vacuums_its_tables_while_it_publishes(kafka, topic, spark, tmp_path):
+def test_the_job_maintains_its_tables_while_it_publishes(kafka, topic, spark, tmp_path):
     heartbeats = Heartbeats(kafka, topic, tmp_path, maintenanceMillis="100")
-    root = Root(heartbeats.root)
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        heartbeats.say(registration(1))
-        assert job.await_published(LIMIT_S)
-        left_behind = left_by_a_writer_that_died(root)
-        for number in range(2, MAX_FILES + 3):
+        for number in range(1, MAX_FILES + 3):
             heartbeats.say(registration(number))
             assert job.await_published(LIMIT_S)
-        await_optimized(root)
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:  # whose first maintenance runs VACUUM
-        await_removed(left_behind)
-        heartbeats.say(registration(MAX_FILES + 3))
-        assert job.await_published(LIMIT_S)
-        assert heartbeats.live() == sorted(address(number) for number in range(1, MAX_FILES + 4))
+        await_optimized(Root(heartbeats.root))
     heartbeats.close()
-
-
-def left_by_a_writer_that_died(root):
-    file = next(Path(root.uri(BROKER_EVENT)).rglob("*.parquet")).with_name("left-behind.parquet")
-    file.touch()
-    at_s = file.stat().st_mtime - (31 * DAY_MS) / 1000
-    os.utime(file, (at_s, at_s))
-    return file
 
 
 @eventually
 def await_optimized(root):
     assert "OPTIMIZE" in {commit["operation"] for commit in root.open(BROKER_EVENT).history()}
-
-
-@eventually
-def await_removed(file):
-    assert not file.exists()

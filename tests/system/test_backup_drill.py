@@ -8,10 +8,9 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
-from namesrv_stream.errors import TermLostError
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
-from tests.system.heartbeats import address, eventually, registration
+from namesrv_stream.rules.record_types import PutKvConfig
+from tests.system.heartbeats import address, registration
 
 
 @pytest.fixture
@@ -22,11 +21,6 @@ def run(heartbeats):
         return result.output
 
     return run
-
-
-@eventually
-def await_end(job):
-    assert job.has_ended
 
 
 def kv(heartbeats):
@@ -49,22 +43,3 @@ def test_lost_tables_come_back_from_a_backup_and_from_what_kafka_has_since(heart
         job.process_all()
         assert sorted(heartbeats.live()) == [address(1), address(2), address(3)]
         assert kv(heartbeats) == {"n": {"before": "v", "since": "v"}}
-
-
-def test_a_restore_ends_the_active_job_and_the_next_one_goes_on_from_it(heartbeats, spark, run):
-    with pytest.raises(TermLostError), BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        heartbeats.say(registration(1), PutKvConfig(namespace="n", key="k", value="v"))
-        job.process_all()
-        good = heartbeats.view().snapshot.epoch
-        heartbeats.say(DeleteKvConfig(namespace="n", key="k"))
-        job.process_all()
-        assert kv(heartbeats) == {"n": {}}
-        run("restore", good, "--take-over")
-        await_end(job)
-        job.check()
-    assert kv(heartbeats) == {"n": {"k": "v"}}
-    heartbeats.say(registration(2))
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        job.process_all()
-        assert kv(heartbeats) == {"n": {"k": "v"}}
-        assert sorted(heartbeats.live()) == [address(1), address(2)]

@@ -10,7 +10,7 @@ from chaos.world import World
 
 @pytest.mark.full
 @pytest.mark.system
-@pytest.mark.timeout(1_500)
+@pytest.mark.timeout(1_800)
 def test_after_kills_and_a_replacement_every_snapshot_is_what_the_rules_make_of_the_log(tmp_path):
     rng = random.Random(1)
     with World(tmp_path, seed=1) as world:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import shutil
+import re
 import signal
 import subprocess
 import sys
@@ -10,11 +10,12 @@ import sysconfig
 import venv
 from pathlib import Path
 
+import psutil
 import pyspark
 import pytest
 import yaml
 
-from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
+from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.process import HOST, OwnedProcess, free_ports
 from tests.system.heartbeats import address, registration
 from tests.waiting import until
@@ -91,21 +92,6 @@ def exit_code_within_grace(process):
     return process.exit_code
 
 
-@contextlib.contextmanager
-def standalone_cluster(folder, env):
-    """A master and one worker on this machine; the master's URL."""
-    port = free_ports(1)
-    url = f"spark://{HOST}:{port}"
-    start, of_both = SPARK_HOME / "bin" / "spark-class", ["--host", HOST, "--webui-port", "0"]
-    master = [start, "org.apache.spark.deploy.master.Master", *of_both, "--port", str(port)]
-    worker = [start, "org.apache.spark.deploy.worker.Worker", *of_both, "--cores", "2", "--memory", "1g"]
-    with (
-        running(master, folder / "master.log", env),
-        running([*worker, "--work-dir", folder / "work", url], folder / "worker.log", env),
-    ):
-        yield url
-
-
 def python_without_the_package(folder):
     """An interpreter with all dependencies of the package, and without the package itself."""
     venv.create(folder / "python", with_pip=False)
@@ -122,23 +108,27 @@ def python_without_the_package(folder):
     return python
 
 
-def package_zip(folder):
-    return shutil.make_archive(str(folder / "namesrv_stream"), "zip", CHECKOUT, "namesrv_stream")
+PAGE = (CHECKOUT / "docs" / "operations.md").read_text("utf-8")
+RECIPE = re.search(r"### A standalone cluster.*?```sh\n(.*?)```", PAGE, re.DOTALL)[1]
 
 
 @pytest.mark.full
-def test_a_standalone_cluster_runs_the_package_that_py_files_ships(heartbeats, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_recipe_for_a_cluster_ships_the_package_to_executors_and_opens_no_port_to_other_machines(
+    heartbeats, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(CHECKOUT)
+    of_job = " ".join(f"--set '{key}={text}'" for key, text in heartbeats.options.items())
+    recipe = RECIPE.replace("7077", str(free_ports(1))).replace("namesrv_stream.zip", f"{tmp_path}/namesrv_stream.zip")
+    path = f"PATH={Path(sys.executable).parent}:$PATH SPARK_WORKER_DIR={tmp_path}/work"
+    program = f"export {path}\nunset SPARK_HOME SPARK_LOCAL_IP\n{recipe.rstrip()} {of_job}\n"
+    heartbeats.say(registration(1), registration(2))
     env = environment(python_without_the_package(tmp_path))
-    jars = ",".join(map(str, sorted(retrieved_jars("spark").glob("*.jar"))))
-    shipped = ["--jars", jars, "--py-files", package_zip(tmp_path)]
-    small = ["--driver-memory", "600m", "--executor-memory", "600m", "--total-executor-cores", "2"]
-    heartbeats.say(*map(registration, range(1, 6)))
-    with standalone_cluster(tmp_path, env) as master:
-        command = spark_submit("--master", master, *shipped, *small, settings=heartbeats.options)
-        with running_job(command, tmp_path / "job.log", env):
-            heartbeats.await_offset(5)
-            assert heartbeats.live() == sorted(map(address, range(1, 6)))
-    executors = list((tmp_path / "work").glob("app-*/0"))
-    assert len(executors) == 1
-    assert (executors[0] / "namesrv_stream.zip").exists()
+    with running_shell(program, tmp_path / "cluster.log", env) as cluster:
+        heartbeats.await_offset(2)
+        assert heartbeats.live() == [address(1), address(2)]
+        children = psutil.Process(cluster.pid).children(recursive=True)
+        sockets = [each for child in children for each in child.net_connections() if each.status == psutil.CONN_LISTEN]
+    assert len(sockets) >= 4
+    assert {each.laddr.ip.removeprefix("::ffff:") for each in sockets} == {HOST}
+    [executor] = (tmp_path / "work").glob("app-*/0")
+    assert (executor / "namesrv_stream.zip").exists()

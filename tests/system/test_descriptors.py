@@ -1,4 +1,4 @@
-"""Descriptors of the job: micro-batches leave none behind, and a job that has none left ends and says so."""
+"""A job that has no descriptor left."""
 
 import resource
 
@@ -7,33 +7,10 @@ import pytest
 
 from benchmarks.harness import job_parts
 from namesrv_stream.config import as_options
-from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tools.local.process import OwnedProcess
 from namesrv_stream.tools.local.submission import submission
-from tests.system.heartbeats import address, eventually, registration
+from tests.system.heartbeats import eventually, registration
 from tests.system.test_cluster import exit_code_within_grace
-
-BATCHES = 20
-SPARE = 10
-"""Descriptors that may come and go meanwhile; with a leak there is one or more for each micro-batch."""
-
-
-def run_micro_batches(heartbeats, job, count):
-    for _ in range(count):
-        heartbeats.say(BrokerHeartbeat(broker_addr=address(1)))
-        job.process_all()
-
-
-def test_micro_batches_leave_the_jvms_descriptors_as_they_were(heartbeats, spark):
-    jvm = psutil.Process(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        heartbeats.say(registration(1))
-        run_micro_batches(heartbeats, job, 5)
-        before, first = jvm.num_fds(), job.query.lastProgress.batchId
-        run_micro_batches(heartbeats, job, BATCHES)
-        assert job.query.lastProgress.batchId >= first + BATCHES
-        assert jvm.num_fds() <= before + SPARE
 
 
 @pytest.mark.full  # a minute of a job by spark-submit

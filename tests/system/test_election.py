@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.kafka.election import Candidate, JobLock, JobReport, candidates, report_of_holder
+from namesrv_stream.kafka.election import JobLock, JobReport, candidates, report_of_holder
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.putting_back import require_no_active_job
@@ -46,6 +46,7 @@ def waits_beside(kafka, root):
 
 
 def test_one_of_two_candidates_holds_the_lock_until_it_steps_back_or_leaves_and_may_get_it_again(kafka, root):
+    assert candidates(kafka, TOPIC, root) == []
     with lock(kafka, root, "first") as first, ExitStack() as second_part:
         has_lock(first)
         second = second_part.enter_context(lock(kafka, root, "second"))
@@ -58,6 +59,7 @@ def test_one_of_two_candidates_holds_the_lock_until_it_steps_back_or_leaves_and_
         second_part.close()
         has_lock(first, second)
         until(lambda: not first.is_lost)
+    until(lambda: candidates(kafka, TOPIC, root) == [])
 
 
 def test_a_repair_goes_by_the_lock_alone(kafka, tmp_path):
@@ -71,15 +73,6 @@ def test_a_repair_goes_by_the_lock_alone(kafka, tmp_path):
         with pytest.raises(NamesrvError, match=r"run first on .* is active.*--take-over"):
             require_no_active_job(root, settings)
     require_no_active_job(root, settings)
-
-
-def test_nobody_is_a_candidate_of_a_registry_without_jobs(kafka, root):
-    assert candidates(kafka, TOPIC, root) == []
-    with lock(kafka, root, "only") as only:
-        has_lock(only)
-        found = candidates(kafka, TOPIC, root)
-        assert found == [Candidate("only", found[0].host, is_active=True)]
-    until(lambda: candidates(kafka, TOPIC, root) == [])
 
 
 def test_the_holder_reports_each_change_of_its_state_and_who_waits_reports_nothing(kafka, root):

@@ -28,12 +28,17 @@ def await_state_rows(job, rows, batches=1):
     assert rows in [progress.stateOperators[0].numRowsTotal for progress in last]
 
 
-def test_addresses_are_evicted_each_in_its_time_and_after_their_leases(quick_watermark, spark, caplog):
+def test_addresses_are_evicted_each_in_its_time_and_after_their_leases_also_of_a_new_checkpoint(
+    quick_watermark, spark, caplog, tmp_path
+):
     caplog.set_level(logging.ERROR)
     with BackgroundJob(spark.newSession(), quick_watermark.settings) as job:
-        quick_watermark.say(registration(FIRST, heartbeat_timeout_millis=2_000))
-        quick_watermark.say(registration(SECOND, heartbeat_timeout_millis=8_000))
-        await_state_rows(job, 2, batches=10)
+        quick_watermark.say(registration(FIRST, heartbeat_timeout_millis=5_000))
+        quick_watermark.say(registration(SECOND, heartbeat_timeout_millis=15_000))
+        assert job.await_published(LIMIT_S)
+    quick_watermark.options["checkpoint.location"] = str(tmp_path / "another checkpoint")
+    with BackgroundJob(spark.newSession(), quick_watermark.settings) as job:
+        await_state_rows(job, 2, batches=10)  # it begins with the published leases
         quick_watermark.say(BrokerHeartbeat(broker_addr=address(SECOND)))
         await_state_rows(job, 1, batches=10)
         await_state_rows(job, 0)
@@ -41,16 +46,3 @@ def test_addresses_are_evicted_each_in_its_time_and_after_their_leases(quick_wat
     lines = sorted(quick_watermark.rows("broker_event"), key=lambda line: (line.epoch, line.seq))
     assert [line.broker_addr for line in lines if line.type == "EXPIRED"] == [address(FIRST), address(SECOND)]
     assert "keyed state evicted" not in caplog.text
-
-
-def test_the_state_of_a_new_checkpoint_begins_with_the_published_leases_and_is_evicted_too(
-    quick_watermark, spark, tmp_path
-):
-    with BackgroundJob(spark.newSession(), quick_watermark.settings) as job:
-        quick_watermark.say(*(registration(number, heartbeat_timeout_millis=5_000) for number in (FIRST, SECOND)))
-        assert job.await_published(LIMIT_S)
-    quick_watermark.options["checkpoint.location"] = str(tmp_path / "another checkpoint")
-    with BackgroundJob(spark.newSession(), quick_watermark.settings) as job:
-        await_state_rows(job, 2, batches=10)
-        await_state_rows(job, 0)
-    assert quick_watermark.live() == []

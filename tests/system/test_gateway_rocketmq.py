@@ -5,11 +5,9 @@ import pytest
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.wire.codes import RequestCode
 from real_rocketmq.servers import Release, broker, mqadmin
 from tests.java_client import java_client
-from tests.system.gateway_stack import eventually, until
-from tests.system.test_gateway_writes import ADDRESS, register
+from tests.system.gateway_stack import eventually
 
 pytestmark = pytest.mark.system
 
@@ -43,10 +41,6 @@ def admin(stack, tmp_path):
     return run
 
 
-def test_kv_file_of_a_name_server_is_taken_over(stack):
-    until(lambda: stack.ask(101, namespace="TAKEN_OVER", key="key").ext_fields == {"value": "value"})
-
-
 def test_java_client_sends_and_receives_through_our_route(stack, master, admin, tmp_path):
     said = admin("updateTopic", "-c", "RealCluster", "-t", "Made")
     assert "success" in said, said
@@ -73,27 +67,6 @@ def test_slave_joins_its_master_and_each_leaves_its_own_way(stack, master, tmp_p
 
 
 @pytest.mark.full
-def test_mqadmin_works_against_us(stack, master, admin):
-    assert master.address in admin("clusterList")
-    assert "success" in admin("updateTopic", "-c", "RealCluster", "-t", "ByAdmin")
-    routed(stack, "ByAdmin")
-    assert '"brokerName":"broker-a"' in "".join(admin("topicRoute", "-t", "ByAdmin").split())
-    assert "ByAdmin" in admin("topicList")
-    assert "success" in admin("updateKvConfig", "-s", "N", "-k", "K", "-v", "V")
-    assert "enableTopicList" in admin("getNamesrvConfig")
-    wiped = admin("wipeWritePerm", "-b", "broker-a")
-    assert "wipe write perm of broker[broker-a]" in wiped and "OK" in wiped, wiped
-    deleted = admin("deleteTopic", "-c", "RealCluster", "-t", "ByAdmin")
-    assert "success" in deleted, deleted
-    until(
-        lambda: (
-            stack.ask(105, topic="ByAdmin").code == 17
-            and stack.ask(101, namespace="N", key="K").ext_fields == {"value": "V"}
-        )
-    )
-
-
-@pytest.mark.full
 def test_broker_and_client_of_the_line_before(stack, admin, tmp_path):
     old = broker(tmp_path / "old", stack.namesrv_addr, "broker-4", release=Release.V4, compressedRegister="true")
     with old:
@@ -106,27 +79,6 @@ def test_broker_and_client_of_the_line_before(stack, admin, tmp_path):
             client.send("Old", bodies)
             assert sorted(client.receive("Old", len(bodies))) == sorted(bodies)
     registered(stack, "broker-4", {})
-
-
-@pytest.mark.full
-def test_acting_master_is_shown_while_the_master_is_silent_for_ten_seconds(stack, tmp_path):
-    until(lambda: stack.ask(318, b"supportActingMaster=true").code == 0)
-    acting = {"enableSlaveActingMaster": "true"}
-    with (
-        broker(tmp_path / "m", stack.namesrv_addr, "broker-x", **acting) as master,
-        broker(tmp_path / "s", stack.namesrv_addr, "broker-x", 1, **acting) as slave,
-    ):
-        registered(stack, "broker-x", {"0": master.address, "1": slave.address})
-        with master.paused():
-            registered(stack, "broker-x", {"1": slave.address})
-
-            @eventually
-            def acts():
-                (group,) = stack.json(105, topic="broker-x")["brokerDatas"]
-                assert group["brokerAddrs"] == {"0": slave.address}
-
-            acts()
-        registered(stack, "broker-x", {"0": master.address, "1": slave.address})
 
 
 @pytest.mark.full
@@ -161,23 +113,3 @@ def events_of(stack, name):
     reader, events = RouteReader(stack.settings.delta_root), TABLES["broker_event"]
     told = rows_from_arrow(events, reader.table(events, reader.open().snapshot))
     return [each for each in sorted(told, key=lambda each: (each.epoch, each.seq)) if each.broker_name == name]
-
-
-@pytest.mark.full  # takes a minute
-def test_d14_a_live_broker_that_is_renamed_is_accepted_although_it_speaks_to_two_gateways(stack):
-    with stack.another_gateway() as other, stack.peer() as here, other.peer() as there:
-
-        def speak(name):
-            """Send a registration and a heartbeat over both, and return the answers' codes."""
-            fields = {"clusterName": "Renamed", "brokerName": name, "brokerAddr": ADDRESS}
-            codes = [register(peer, cluster_name="Renamed", broker_name=name).code for peer in (here, there)]
-            for peer in (here, there):
-                peer.ask(RequestCode.BROKER_HEARTBEAT, **fields)
-            return codes
-
-        def holders():
-            tables = [each.json(RequestCode.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"] for each in (stack, other)]
-            return {name for table in tables for name, each in table.items() if each["cluster"] == "Renamed"}
-
-        until(lambda: speak("before") == [0, 0] and holders() == {"before"})
-        until(lambda: speak("after") == [0, 0] and holders() == {"after"})

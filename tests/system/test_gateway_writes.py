@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
-from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import heartbeats, sending
@@ -14,25 +13,18 @@ from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.record_types import (
-    AddWritePerm,
     BrokerHeartbeat,
     ChannelClosed,
-    DeleteKvConfig,
-    DeleteTopic,
     PutKvConfig,
     RegisterBroker,
-    RegisterTopic,
-    RetireBroker,
     Scan,
-    UpdateNamesrvConfig,
-    WipeWritePerm,
 )
 from tests.build import register_request
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
+from tests.log_records import requests
 from tests.system.gateway_stack import eventually, until
 from tests.system.heartbeats import PATIENT
-from tests.system.test_kafka_topic import records
 from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.system
@@ -79,7 +71,7 @@ class Site:
 
     def records(self, *types):
         """Return the records without ticks and without those of `start_gateway`."""
-        found = [request for *_, request in records(self.kafka, self.topic)]
+        found = requests(self.kafka, self.topic)
         own = [each for each in found if not isinstance(each, Scan) and getattr(each, "namespace", "") != "start"]
         return [each for each in own if not types or isinstance(each, types)]
 
@@ -100,58 +92,14 @@ def register(peer, counter=1, topics=("A", "B"), **changed):
     return peer.ask(said.code, said.body, **said.ext_fields)
 
 
-def with_kv_file(site, table):
-    """A site whose registry has a snapshot and no KV, and a gateway that is given a NameServer's KV file."""
-    site.registry.register(ADDRESS, "c", "a")
-    Path(site.settings.kv_config_path).write_text(json.dumps({"configTable": table}))
-
-
 def test_a_kv_entry_that_kafka_refuses_keeps_no_other_back_and_is_named(site, caplog):
-    with_kv_file(site, {"n": {"a": "1", "large": "x" * (MAX_RECORD_BYTES + 1), "z": "2"}})
+    site.registry.register(ADDRESS, "c", "a")
+    table = {"n": {"a": "1", "large": "x" * (MAX_RECORD_BYTES + 1), "z": "2"}}
+    Path(site.settings.kv_config_path).write_text(json.dumps({"configTable": table}))
     with BackgroundGateway(site.settings):
         site.await_records(PutKvConfig, PutKvConfig)
     assert [(each.key, each.value) for each in site.records(PutKvConfig)] == [("a", "1"), ("z", "2")]
     assert "KV entry n/large is not taken over" in caplog.text
-
-
-OF_A_BROKER = {"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": 0}
-
-
-COMMANDS = [
-    (100, b"", {"namespace": "n", "key": "k", "value": "v"}, PutKvConfig(namespace="n", key="k", value="v")),
-    (102, b"", {"namespace": "n", "key": "k"}, DeleteKvConfig(namespace="n", key="k")),
-    (205, b"", {"brokerName": "a"}, WipeWritePerm(broker_name="a")),
-    (327, b"", {"brokerName": "a"}, AddWritePerm(broker_name="a")),
-    (216, b"", {"topic": "T", "clusterName": "c"}, DeleteTopic(topic="T", cluster_name="c")),
-    (217, b"{}", {"topic": "T"}, RegisterTopic(topic="T", queue_datas=[])),
-    (
-        10_001,
-        b"",
-        {"clusterName": "c", "brokerName": "gone", "brokerId": 0, "reason": "sold"},
-        RetireBroker(cluster_name="c", broker_name="gone", broker_id=0, reason="sold"),
-    ),
-    (318, b"enableTopicList=false", {}, UpdateNamesrvConfig(properties={"enableTopicList": "false"})),
-]
-
-
-def test_each_command_is_in_the_log_when_it_is_answered(site, monkeypatch):
-    monkeypatch.setattr(sending, "ANSWER_LIMIT_S", LIMIT_S)
-    with Peer(site.start_gateway().gateway.port) as peer:
-        peer_name = "{}:{}".format(*peer.socket.getsockname())
-        for code, body, fields, record in COMMANDS:
-            assert peer.ask(code, body, **fields).code == 0
-            assert site.records()[-1] == replace(record, requested_by=peer_name)
-    assert len(site.records()) == len(COMMANDS)
-
-
-def test_a_gateway_that_stops_ends_nobodys_lease(site):
-    site.start_gateway()
-    with BackgroundGateway(site.settings) as stopping:
-        peer = Peer(stopping.gateway.port)
-        until(lambda: register(peer).code == 0)
-    with peer:
-        assert peer.is_closed_by_server()
-    assert site.records(ChannelClosed) == []
 
 
 def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
@@ -194,28 +142,6 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answer
         assert [answers[number] for number in range(20, 23)] == [2, 2, 2]
         in_log = {each.key for each in site.records(PutKvConfig)}
         assert in_log >= {f"k{number}" for number, code in answers.items() if code == 0}
-
-
-def test_a_registration_of_ten_thousand_topics_arrives_whole(site):
-    topics = tuple(f"topic-{number:05}" for number in range(10_000))
-    with Peer(site.start_gateway().gateway.port) as peer:
-        assert register(peer, topics=topics).code == 0
-        assert register(peer, topics=topics).code == 0
-        full, light = site.records()
-        assert len(full.topic_config_table) == 10_000
-        assert isinstance(light, BrokerHeartbeat)
-
-
-def test_a_kafka_that_hangs_is_answered_busy_before_a_broker_gives_its_connection_up(site, node):
-    with Peer(site.start_gateway().gateway.port) as peer:
-        register(peer)
-        with node.paused():
-            answer = peer.ask(100, namespace="n", key="k", value="v")
-            assert (answer.code, "no answer within 2.5 s" in answer.remark) == (2, True)
-            waiting = peer.send(103, **OF_A_BROKER, haServerAddr="")
-            assert peer.ask(105, topic="Nowhere").code == 17, "lookups go on"
-        answer = peer.receive()
-        assert (answer.opaque, answer.code) == (waiting, 0), "a registration is waited for"
 
 
 def test_d13_a_gateway_without_kafka_sends_its_brokers_away_and_ends_no_lease(site, node):

@@ -64,10 +64,26 @@ def test_the_documented_command_registers_its_broker(heartbeats, tmp_path):
         assert process.wait() == 0
 
 
-def test_the_agent_writes_what_the_schema_allows_follows_its_file_and_unregisters_on_sigterm(heartbeats, file):
-    write(file, BROKER, BROKER | {"brokerId": 1, "brokerAddr": "10.0.0.2:10911"})
+UNREADABLE = {
+    '[{"clusterName": "c1", "bro': "Unterminated string",
+    "7": "no JSON list",
+    json.dumps([BROKER, BROKER]): "there twice",
+    json.dumps([BROKER | {"brokerAddr": "10.0.0.1:70000"}]): "70000",
+    json.dumps([{**BROKER, "brokerId": "0"}]): "the number brokerId",
+    json.dumps(["broker-1"]): '"broker-1"',
+}
+
+
+def test_the_agent_writes_what_the_schema_allows_and_follows_its_file_whose_faults_it_names(heartbeats, file):
     with agent(heartbeats.kafka["bootstrap.servers"], heartbeats.topic, file) as process:
+        logged(process, "No such file")
+        for text, problem in UNREADABLE.items():
+            file.write_text(text)
+            logged(process, problem)
+        write(file, BROKER, BROKER | {"brokerId": 1, "brokerAddr": "10.0.0.2:10911"})
         logged(process, "sent REGISTER_BROKER")
+        file.write_text("[")
+        logged(process, "Mend it")
         write(file, BROKER | {"topicConfigTable": {"orders": QUEUES}})
         logged(process, "sent UNREGISTER_BROKER 10.0.0.2:10911, REGISTER_BROKER 10.0.0.1:10911")
         process.send_signal(signal.SIGTERM)
@@ -79,30 +95,6 @@ def test_the_agent_writes_what_the_schema_allows_follows_its_file_and_unregister
     assert [list(VALID.iter_errors(value)) for value in values] == [[]] * 5
     versions = [value["dataVersion"]["counter"] for value in values if value["type"] == "REGISTER_BROKER"]
     assert len(set(versions)) == 3
-
-
-UNREADABLE = {
-    '[{"clusterName": "c1", "bro': "Unterminated string",
-    "7": "no JSON list",
-    json.dumps([BROKER, BROKER]): "there twice",
-    json.dumps([BROKER | {"brokerAddr": "10.0.0.1:70000"}]): "70000",
-    json.dumps([{**BROKER, "brokerId": "0"}]): "the number brokerId",
-    json.dumps(["broker-1"]): '"broker-1"',
-}
-
-
-def test_a_file_that_cannot_be_read_is_named_and_changes_nothing_until_it_is_mended(heartbeats, file):
-    with agent(heartbeats.kafka["bootstrap.servers"], heartbeats.topic, file) as process:
-        logged(process, "No such file")
-        for text, problem in UNREADABLE.items():
-            file.write_text(text)
-            logged(process, problem)
-        write(file, BROKER)
-        logged(process, "sent REGISTER_BROKER 10.0.0.1:10911")
-        file.write_text("[")
-        logged(process, "Mend it")
-        assert process.poll() is None
-    assert [json.loads(value)["type"] for value in heartbeats.values()] == ["REGISTER_BROKER"]
 
 
 def test_a_change_that_was_made_while_kafka_was_away_is_sent_afterwards(node, heartbeats, file):

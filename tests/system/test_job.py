@@ -4,17 +4,15 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, TermLostError
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.election import candidates
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
-from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from namesrv_stream.tools.local.kafka_server import LocalKafka
@@ -25,37 +23,47 @@ from tests.system.heartbeats import (
     assert_told_once,
     eventually,
     registration,
+    shown,
     until,
 )
-from tests.system.rivals import assert_one_of_two_jobs_wins, await_end_of_one
-
-MIB = 1 << 20
-BROKERS = range(1, 11)
-
-
-def heads(root):
-    return {name: Root(root).open(spec).version() for name, spec in TABLES.items()}
-
-
-def test_1000_unchanged_heartbeats_commit_nothing_within_five_minutes(heartbeats, spark):
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        heartbeats.say(*map(registration, BROKERS))
-        job.process_all()
-        before = heads(heartbeats.root)
-        for second in range(1, 101):
-            signs = [BrokerHeartbeat(broker_addr=address(number)) for number in BROKERS]
-            heartbeats.say(*(map(registration, BROKERS) if second % 25 == 0 else signs))
-            if second % 15 == 0:
-                job.process_all()
-        commits = {name: head - before[name] for name, head in heads(heartbeats.root).items() if head != before[name]}
-        assert commits == {}
-        assert len(heartbeats.records()) == len(BROKERS) + 1_000
+from tests.system.test_kafka_topic import make_topic
 
 
 def test_of_two_jobs_that_claim_a_registry_at_once_one_wins_and_the_other_ends_with_an_error(
     heartbeats, spark, tmp_path
 ):
-    assert_one_of_two_jobs_wins(heartbeats, spark, tmp_path, at_once=True)
+    own_checkpoint = {"checkpoint.location": str(tmp_path / "other-checkpoint")}
+    settings = [heartbeats.settings, NamesrvSettings.model_validate(heartbeats.options | own_checkpoint)]
+    rivals = [BackgroundJob(spark.newSession(), each) for each in settings]
+
+    def start(job):
+        with contextlib.suppress(TermLostError):
+            job.__enter__()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(start, rivals))
+    for number in (1, 2):
+        heartbeats.say(registration(number))
+        view = heartbeats.await_offset(number)
+    loser = await_end_of_one(rivals)
+    with pytest.raises(TermLostError, match="has taken the registry over"):
+        loser.check()
+    winner = rivals[1 - rivals.index(loser)]
+    assert not winner.has_ended
+    winner.__exit__()
+    assert shown(view.routes) == heartbeats.states()[-1]
+    rows = RouteReader(heartbeats.root).snapshots.readable()[::-1]
+    assert [row.epoch for row in rows] == list(range(1, len(rows) + 1))
+    assert [row.term for row in rows] == sorted(row.term for row in rows)
+    assert {row.run_id for row in rows if row.term == rows[-1].term} == {view.snapshot.run_id}
+    assert_told_once(heartbeats)
+
+
+@eventually
+def await_end_of_one(jobs):
+    """Return the job that has ended, once one has."""
+    [ended] = [job for job in jobs if job.has_ended]
+    return ended
 
 
 @pytest.mark.full
@@ -76,45 +84,6 @@ def test_a_job_that_was_replaced_during_an_outage_of_kafka_does_not_take_it_back
     assert heartbeats.view().snapshot == heir.last
 
 
-def test_malformed_records_are_kept_and_the_job_lives_on(heartbeats, kafka, spark):
-    key = address(1).encode()
-    junk = bytes(range(1, 256)) * (5 * MIB // 255)
-    malformed = {
-        "no value": (key, None),
-        "Expected `object`, got `array`": (key, b"[" * 1_000_000),
-        "not JSON: JSON is malformed: invalid character (byte 0)": (key, junk),
-        "Object missing required field `clusterName`": (key, b'{"type": "REGISTER_BROKER", "brokerAddr": "%s"}' % key),
-        f"the record's key is not brokerAddr {address(1)}": (
-            b"\xff" * 100_000,
-            b'{"type": "BROKER_HEARTBEAT", "brokerAddr": "%s"}' % key,
-        ),
-        "Invalid value 'HELLO' - at `$.type`": (None, b'{"type": "HELLO"}'),
-        "Object missing required field `key`": (b"", b'{"type": "PUT_KV_CONFIG", "namespace": "n", "value": "v"}'),
-    }
-    producer = KafkaProducer(bootstrap_servers=heartbeats.kafka["bootstrap.servers"], max_request_size=17 * MIB)
-    places = [producer.send(heartbeats.topic, value, said_by) for said_by, value in malformed.values()]
-    offsets = [place.get(LIMIT_S).offset for place in places]
-    producer.close()
-    heartbeats.say(registration(2))
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        job.process_all()
-        heartbeats.say(registration(3))
-        job.process_all()
-    assert heartbeats.live() == [address(2), address(3)]
-    kept = sorted(heartbeats.rows("rejected"), key=lambda row: row.offset)
-    assert [(row.offset, row.reason) for row in kept] == list(zip(offsets, malformed, strict=True))
-    for row, (said_by, value) in zip(kept, malformed.values(), strict=True):
-        assert row.length == len(value or b"")
-        assert row.value == (None if value is None else value[: 64 * 1024])
-        assert row.key == (said_by or b"")[:1024].decode(errors="replace")
-
-
-def make_topic(kafka, name, partitions, **config):
-    admin = KafkaAdminClient(bootstrap_servers=[kafka.bootstrap_servers])
-    admin.create_topics({name: {"num_partitions": partitions, "configs": config}}, wait_for_metadata=True)
-    admin.close()
-
-
 @pytest.mark.parametrize(
     ("partitions", "timestamp_type", "command"),
     [
@@ -125,7 +94,8 @@ def make_topic(kafka, name, partitions, **config):
 def test_a_topic_without_one_order_is_refused_with_the_command_that_mends_it(
     kafka, topic, spark, tmp_path, partitions, timestamp_type, command
 ):
-    make_topic(kafka, topic, partitions, **{"message.timestamp.type": timestamp_type})
+    node = {"bootstrap.servers": kafka.bootstrap_servers}
+    make_topic(node, topic, partitions, message_timestamp_type=timestamp_type)
     heartbeats = Heartbeats(kafka, topic, tmp_path)
     with pytest.raises(match=command), BackgroundJob(spark.newSession(), heartbeats.settings):
         pass
@@ -169,22 +139,18 @@ def await_new_topic(heartbeats):
     assert end_offsets(heartbeats.kafka, heartbeats.topic) == {0: 0}
 
 
-@pytest.mark.parametrize("is_standby", [False, True], ids=["a job that is started", "a standby"])
-def test_another_job_takes_the_registry_over_and_goes_on_on_the_same_checkpoint(heartbeats, spark, is_standby):
+def test_a_standby_takes_the_registry_over_and_goes_on_on_the_same_checkpoint(heartbeats, spark):
     first = BackgroundJob(spark.newSession(), heartbeats.settings).__enter__()
     heartbeats.say(registration(1))
     first.process_all()
-    options = heartbeats.options | {"standby": str(is_standby)}
-    second = BackgroundJob(spark.newSession(), NamesrvSettings.model_validate(options))
+    standby = NamesrvSettings.model_validate(heartbeats.options | {"standby": "true"})
+    second = BackgroundJob(spark.newSession(), standby)
     with ThreadPoolExecutor(1) as pool:
         started = pool.submit(second.__enter__)
-        if is_standby:
-            until(lambda: len(candidates(heartbeats.kafka, heartbeats.topic, heartbeats.root)) == 2)
-            first.stop()
+        until(lambda: len(candidates(heartbeats.kafka, heartbeats.topic, heartbeats.root)) == 2)
+        first.stop()
         started.result(LIMIT_S)
-    await_end_of_one([first])
-    with contextlib.nullcontext() if is_standby else pytest.raises(TermLostError):
-        first.check()
+    first.check()
     heartbeats.say(registration(2))
     heartbeats.await_offset(heartbeats.end_offset())
     second.__exit__()

@@ -3,17 +3,15 @@
 import signal
 import socket
 import subprocess
-import time
 
 import pytest
 from click.testing import CliRunner
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
-from namesrv_stream.records import decode_record
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     PutKvConfig,
@@ -27,6 +25,7 @@ from namesrv_stream.tools.local.process import listens
 from tests.build import registration
 from tests.clock import now_ms
 from tests.interruption import interruptible
+from tests.log_records import requests
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.system
@@ -84,32 +83,6 @@ def test_a_kafka_that_announces_an_address_nobody_reaches_is_told_as_that(tmp_pa
             each.close()
 
 
-def records(kafka, topic):
-    """All records of the topic: (partition, offset, key, request), in the order of each partition."""
-    return sorted((record[:-1] for record in timed_records(kafka, topic)), key=lambda record: record[:2])
-
-
-def timed_records(kafka, topic):
-    """All records of the topic: (partition, offset, key, request, append time), in no order of partitions."""
-    ends = {TopicPartition(topic, partition): end for partition, end in end_offsets(kafka, topic).items()}
-    consumer = KafkaConsumer(
-        bootstrap_servers=kafka["bootstrap.servers"], auto_offset_reset="earliest", enable_auto_commit=False
-    )
-    found = []
-    try:
-        consumer.assign(list(ends))
-        deadline = time.monotonic() + LIMIT_S
-        while any(consumer.position(partition) < end for partition, end in ends.items()):
-            assert time.monotonic() < deadline, "the topic could not be read to its end"
-            for batch in consumer.poll(500).values():
-                found += [
-                    (each.partition, each.offset, each.key, decode_record(each.value), each.timestamp) for each in batch
-                ]
-    finally:
-        consumer.close()
-    return found
-
-
 def make_topic(kafka, name, partitions, **config):
     admin = KafkaAdminClient(bootstrap_servers=kafka["bootstrap.servers"])
     configs = {key.replace("_", "."): value for key, value in config.items()}
@@ -144,14 +117,6 @@ def test_topic_of_others_is_left_as_it_is_and_each_fault_named(kafka):
     assert set(end_offsets(kafka, "of_others")) == {0, 1, 2}
 
 
-def test_record_takes_the_time_of_its_append_and_not_the_producers(kafka, topic):
-    before_ms = now_ms()
-    with HeartbeatProducer(kafka, topic) as producer:
-        place = producer.send(heartbeat(1), event_time_ms=1).result(LIMIT_S)
-    assert (place.partition, place.offset) == (0, 0)
-    assert place.event_time >= before_ms
-
-
 def test_registration_of_the_largest_size_is_accepted_and_a_larger_one_refused(kafka, topic):
     def of_size(topics):
         return registration(topics={f"{number:0100d}": TopicConfig(1, 1, 6) for number in range(topics)})
@@ -163,17 +128,15 @@ def test_registration_of_the_largest_size_is_accepted_and_a_larger_one_refused(k
     assert end_offsets(kafka, topic) == {0: 1}
 
 
-def test_ticks_commands_and_all_brokers_records_have_one_order(kafka, topic):
+def test_ticks_commands_and_all_brokers_records_have_one_order_by_the_time_of_their_append(kafka, topic):
     said = [Scan(), PutKvConfig(namespace="n", key="k", value="v"), *(heartbeat(number) for number in range(1, 40))]
+    before_ms = now_ms()
     with HeartbeatProducer(kafka, topic) as producer:
-        places = [each.result(LIMIT_S) for each in [producer.tick(), *map(producer.send, said[1:])]]
+        sent = [producer.tick(), *(producer.send(each, event_time_ms=1) for each in said[1:])]
+        places = [each.result(LIMIT_S) for each in sent]
     assert [(place.partition, place.offset) for place in places] == [(0, offset) for offset in range(len(said))]
-    assert [request for *_, request in records(kafka, topic)] == said
-
-
-def test_nobody_at_the_address_is_an_error_that_names_it(nobody):
-    with pytest.raises(KafkaUnreachableError, match=f"{nobody} "):
-        HeartbeatProducer({"bootstrap.servers": nobody, "socket.timeout.ms": 300})
+    assert min(place.event_time for place in places) >= before_ms
+    assert requests(kafka, topic) == said
 
 
 def test_missing_topic_is_not_made_by_the_producer(kafka):
@@ -193,7 +156,7 @@ def test_outage_loses_no_accepted_record_and_repeats_none(kafka, node, topic):
         sent += [(heartbeat(n), producer.send(heartbeat(n))) for n in range(200, 250)]
         places = {future.result(LIMIT_S).offset: request for request, future in sent}
     assert len(places) == len(sent)
-    assert {offset: request for _, offset, _, request in records(kafka, topic)} == places
+    assert dict(enumerate(requests(kafka, topic))) == places
 
 
 def test_ticks_do_not_pile_up_while_kafka_is_away_and_go_on_afterwards(kafka, node, topic):
@@ -211,7 +174,7 @@ def test_ticks_do_not_pile_up_while_kafka_is_away_and_go_on_afterwards(kafka, no
             assert ticker.sent <= sent_before + 1
         after = ticker.sent
         holds(lambda: end_offsets(kafka, topic)[0] >= after + 5)
-    assert {request for *_, request in records(kafka, topic)} == {Scan()}
+    assert set(requests(kafka, topic)) == {Scan()}
 
 
 def test_producer_goes_on_after_an_outage_that_it_gave_up_on(kafka, node, topic):
@@ -236,11 +199,11 @@ def test_fleet_command_ends_in_order_when_interrupted(kafka, node, topic):
 
         @eventually
         def all_have_registered_and_a_tick_came():
-            said = [type(request) for *_, request in records(kafka, topic)]
+            said = [type(each) for each in requests(kafka, topic)]
             assert said.count(RegisterBroker) == 4
             assert Scan in said
 
         all_have_registered_and_a_tick_came()
         fleet.send_signal(signal.SIGINT)
         assert fleet.wait(LIMIT_S) == 0
-    assert [type(request) for *_, request in records(kafka, topic)].count(UnregisterBroker) == 4
+    assert [type(each) for each in requests(kafka, topic)].count(UnregisterBroker) == 4

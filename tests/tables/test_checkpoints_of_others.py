@@ -6,9 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from namesrv_stream.analysis.views import open_snapshot
 from namesrv_stream.tables.as_of import open_tables
-from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.tables.rows import NOW
@@ -79,34 +77,4 @@ def test_readers_and_the_writer_go_on(root, published, leave, is_cleaned):
     tables = open_tables(root)
     assert {name: len(tables[name]) for name in (TOPIC.name, BROKER_EVENT.name)} == {"topic": 5, "broker_event": 4}
     claim(root, "another run").publish(batch(4), NOW)
-    assert_shows_exactly(root, *range(5))
-
-
-def leave_parts_of_spark(spark, root):
-    """Spark itself writes a version's checkpoint in parts, beside the one of delta-rs."""
-    log = spark.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog
-    session = spark._jsparkSession  # noqa: SLF001  # Delta's own checkpoint has no Python function
-    spark.sparkContext._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
-    spark.conf.set("spark.databricks.delta.checkpoint.partSize", "1")
-    try:
-        for spec in SPECS:
-            root.open(spec).create_checkpoint()
-            log.clearCache()
-            log.forTable(session, root.spark_path(spec)).checkpoint()
-            names = {file.name for file in log_of(root, spec).glob("*.checkpoint*.parquet")}
-            whole = {name for name in names if name.endswith(".checkpoint.parquet")}
-            assert (len(names - whole) > 1, len(whole)) == (True, 1)
-    finally:
-        spark.conf.unset("spark.databricks.delta.checkpoint.partSize")
-        log.clearCache()
-
-
-@pytest.mark.full
-def test_views_maintenance_and_a_new_run_go_on_too(spark, root, published):
-    leave_parts_of_spark(spark, root)
-    session = spark.newSession()
-    assert open_snapshot(session, root) == published.last
-    assert (session.table("topic").count(), session.table("broker_event").count()) == (5, 4)
-    claim(root, "another run").publish(batch(4), NOW)
-    assert [each.skipped_because for each in maintain(root) if each.skipped_because] == []
     assert_shows_exactly(root, *range(5))

@@ -76,7 +76,3 @@ def test_a_row_that_breaks_a_constraint_is_refused(new_root, spec, row):
         else:
             writer.merge(spec, 0, RowChanges([row]), TAG)
     assert writer.head(spec) == 0
-
-
-def rows(root, spec):
-    return sorted(map(str, RustWriter(root).read(spec, root.open(spec).version()).to_pylist()))

@@ -2,13 +2,11 @@
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from benchmarks.history import scans
 from namesrv_stream.analysis.views import register_views
@@ -24,7 +22,7 @@ from namesrv_stream.tables.schemas import (
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from tests.tables.rows import NOW, T0, event
-from tests.tables.test_publication import WRITTEN, assert_shows_exactly, batch, batches_shown, claim
+from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim
 
 
 def views_of_all(root):
@@ -56,27 +54,6 @@ def test_it_bounds_the_files_puts_the_history_in_order_once_and_every_snapshot_r
     publisher.publish(batch(6), NOW)
     assert publisher.restored == []
     assert_shows_exactly(root, *range(7))
-
-
-@pytest.mark.full
-def test_running_beside_the_job_breaks_neither(root):
-    publisher = claim(root)
-    for number in range(6):
-        publisher.publish(batch(number), NOW)
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(maintain, root)
-        number = 6
-        while not running.done():
-            publisher.publish(batch(number), NOW)
-            number += 1
-        running.result()
-    assert number > 7
-    assert publisher.restored == []
-    assert_shows_exactly(root, *range(number))
-    reader = RouteReader(root)
-    for epoch in range(2, number + 2, max(1, number // 5)):  # each batch is an epoch; the claim was the first
-        shown = batches_shown(reader.open(epoch=epoch), root)
-        assert shown == {table: {f"batch-{each}" for each in range(epoch - 1)} for table in WRITTEN}
 
 
 def make_older(files, by_ms):

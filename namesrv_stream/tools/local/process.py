@@ -39,12 +39,24 @@ _WATCH = 'read -r _; kill -TERM "$1"; kill -CONT "$1"'
 def free_ports(count: int) -> int:
     """Return the first of `count` consecutive ports at which no server listens.
 
-    By default the kernel does not give them to outgoing connections either, so they stay free until a server starts.
+    They stay free until a server starts: by default the kernel gives them to no outgoing connection, and no process
+    that asks here gets them while this one runs.
     """
     while True:
         ports = [next(_in_turn) for _ in range(count)]
-        if ports[-1] - ports[0] == count - 1 and all(map(_is_free, ports)):
+        if ports[-1] - ports[0] == count - 1 and all(_is_free(port) and _reserve(port) for port in ports):
             return ports[0]
+
+
+def _reserve(port: int) -> bool:
+    """Reserve a port until this process ends, by the UDP port of its number. False: another process has done so."""
+    with socket.socket(type=socket.SOCK_DGRAM) as sign:
+        try:
+            sign.bind((HOST, port))
+        except OSError:
+            return False
+        sign.detach()
+    return True
 
 
 def check_free(port: int, server: str) -> None:
