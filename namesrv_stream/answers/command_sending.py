@@ -158,7 +158,7 @@ def _gone(command: OperatorCommand, seen: Seen) -> set[str]:
     A deletion in one cluster ends nothing on names that are down.
     """
     match command:
-        case DeleteTopic(cluster_name=None):
+        case DeleteTopic(cluster_name=cluster) if not cluster:
             return {*lost_topics(seen)}
         case RetireBroker():
             return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(seen)}

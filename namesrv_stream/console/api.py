@@ -450,16 +450,16 @@ async def command(
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
+    peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
+    allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
     if not unknown:
-        await console.await_snapshot()
+        await console.await_snapshot("?unknown=true sends it unchecked.")
     before = console.kept.newest
     if before is not None:
         check_retirement(parsed, before.routes)
         if not unknown:
             seen = Seen.of(console.kept.root, before, console.settings)
             await asyncio.to_thread(check_names, parsed, seen, "?unknown=true")
-    peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
-    allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
     at = await asyncio.to_thread(send_order, console.settings, allowed)
     epoch = await console.published(at, wait_s) if wait_s else None
     if epoch is not None and console.kept.newest is not None:

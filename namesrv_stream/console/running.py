@@ -101,14 +101,14 @@ class Running:
         seen = self.kept.seen(self.kept.past(AsOf()))
         return status(seen, health(seen, time.time_ns() // 1_000_000), self._watch.facts, self._feed.problem)
 
-    async def await_snapshot(self) -> None:
-        """Wait until there is a snapshot to watch from. Raises RefusedError if there is none within a few seconds."""
+    async def await_snapshot(self, advice: str = "Try again in a moment.") -> None:
+        """Wait until there is a snapshot. Raises RefusedError, with the advice, if there is none in a few seconds."""
         try:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
                 await self.hub.has_view.wait()
         except TimeoutError as error:
-            problem = self._feed.problem or "no snapshot is read yet: try again in a moment."
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, problem) from error
+            problem = self._feed.problem or "no snapshot has been read yet."
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, f"{problem} {advice}") from error
 
     async def published(self, at: LogPosition, limit_s: float) -> int | None:
         """Return the epoch that has a record, None if there is none within `limit_s`."""

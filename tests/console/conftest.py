@@ -7,9 +7,18 @@ from urllib.parse import urlsplit
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console import running
 from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_start():
+    """On a busy machine the first read of the tables can take longer than a console waits for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "FIRST_SNAPSHOT_LIMIT_S", 60.0)
+        yield
+
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
