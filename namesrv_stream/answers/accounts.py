@@ -21,6 +21,7 @@ from namesrv_stream.answers.events import (
 from namesrv_stream.answers.lists import check_known
 from namesrv_stream.answers.story import (
     EVENT_TYPES,
+    is_known_topic,
     story_of,
     story_of_broker,
     topic_story,
@@ -245,7 +246,7 @@ def events(  # noqa: PLR0913  # what a reader may choose
 
 def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:
     found = topic_events(seen.root, seen.snapshot, topic, span)
-    if not found and topic_story(seen.root, seen.snapshot, topic, span, seen.tables.queues) is None:
+    if not found and not is_known_topic(seen.root, seen.snapshot, topic, seen.tables.queues):
         raise seen.not_found("topic", topic, seen.tables.queues)
     return [line for line in found if below is None or (line.epoch, line.seq) < below]
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from namesrv_stream.rules.history import LEASE_ENDS
+from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.rules.rows import (
     BrokerEventRow,
     RowChange,
@@ -115,6 +116,16 @@ def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVE
     named = f"strpos(command, {quoted(subject)}) > 0"
     lines = _lines(root, snapshot, f"({_is_at(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
     return [line._replace(changes=tuple(changed.get((line.epoch, line.seq), ()))) for line in lines]
+
+
+def master_events(root: Root, snapshot: SnapshotRow, names: Iterable[str], span: Span) -> list[BrokerEventRow]:
+    """Return the events by which one of the broker names lost, got or changed its master, in order of the log."""
+    if not (of_names := ", ".join(map(quoted, sorted(names)))):
+        return []
+    of_masters = f"table_name = 'broker' AND broker_id = {MASTER_ID} AND broker_name IN ({of_names})"
+    came_or_went = "(broker_before['broker_addr'] IS DISTINCT FROM broker_after['broker_addr'])"
+    changed = _changes(root, snapshot, f"{of_masters} AND {came_or_went} AND {span.covers}")
+    return _lines(root, snapshot, f"{_is_at(changed)} AND {span.covers} ORDER BY epoch, seq")
 
 
 def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:

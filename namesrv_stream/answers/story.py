@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from itertools import dropwhile
 from typing import Any, NamedTuple, get_args
 
@@ -10,18 +10,18 @@ import msgspec
 
 from namesrv_stream.answers.events import (
     Span,
+    master_events,
     newest_events,
-    newest_of,
     recorded_names,
     topic_events,
     with_changes,
 )
 from namesrv_stream.config.values import java_text
 from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
-from namesrv_stream.rules.history import LEASE_ENDS, Rows, rows_before_and_after
-from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
+from namesrv_stream.rules.history import Rows, rows_before_and_after
+from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
-from namesrv_stream.tables.root import Root, quoted
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TOPIC
 
 _NAMED = 5
@@ -120,7 +120,7 @@ def topic_story(
     """
     since, names = Span(span.since_ms), {row.broker_name for row in queues.get(topic, ())}
     changed = topic_events(root, snapshot, topic, since)
-    if not changed and not names and not topic_events(root, snapshot, topic):
+    if not changed and not is_known_topic(root, snapshot, topic, queues):
         return None
     told = [(line, each) for line in changed for each in story_of_topic(topic, [line])]
     masters = _changes_of_masters(root, snapshot, since, changed, names)
@@ -129,28 +129,28 @@ def topic_story(
     return [sentence for line, sentence in told if span.holds(line)]
 
 
+def is_known_topic(root: Root, snapshot: SnapshotRow, topic: str, queues: Container[str]) -> bool:
+    """Return whether the tables or the history have a topic."""
+    return topic in queues or bool(topic_events(root, snapshot, topic))
+
+
 def _changes_of_masters(
     root: Root, snapshot: SnapshotRow, since: Span, changed: Sequence[BrokerEventRow], names: Set[str]
 ) -> Sequence[BrokerEventRow]:
-    """Return the lines by which a broker name lost or got its master while it had a topic, and kept it.
+    """Return the lines by which a broker name lost, got or changed its master while it had a topic.
 
-    `changed`: the lines that changed the topic. They tell by themselves of a master with which the topic went.
+    `changed`: the lines that changed the topic. They tell by themselves of a master with which the topic changed.
     `names`: those that have the topic now.
     """
     rows = [(line, str(each.key[1]), each) for line in changed for each in line.changes if each.table == TOPIC.name]
     had = {name: each.before is not None for _, name, each in reversed(rows)}
-    if not (known := names | had.keys()):
-        return []
-    of_names = f"broker_name IN ({', '.join(map(quoted, sorted(known)))})"
-    of_master = f"(type IN {LEASE_ENDS} AND held_id OR type IN ('REGISTERED', 'ID_TAKEN')) AND broker_id = {MASTER_ID}"
-    found = newest_of(root, snapshot, f"{of_master} AND {of_names} AND {since.covers}", None)
-    turns = sorted([*rows, *((line, line.broker_name or "", None) for line in found)], key=lambda turn: turn[0][:2])
-    went = {(line.event_time, name) for line, name, each in rows if each.after is None}
-    has_topic, kept = {name for name in known if had.get(name, True)}, []
-    for line, name, change in turns:
+    told = {(line.epoch, line.event_time, name) for line, name, _ in rows}
+    found = ((line, line.broker_name or "", None) for line in master_events(root, snapshot, names | had.keys(), since))
+    has_topic, kept = {name for name in names | had.keys() if had.get(name, True)}, []
+    for line, name, change in sorted([*rows, *found], key=lambda turn: turn[0][:2]):
         if change is not None:
             (has_topic.discard if change.after is None else has_topic.add)(name)
-        elif name in has_topic and (line.event_time, name) not in went:
+        elif name in has_topic and (line.epoch, line.event_time, name) not in told:
             kept.append(line)
     return with_changes(root, snapshot, kept)
 

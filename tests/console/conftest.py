@@ -12,6 +12,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 
+
 @pytest.fixture(scope="session", autouse=True)
 def _patient_start():
     """On a busy machine the first read of the tables can take longer than a console waits for it."""

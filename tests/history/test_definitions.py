@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 import pytest
 
 from namesrv_stream.analysis.ask import ask
+from namesrv_stream.answers.accounts import why
 from namesrv_stream.answers.broker_page import broker_page
 from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.definitions import EXPECTED_MS, down_brokers, lost_topics, topic_verdict
-from namesrv_stream.answers.events import newest_events, with_changes
+from namesrv_stream.answers.events import EVERYTHING, Span, newest_events, with_changes
 from namesrv_stream.answers.lists import brokers, clusters
 from namesrv_stream.answers.overview import overview
 from namesrv_stream.answers.periods import churn, timeline
@@ -515,6 +516,36 @@ def test_the_topics_of_a_name_that_is_down_are_those_since_its_master_went(root,
     assert states_of(root) == ["without_route"] * len(expected)
     out = "FROM topic_outage WHERE measure = 'route' AND epoch_ms(until_at) = "
     assert asked(root, f"SELECT topic {out}{at(2)} ORDER BY topic") == [(topic,) for topic in expected]
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ([("close_channel", A), ("register", A, 0, ("T",))], [f"{A} (broker-a 0 of c1) lost", f"{A} registered as"]),
+        ([("register", A, 2, ("T",))], [f"{A} is no longer broker-a 0"]),
+        ([("close_channel", A), ("register", B, 0, ("T",))], [f"{A} (broker-a 0 of c1) lost", f"{B}, alive already"]),
+        ([("register", C, 0, ("T",))], [f"{C} registered as broker-a 0 of c1, in the place of {A}."]),
+        ([("close_channel", B), ("close_channel", A)], ["T left broker-a, because"]),
+        ([("close_channel", B), ("close_channel", A), ("register", A, 0, ("U",))], ["T left broker-a, because"]),
+    ],
+    ids=["is back", "demoted", "a slave promoted", "replaced", "went with the topic", "went after the topic"],
+)
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_story_of_a_topic_has_the_masters_that_its_names_lost_and_got_while_they_had_it(
+    root, registry, steps, told, is_whole
+):
+    registry.register(at(0), A, "broker-a", topics=("T",))
+    registry.register(at(0), B, "broker-a", 1)
+    for hours, (step, address, *more) in enumerate(steps):
+        if more:
+            registry.register(at(1, hours), address, "broker-a", more[0], topics=more[1])
+        else:
+            getattr(registry, step)(at(1, hours), address)
+    registry.publish(at_ms=at(2))
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    found = why(seen, "T", EVERYTHING if is_whole else Span(at(0.5)), is_topic=True).sentences
+    began = ["T came to broker-a"] if is_whole else []
+    assert [each.text[: len(text)] for each, text in zip(found, [*began, *told], strict=True)] == [*began, *told]
 
 
 def states_of(root):
