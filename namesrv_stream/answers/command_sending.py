@@ -133,10 +133,15 @@ def outcome(command: OperatorCommand, root: Root, snapshot: SnapshotRow, at: Log
 
 
 class UnknownNameError(NamesrvError):
-    """A command names what the tables do not have. `names` are these names."""
+    """A command names what the tables do not have. `names` are these names, and `down` broker names that are down."""
 
-    def __init__(self, unknown: Sequence[tuple[str, str, Iterable[str]]], how: str) -> None:
-        told = " ".join(f"there is no {kind} {name} now. {did_you_mean(name, known)}" for kind, name, known in unknown)
+    def __init__(self, unknown: Sequence[tuple[str, str, Iterable[str]]], how: str, down: Collection[str]) -> None:
+        told = " ".join(
+            f"{name} is down, so it is in no route now."
+            if kind == "broker" and name in down
+            else f"there is no {kind} {name} now. {did_you_mean(name, known)}"
+            for kind, name, known in unknown
+        )
         super().__init__(f"nothing was sent: {told.rstrip()} {how} sends it all the same.")
         self.names = [name for _, name, _ in unknown]
 
@@ -149,7 +154,7 @@ def check_names(command: OperatorCommand, seen: Seen, how: str) -> None:
     """
     gone = _gone(command, seen)
     if unknown := [each for each in names_in(command, seen.tables, gone) if each[1] not in each[2]]:
-        raise UnknownNameError(unknown, how)
+        raise UnknownNameError(unknown, how, {each.broker_name for each in down_brokers(seen)})
 
 
 def _gone(command: OperatorCommand, seen: Seen) -> set[str]:

@@ -221,6 +221,8 @@ def _text(
     parts += [f"{brokers.late:,} late"] if brokers.late else []
     if topics.degraded:
         parts.append(f"{counted(topics.degraded, 'topic')} {SUFFERS['degraded'][topics.degraded > 1]}")
+    if topics.read_only and (lost or topics.degraded):
+        parts.append(f"{counted(topics.read_only, 'topic')} {'is' if topics.read_only == 1 else 'are'} read-only")
     if topics.total and not lost and not topics.degraded:
         parts.append(f"every topic is writable{f' but {topics.read_only:,} read-only' if topics.read_only else ''}")
     joint = ", " if len(parts) == 2 and not (brokers.down or lost or left.brokers) else "; "

@@ -19,10 +19,11 @@ import click
 from rich.console import Console, Group
 from rich.rule import Rule
 from rich.table import Table
+from rich.text import Text
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.output import console, print_answer, say
-from namesrv_stream.config import Invocation
+from namesrv_stream.config import Invocation, as_options
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.job.background_job import stop_on_signals
 from namesrv_stream.reporting.logs import set_up_logging
@@ -37,6 +38,7 @@ from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
 _CHECK_EVERY_S = 1.0
 _SCENE_LIMIT_S = 180.0
 _LOOK_EVERY_S = 0.2
+_PYTHON = shlex.quote(sys.executable)
 _INTERRUPTED = 128 + signal.SIGINT
 _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
@@ -60,11 +62,16 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     port = own_kafka_port(settings)
     stop = threading.Event()
     set_up_logging(log_format=settings.log_format)
-    with LocalStack(settings, data, port) as stack, _ended_by_a_dead_part():
-        stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
+    with ExitStack() as open_things, _ended_by_a_dead_part():
+        try:
+            stack = open_things.enter_context(LocalStack(settings, data, port))
+            stop_on_signals(stop)
+        except KeyboardInterrupt:
+            say("interrupted while it started: all of it is stopped.")
+            raise click.exceptions.Exit(_INTERRUPTED) from None
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
-        print_answer(None, _what_runs(stack), as_json=False)
+        print_answer(None, _what_runs(stack, invocation), as_json=False)
         while not stop.wait(_CHECK_EVERY_S):
             stack.check()
         stack.check()  # beside a part that has died an end in order would wait for minutes
@@ -85,12 +92,19 @@ def _ended_by_a_dead_part() -> Iterator[None]:
         os._exit(died.exit_status)
 
 
-def _what_runs(stack: LocalStack) -> Group:
+def _what_runs(stack: LocalStack, given: Invocation) -> Group:
     grid = Table.grid(padding=(0, 2))
     grid.add_row("name server for RocketMQ", stack.gateway.address)
     grid.add_row("Kafka", stack.settings.kafka_bootstrap_servers)
     grid.add_row("tables", masked(stack.settings.delta_root))
-    return Group(grid, "In another terminal: namesrv-stream status. Ctrl-C ends all of it.")
+    options = [*(["-c", str(given.file)] if given.file else []), *as_options(given.options)]
+    command = masked(" ".join([_program(), *map(shlex.quote, options), "status"]))
+    return Group(grid, Text(f"In another terminal: {command}. Ctrl-C ends all of it."))
+
+
+def _program() -> str:
+    """Return the command by which this program was called."""
+    return f"{_PYTHON} -m namesrv_stream" if sys.argv[0].endswith(".py") else shlex.quote(sys.argv[0])
 
 
 class Stage:
@@ -258,9 +272,7 @@ def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, Broker, Broker]
 
 
 def _show_next_steps(stage: Stage, first_epoch: int) -> None:
-    root, last_epoch = shlex.quote(stage.root), stage.reader.follow().snapshot.epoch
-    python = shlex.quote(sys.executable)
-    program = f"{python} -m namesrv_stream" if sys.argv[0].endswith(".py") else shlex.quote(sys.argv[0])
+    root, program, last_epoch = shlex.quote(stage.root), _program(), stage.reader.follow().snapshot.epoch
     count = "SELECT type, count(*) AS events FROM broker_event GROUP BY type ORDER BY type"
     stage.output.print(
         f"Brokers, Kafka and Spark are stopped; all tables are in {stage.root}.\n"
@@ -271,7 +283,7 @@ def _show_next_steps(stage: Stage, first_epoch: int) -> None:
         "or start the same with leases of 120 s, until Ctrl-C:\n\n"
         f"  {program} up\n\n"
         "or ask with SQL:\n\n"
-        f'  {python} -c "from namesrv_stream.analysis.ask import ask\n'
-        f"print(ask({stage.root!r}, '{count}').to_pandas())\"",
+        f'  {_PYTHON} -c "import sys; from namesrv_stream.analysis.ask import ask\n'
+        f"print(ask(sys.argv[1], '{count}').to_pandas())\" {root}",
         markup=False,
     )

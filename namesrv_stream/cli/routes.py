@@ -33,7 +33,7 @@ def topic_route(looked: Looked, topic: str, zone: str | None) -> Answer:
     found = topics.route(looked.seen, topic, zone)
     if found.route is None:
         raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows all before.")
-    wrong = [] if found.state in ("writable", "read_only") else [Text(found.text, "yellow")]
+    wrong = [] if found.state == "writable" else [Text(found.text, "yellow")]
     return Answer(found.route, Group(looked.heading(topic), *wrong, *_route_shown(found.route)))
 
 
@@ -79,7 +79,7 @@ def _topic_rows(looked: Looked, cluster: str | None, found: list[topics.Topic]) 
 def _state(each: topics.Topic) -> str:
     """Return the state of a topic, with the broker names that are up if it is degraded."""
     of = f", {each.broker_names_up} of {each.broker_names}" if each.state == "degraded" else ""
-    return each.state.replace("_", " ") + of
+    return each.state.replace("read_only", "read-only").replace("_", " ") + of
 
 
 @reads("clusterList")

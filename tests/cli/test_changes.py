@@ -171,6 +171,7 @@ def test_a_command_for_a_name_that_is_not_there_is_refused_with_similar_names(re
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     lost = away("deleteTopic -t TopicC")
     assert "does not answer" in lost.stderr  # the topic is shown as one without a route
+    assert "nothing was sent: broker-c is down, so it is in no route now." in away("wipeWritePerm -b broker-c").stderr
     result = away(line)
     assert (result.exit_code, "Did you mean" in result.stderr) == (1, True)
     assert "nothing was sent: there is no " in result.stderr
