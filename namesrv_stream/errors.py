@@ -79,7 +79,8 @@ class SettingError(NamesrvError):
     exit_status = 2
 
     def __init__(self, key: str, problem: str, next_step: str) -> None:
-        super().__init__(f"{'option' if key.startswith('-') else 'setting'} {key}: {problem}. {next_step}")
+        joint = " " if problem.startswith(("is ", "has ")) else ": "
+        super().__init__(f"{'option' if key.startswith('-') else 'setting'} {key}{joint}{problem}. {next_step}")
         self.key = key
 
 

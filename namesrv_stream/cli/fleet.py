@@ -207,7 +207,7 @@ def _play(playing: Fleet, duration_s: float | None, rate: float | None, *, unreg
                 playing.wait(duration_s)
             else:
                 playing.play_faster(math.inf if duration_s is None else duration_s * 1_000, rate or None)
-    except (KeyboardInterrupt, OSError):  # OSError: of the display
+    except (KeyboardInterrupt, BrokenPipeError):  # the latter of the display
         with suppress(OSError):
             click.echo("ending", err=True)
     playing.stop(unregister=unregister, limit_s=10.0 if rate is None else None)

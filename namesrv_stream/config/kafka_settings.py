@@ -16,7 +16,8 @@ from namesrv_stream.errors import SettingError
 _SAME = """
     client.id request.timeout.ms connections.max.idle.ms metadata.max.age.ms reconnect.backoff.ms
     reconnect.backoff.max.ms retry.backoff.ms sasl.kerberos.service.name
-    security.protocol sasl.mechanism ssl.key.password ssl.endpoint.identification.algorithm
+    retry.backoff.max.ms security.protocol socket.connection.setup.timeout.ms sasl.mechanism
+    ssl.key.password ssl.endpoint.identification.algorithm
 """
 _NAMES = {key: [key] for key in _SAME.split()} | {
     "receive.buffer.bytes": ["socket.receive.buffer.bytes"],
@@ -28,13 +29,17 @@ _NAMES = {key: [key] for key in _SAME.split()} | {
 """Name of an option in Kafka's Java clients -> its names in librdkafka."""
 
 _NUMBERS = re.compile(r"\.(ms|bytes)$")
-_JAVA_ONLY = re.compile(
-    r"(fetch|max\.poll|max\.partition\.fetch|session|heartbeat|group|isolation|check\.crcs|default\.api|"
-    r"metrics|metric|ssl\.(truststore|keystore)\.type|ssl\.protocol|ssl\.enabled|"
-    r"client\.rack|client\.dns\.lookup)(\.|$)"
-)
+_OF_JAVA = """
+    fetch.min.bytes fetch.max.bytes fetch.max.wait.ms max.partition.fetch.bytes max.poll.records max.poll.interval.ms
+    session.timeout.ms heartbeat.interval.ms group.id group.instance.id group.protocol group.remote.assignor
+    isolation.level check.crcs default.api.timeout.ms metric.reporters metrics.num.samples metrics.recording.level
+    metrics.sample.window.ms ssl.truststore.type ssl.keystore.type ssl.protocol ssl.enabled.protocols client.rack
+    client.dns.lookup socket.connection.setup.timeout.max.ms
+"""
+_JAVA_ONLY = tuple(_OF_JAVA.split())
 """Options that configure Spark's consumer, or that give Java a fact that librdkafka detects by itself."""
 _PEM_TEXTS = frozenset(("ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain"))
+_PASSWORDS = frozenset(("ssl.truststore.password", "ssl.keystore.password"))
 _CHOICES = {
     "security.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "sasl.mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"),
@@ -42,14 +47,14 @@ _CHOICES = {
 _JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")
 _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
-KAFKA_KEYS = tuple(KAFKA_PREFIX + key for key in _NAMES)
+KAFKA_KEYS = tuple(KAFKA_PREFIX + key for key in [*_NAMES, *_JAVA_ONLY])
 """Settings that are options of Kafka's clients, by which a misspelt one is recognised."""
 
 
 def is_kafka_option(key: str) -> bool:
-    """Return whether Spark and librdkafka both have the option of this `kafka.*` key, or only Java needs it."""
+    """Return whether this `kafka.*` key is an option of Spark and librdkafka, or one of Java that has advice."""
     name = key.removeprefix(KAFKA_PREFIX)
-    return name in _NAMES or name in _PEM_TEXTS or bool(_JAVA_ONLY.match(name))
+    return name in _NAMES or name in _PEM_TEXTS or name in _PASSWORDS or name in _JAVA_ONLY
 
 
 def spark_kafka_options(settings: NamesrvSettings) -> dict[str, str]:
@@ -83,6 +88,10 @@ def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]
         case _ if key in _PEM_TEXTS:
             store = key.split(".")[1]
             raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{store}.location.")
+        case _ if key in _PASSWORDS:
+            raise _error(
+                key, "is of a JKS store, which only Java can read", "Use PEM files; see kafka.ssl.key.password."
+            )
     return dict.fromkeys(_NAMES.get(key, ()), _number(key, text) if _NUMBERS.search(key) else text)
 
 

@@ -198,7 +198,7 @@ def _check_known(origins: Mapping[str, str]) -> None:
         return
     (first, place), *others = unknown
     more = "".join(f"Setting {key} is not known either, {where}. {_meant(key)}" for key, where in others)
-    of_kafka = ": no option that both Spark and librdkafka have" if first.startswith(KAFKA_PREFIX) else ""
+    of_kafka = " (no option that Spark and librdkafka both have)" if first.startswith(KAFKA_PREFIX) else ""
     advice = f"{_meant(first)}{more}`namesrv-stream -p` prints all settings."
     raise SettingError(first, f"is not known, {place}{of_kafka}", advice)
 

@@ -73,7 +73,7 @@ class NamesrvSettings(RocketmqSettings):
     """Topic of the heartbeats; created with one partition if it is missing."""
 
     kafka_options: dict[str, str] = setting("kafka.*", dict, "job, gateway, fleet, cli", repr=False)
-    """Any option of Kafka's clients, such as kafka.security.protocol."""
+    """An option of Kafka's clients that Spark and librdkafka have, such as kafka.security.protocol."""
 
     delta_root: TablesLocation = setting("delta.root", "data/registry", "all", min_length=1)
     """Folder of the tables: a path, or s3a://, abfss://, gs://."""

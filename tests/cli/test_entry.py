@@ -30,7 +30,7 @@ def test_print_shows_what_is_in_force_and_ends(tmp_path):
         (["--set", "listenPort=x"], "whole number"),
         (["--set", "listenPort"], "KEY=VALUE"),
         (["--set", "=1"], "KEY=VALUE"),
-        (["--set", "a\x1b[2J=1"], r"setting a\x1b[2J: is not known"),
+        (["--set", "a\x1b[2J=1"], r"setting a\x1b[2J is not known"),
         (["--root", ""], "delta.root"),
     ],
 )

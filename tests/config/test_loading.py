@@ -79,7 +79,7 @@ def test_every_unknown_key_is_named_with_its_place(file):
     with pytest.raises(SettingError) as error:
         load_settings(path, options={"kafkaTopic": "t"})
     for told in (
-        f"setting listenProt: is not known, in {path}. Did you mean listenPort? ",
+        f"setting listenProt is not known, in {path}. Did you mean listenPort? ",
         f"nonsense is not known either, in {path}. ",
         "kafkaTopic is not known either, on the command line. Did you mean kafka.topic? ",
     ):
@@ -215,7 +215,7 @@ def test_e7_ticks_come_at_least_every_2_s():
 @pytest.mark.parametrize(("key", "instead"), RETIRED.items())
 def test_a_retired_setting_is_refused_with_what_to_do_instead_wherever_it_is_found(file, key, instead):
     for places in ((file(f"{key}=1\n"),), (None, {environment_name(key): "1"}), (None, {}, {key: "1"})):
-        with pytest.raises(SettingError, match=f"{re.escape(key)}: is no longer a setting.*{re.escape(instead)}"):
+        with pytest.raises(SettingError, match=f"{re.escape(key)} is no longer a setting.*{re.escape(instead)}"):
             load_settings(*places)
 
 

@@ -68,8 +68,9 @@ def test_a_fleet_with_a_duration_gives_a_kafka_up_that_is_away(nobody):
     assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
 
 
-def test_brokers_are_unregistered_although_whoever_read_the_output_has_gone(monkeypatch):
-    playing = Mock(wait=Mock(side_effect=KeyboardInterrupt))
+@pytest.mark.parametrize("ends_by", [KeyboardInterrupt, BrokenPipeError])
+def test_brokers_are_unregistered_although_whoever_read_the_output_has_gone(monkeypatch, ends_by):
+    playing = Mock(wait=Mock(side_effect=ends_by))
     monkeypatch.setattr(fleet, "Fleet", lambda *_: playing)
     monkeypatch.setattr(fleet, "_producer", lambda *_: nullcontext())
     monkeypatch.setattr("click.echo", Mock(side_effect=BrokenPipeError))

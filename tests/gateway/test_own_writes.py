@@ -10,14 +10,15 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.own_writes import OwnWrites, until_read
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.rows import LogPosition, TopicRow
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 PLACE = LogPosition(0, 0, 5)
 
 
 def answers(offset=5):
-    return Answers(RouteTables(), NamesrvSettings(), offsets={0: offset})
+    tables = RouteTables(queues={"OfA": [TopicRow("OfA", "a", 4, 4, 6, 0)]})
+    return Answers(tables, NamesrvSettings(), offsets={0: offset})
 
 
 def lookup(code, **fields):
@@ -38,6 +39,7 @@ def lookup(code, **fields):
             [(lookup(101, namespace="n", key="x"), 2), (lookup(219, namespace="n"), 2)],
             [(lookup(101, namespace="m", key="k"), 1), (lookup(105, topic="T"), 1)],
         ),
+        (WipeWritePerm(broker_name="a"), [(lookup(105, topic="OfA"), 2)], [(lookup(105, topic="T"), 1)]),
     ],
 )
 async def test_e12_a_lookup_of_an_unread_write_waits_until_a_snapshot_has_read_it(request_, waiting, others):

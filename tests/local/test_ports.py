@@ -9,8 +9,8 @@ from namesrv_stream.tools.local.process import HOST, check_free, free_ports
 
 def test_ports_are_found_that_are_consecutive_and_that_nobody_uses_or_has_reserved(monkeypatch):
     reserved = free_ports(1)
-    in_use, first = reserved + 1, reserved + 3
-    looked_at = [29_999, 20_000, reserved, in_use, in_use, in_use + 1, first, first + 1]
+    in_use, first = reserved + 2, reserved + 4
+    looked_at = [29_999, 20_000, reserved, reserved + 1, in_use, in_use + 1, first, first + 1]
     monkeypatch.setattr(process, "_in_turn", iter(looked_at))
     with socket.create_server((HOST, in_use)):
         assert free_ports(2) == first

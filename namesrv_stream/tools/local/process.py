@@ -49,7 +49,7 @@ def free_ports(count: int) -> int:
 
 
 def _reserve(port: int) -> bool:
-    """Reserve a port until this process ends, by the UDP port of its number. False: another process has done so."""
+    """Reserve a port until this process ends, by the UDP port of its number. False: it is reserved already."""
     with socket.socket(type=socket.SOCK_DGRAM) as sign:
         try:
             sign.bind((HOST, port))
