@@ -215,21 +215,25 @@ def names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[l
 _MAX_AHEAD_MS = 60_000
 ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"
 
+_TO_THE_SECOND = re.compile(r":\d\d:\d\d(?![\d.,:])")
+_REST_OF_A_SECOND = timedelta(milliseconds=999)
 _PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
 
 
 def parsed_time(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = False) -> datetime:
     """Return the moment that `text` names, with its zone; `now` has a zone too. `zone` is that of a time without one.
 
-    A duration is that long before `now`. A time of day is the latest such time that is not after `now`. Of a time that
-    a clock showed twice the later one counts; for the begin of a span (`is_begin`) the earlier one. Raises a ValueError
-    that lists the accepted forms, or names the time that the clocks have skipped.
+    A duration is that long before `now`. A time of day is the latest such time that is not after `now`. A time to the
+    second, as commands show it, is the end of that second. Of a time that a clock showed twice the later one counts.
+    For the begin of a span (`is_begin`) it is the begin, and the earlier one. Raises a ValueError that lists the
+    accepted forms, or names the time that the clocks have skipped.
     """
     text = text.strip()
     if text.lower() == "now":
         return now
     if found := _relative(text, now) or _time_of_day(text, now, zone, is_begin) or _iso(text, now, zone, is_begin):
-        return found
+        is_second = not is_begin and _TO_THE_SECOND.search(text)
+        return max(found, min(now, found + _REST_OF_A_SECOND)) if is_second else found
     raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")
 
 

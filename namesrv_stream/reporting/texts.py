@@ -77,7 +77,7 @@ def all_of(count: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names as a list in a sentence: `A`, `A and B`, `A, B and C`."""
+    """Return one or more names as a list in a sentence: `A`, `A and B`, `A, B and C`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
