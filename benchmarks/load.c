@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST 1000000000u
-#define DIGITS 10
+#define FIRST 100000000u
+#define DIGITS 9
 #define IN_FLIGHT_AT_MOST (1u << 20)
 #define LIMIT_MS 60000
 #define ROOM (1u << 18)

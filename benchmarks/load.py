@@ -19,8 +19,8 @@ from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 _WORD = struct.Struct("=I")
 _SOURCE = Path(__file__).with_name("load.c")
-_FIRST_OPAQUE = 1_000_000_000
-"""Opaque of each encoded frame. All opaques of a load have as many digits."""
+_FIRST_OPAQUE = 100_000_000
+"""Opaque of each encoded frame. All have nine digits, as `split_opaque` recognises no more."""
 
 
 class Figures(NamedTuple):
