@@ -84,7 +84,8 @@ def _what_there_is(names: list[str]) -> str:
     if not names:
         return "There is none at all yet."
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"There is {', '.join(sorted(names, key=is_system_topic)[:_NAMED])}{more}."
+    there = "There is" if len(names) == 1 else "There are"
+    return f"{there} {', '.join(sorted(names, key=is_system_topic)[:_NAMED])}{more}."
 
 
 class BadQuestionError(NamesrvError):

@@ -190,7 +190,7 @@ def _table_lines(looked: Looked, found: Status) -> Iterator[tuple[str, str | Tex
         yield "tables", Text(f"{found.problem}: make room, and the job goes on by itself", "bold red")
     yield "clusters", Text(", ".join(sorted(looked.seen.tables.clusters)) or "none")
     yield "brokers", _brokers(found)
-    yield "topics", f"{found.topics:,}"
+    yield "topics", f"{found.topics:,} beside those that brokers make by themselves"
     if found.rejected_records:
         yield "rejected", Text(f"{found.rejected_records} records: `namesrv-stream rejected` lists them", "yellow")
     if found.changed_settings:
