@@ -26,8 +26,6 @@ TOGETHER_MS = 60_000
 
 _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
-_CAME = ("REGISTERED", "ID_TAKEN")
-_MASTER_CAME = f"type IN {_CAME} AND broker_id = {MASTER_ID}"
 _RETIRED = "RETIRE_BROKER"
 _IS_RETIRED = f"type = '{_RETIRED}'"
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
@@ -183,7 +181,7 @@ def _by_topic(rows: Iterable[TopicRow]) -> LostTopics:
 def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> list[tuple[int, TopicRow]]:
     """Return when broker names without a master lost topics in the last 7 days by one of the causes, and each.
 
-    They went after the name's last master came. A topic that the name has again is not among them, nor is one that a
+    They went since the name's master went. A topic that the name has again is not among them, nor is one that a
     command deleted in all clusters after that.
     """
     gone = sorted(name for name in {*names} if MASTER_ID not in seen.tables.brokers.get(name, ()))
@@ -215,12 +213,11 @@ def _deleted(seen: Seen, span: Span) -> dict[str, tuple[int, int]]:
 
 
 def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[BrokerEventRow, TopicRow]]:
-    """Return the line with which a broker name lost a topic last since its master came, if by one of the causes."""
-    keys = "broker_name, CASE WHEN topics_removed > 0 THEN concat(epoch, '/', seq) END"
-    condition = f"{of_names} AND (topics_removed > 0 OR {_MASTER_CAME}) AND {span.covers}"
-    lines = sorted(newest_of_each(seen.root, seen.snapshot, keys, condition), key=lambda each: each[:2])
-    came = {each.broker_name: each[:2] for each in lines if each.broker_id == MASTER_ID and each.type in _CAME}
-    ends = [each for each in lines if each.topics_removed and each[:2] > came.get(each.broker_name, (0, 0))]
+    """Return the line with which a broker name lost a topic last since its master went, if by one of the causes."""
+    masters = sorted((each.gone_ms, each.broker_name) for each in last_ends(seen) if each.broker_id == MASTER_ID)
+    gone_ms = {name: at_ms for at_ms, name in masters}
+    lines = newest_of(seen.root, seen.snapshot, f"{of_names} AND topics_removed > 0 AND {span.covers}", None)
+    ends = [line for line in lines if line.event_time >= gone_ms.get(line.broker_name or "", 0)]
     last: dict[tuple[str, str], tuple[BrokerEventRow, TopicRow]] = {}
     for line in with_changes(seen.root, seen.snapshot, ends, f"table_name = '{TOPIC.name}'"):
         for _, _, row, after in line.changes:

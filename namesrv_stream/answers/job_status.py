@@ -304,7 +304,8 @@ def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: Snaps
         return None
     if facts is None or None in (facts.topic_id, snapshot.kafka_topic_id) or facts.topic_id == snapshot.kafka_topic_id:
         return None
-    is_elsewhere = None not in (clusters := (facts.cluster_id, snapshot.kafka_cluster_id)) and len({*clusters}) > 1
+    clusters = {facts.cluster_id, snapshot.kafka_cluster_id}
+    is_elsewhere = None not in clusters and len(clusters) > 1
     return (
         f"the tables were made from another topic than {settings.kafka_topic} at {settings.kafka_bootstrap_servers}, "
         f"{'on another Kafka' if is_elsewhere else 'with another id'}. Are delta.root, kafka.bootstrap.servers and "

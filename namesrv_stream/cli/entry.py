@@ -222,11 +222,11 @@ class LazyGroup(click.Group):
                 say(str(error))
                 ctx.exit(error.exit_status)
             message = " ".join(str(error).split()).removesuffix(".")  # delta-rs writes several lines of an object store
+            what = f"unexpected {type(error).__name__}: {message}."
             if isinstance(error, OSError) and error.strerror:
-                said = f"{error.filename or 'an output or a file'}: {error.strerror.lower()}. Is there room, and may "
-                say(f"{said}this user write there? --debug shows where.")
-            else:
-                say(f"unexpected {type(error).__name__}: {message}. --debug shows where.")
+                place = error.filename or "an output or a file"
+                what = f"{place}: {error.strerror.lower()}. Is there room, and may this user write there?"
+            say(f"{what} --debug shows where.")
             ctx.exit(1)
 
 
