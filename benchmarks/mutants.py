@@ -2,10 +2,11 @@
 
     make mutants                 # the sample below, until the first test that fails
     make mutants ARGS='--all'    # all tests that fail, into .cache/mutants/killed.json
+    make mutants ARGS='--spark'  # those that are left once more, with the tests that use Spark or Kafka: an hour
 
-The mutants are inside functions of PLACES, drawn evenly by a seed. The tests are those of `make test` without Spark and
-Kafka that reach the changed line, quick ones first. A process that has imported all tests forks once for each mutant
-and replaces the function's code there, so that no file changes.
+The mutants are inside functions of PLACES, drawn evenly by a seed. The tests are those of `make test` that reach the
+changed line, quick ones first. A process that has imported all tests without Spark and Kafka forks once for each mutant
+and replaces the function's code there, so that no file changes; with Spark each mutant has a process of its own.
 """
 
 import ast
@@ -33,6 +34,7 @@ CACHE = ROOT / ".cache" / "mutants"
 PACKAGE = ROOT / "namesrv_stream"
 PLACES = ("rules", "wire", "job", "gateway/known_brokers.py", "tables/publication.py")
 TESTS = "not full and not deploy and not spark and not system"
+SPARK_TESTS = "not full and not deploy and (spark or system)"
 MIN_LIMIT_S = 20
 """Time of a mutant's tests: this, and three times what they took without it. An endless loop is a kill."""
 
@@ -137,7 +139,7 @@ class Runner:
         self._mutants, self._stops_at_first, self._seconds, self._limit_s = mutants, stops_at_first, seconds, limit_s
         self._has_failed = False
         self._log = os.fdopen(os.dup(2), "w")  # pytest captures the other one
-        self._reached = tests_of_lines(CACHE / "coverage")
+        self._reached = tests_of_lines(CACHE / "plain.coverage")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -209,14 +211,65 @@ class Durations:
         self.seconds[report.nodeid] += report.duration
 
 
-def map_tests() -> None:
-    """Run the tests once, to know which lines each reaches and how long it takes."""
+def map_tests(name: str, *options: str) -> None:
+    """Run tests once, to know which lines each reaches and how long it takes."""
     durations = Durations()
-    os.environ |= {"COVERAGE_FILE": str(CACHE / "coverage"), "TOKIO_WORKER_THREADS": "1"}
-    options = ["--cov=namesrv_stream", "--cov-context=test", "--cov-report=", "-n", "2", "--dist", "loadfile"]
-    if pytest.main(["-q", "-m", TESTS, *options], plugins=[durations]):
+    os.environ |= {"COVERAGE_FILE": str(CACHE / f"{name}.coverage"), "TOKIO_WORKER_THREADS": "1"}
+    coverage = ["--cov=namesrv_stream", "--cov-context=test", "--cov-report="]
+    if pytest.main(["-q", *coverage, *options], plugins=[durations]):
         sys.exit("mutants say something of tests that pass only")
-    (CACHE / "seconds.json").write_text(json.dumps(durations.seconds))
+    (CACHE / f"{name}.json").write_text(json.dumps(durations.seconds))
+
+
+def seconds_of(name: str, *options: str) -> dict[str, float]:
+    """Return how long each test takes. The first call maps the tests, in a process of its own."""
+    if not (CACHE / f"{name}.json").exists():
+        code = f"from benchmarks.mutants import map_tests; map_tests{(name, *options)}"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    seconds: dict[str, float] = json.loads((CACHE / f"{name}.json").read_text())
+    return seconds
+
+
+class Applied:
+    """A plugin of pytest: runs the tests with one mutant."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def pytest_collection_finish(self) -> None:
+        """Change the code, which the tests have imported by now."""
+        self._mutant.apply()
+
+
+def run_with_mutant(count: int, seed: int, name: str, *tests: str) -> None:
+    """End this process with the exit code of tests that run with one mutant of a sample."""
+    [mutant] = [each for each in sample(count, seed) if each.name == name]
+    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests], plugins=[Applied(mutant)]))
+
+
+def noticed_with_spark(mutants: list[Mutant], count: int, seed: int, limit_s: float) -> Iterator[Mutant]:
+    """Give the mutants of a sample that a test with Spark or Kafka notices."""
+    seconds = seconds_of("spark", "-m", SPARK_TESTS)
+    reached = tests_of_lines(CACHE / "spark.coverage")
+    for mutant in mutants:
+        tests = sorted(reached[str(mutant.path)][mutant.line] & seconds.keys(), key=seconds.__getitem__)
+        while sum(map(seconds.__getitem__, tests)) > limit_s and len(tests) > 1:
+            tests.pop()
+        if not tests:
+            click.echo(f"{mutant.name} NO TEST")
+            continue
+        code = f"from benchmarks.mutants import run_with_mutant; run_with_mutant{(count, seed, mutant.name, *tests)}"
+        run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, process_group=0)
+        try:
+            result = f"exit code {run.wait(MIN_LIMIT_S + 3 * limit_s)}"
+        except subprocess.TimeoutExpired:
+            result = "time"
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        click.echo(f"{mutant.name} {len(tests)} tests with Spark or Kafka: {result}")
+        if result != f"exit code {int(pytest.ExitCode.OK)}":
+            yield mutant
 
 
 def sample(count: int, seed: int) -> list[Mutant]:
@@ -231,26 +284,32 @@ def sample(count: int, seed: int) -> list[Mutant]:
 @click.option("--count", default=400, show_default=True, help="How many mutants.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--all", "finds_all", is_flag=True, help="Go on after the first test that fails.")
-@click.option("--part", default="0/1", show_default=True, help="Of N equal parts of the sample, number I, as I/N.")
 @click.option("--limit-s", default=10.0, show_default=True, help="Most seconds of tests for one mutant.")
-def main(count: int, seed: int, finds_all: bool, part: str, limit_s: float) -> None:
+@click.option("--spark", "has_spark", is_flag=True, help="Try those that are left with Spark and Kafka, for 60 s each.")
+def main(count: int, seed: int, finds_all: bool, limit_s: float, has_spark: bool) -> None:
     """Print the share of mutants that tests kill, by package. The tests of each line are found in the first run."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    if not (CACHE / "seconds.json").exists():
-        subprocess.run([sys.executable, "-c", "from benchmarks.mutants import map_tests; map_tests()"], check=True)
-    number, parts = map(int, part.split("/"))
-    mutants = sample(count, seed)[number::parts]
-    seconds = json.loads((CACHE / "seconds.json").read_text())
+    seconds = seconds_of("plain", "-m", TESTS, "-n", "2", "--dist", "loadfile")
+    mutants = sample(count, seed)
     runner = Runner(mutants, not finds_all, seconds, limit_s)
     pytest.main(
         ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=quick", "-m", TESTS],
         plugins=[runner],
     )
-    (CACHE / f"killed-{number}-{parts}.json").write_text(json.dumps(runner.killed, indent=1))
-    made = Counter(mutant.place.split("/")[0] for mutant in mutants)
-    killed = Counter(mutant.place.split("/")[0] for mutant in mutants if runner.killed[mutant.name])
-    click.echo("".join(f"{place}: {killed[place]} of {n} killed\n" for place, n in made.items()))
-    click.echo(f"all: {killed.total()} of {made.total()}")
+    (CACHE / "killed.json").write_text(json.dumps(runner.killed, indent=1))
+    killed = [mutant for mutant in mutants if runner.killed[mutant.name]]
+    show(killed, mutants)
+    if has_spark:
+        left = [mutant for mutant in mutants if not runner.killed[mutant.name]]
+        show([*killed, *noticed_with_spark(left, count, seed, limit_s=60)], mutants)
+
+
+def show(killed: list[Mutant], made: list[Mutant]) -> None:
+    """Print how many mutants were killed of each package and of all."""
+    counts = Counter(mutant.place.split("/")[0] for mutant in killed)
+    all_counts = Counter(mutant.place.split("/")[0] for mutant in made)
+    click.echo("".join(f"{place}: {counts[place]} of {n} killed\n" for place, n in all_counts.items()))
+    click.echo(f"all: {counts.total()} of {all_counts.total()}")
 
 
 if __name__ == "__main__":

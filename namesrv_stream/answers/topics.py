@@ -31,7 +31,7 @@ from namesrv_stream.answers.subject import (
     rank_of,
 )
 from namesrv_stream.answers.verdict import SUFFERS, check_place, system_among, topic_verdicts
-from namesrv_stream.reporting.texts import all_of
+from namesrv_stream.reporting.texts import all_of, listed
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
@@ -274,7 +274,7 @@ def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing], si
         for why, words in _WHY.items()
         if (names := [each.broker_name for each in missing if each.why == why])
     ]
-    because = f": {' and '.join(told)}" if told else ""
+    because = f": {listed(told)}" if told else ""
     match verdict.state:
         case "without_route":
             return f"{topic} has no route{since}{because}."

@@ -14,6 +14,7 @@ import msgspec
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import BadRequestError, FrameError, NamesrvError
 from namesrv_stream.gateway.readers import READERS, Source
+from namesrv_stream.reporting.texts import listed
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.tables.snapshot_reader import RegistryView
 from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
@@ -158,7 +159,7 @@ def compare(ours: Side, theirs: Side, namespaces: Collection[str], topics: Colle
     for question in _questions(ours, theirs, namespaces, topics):
         mine, yours = (side.ask(question.code, **question.fields) for side in (ours, theirs))
         if mine.refusal and yours.refusal:
-            refused[question.name] = " and ".join(dict.fromkeys([mine.refusal, yours.refusal]))
+            refused[question.name] = listed(list(dict.fromkeys([mine.refusal, yours.refusal])))
             continue
         compared += 1
         if mine.refusal or yours.refusal:

@@ -15,6 +15,7 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import DEFAULT_TOPIC
+from namesrv_stream.reporting.texts import listed
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
@@ -99,7 +100,7 @@ def _not_made(what: str, output: str) -> NamesrvError:
 def _on_class_path() -> str:
     """Return a note about environment variables that put a folder on the class path: Java then makes no archive."""
     found = [name for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]
-    return f" (Java makes none with {' and '.join(found)}, which put folders on the class path)" if found else ""
+    return f" (Java makes none with {listed(found)}, which put folders on the class path)" if found else ""
 
 
 def _publications(root: Root) -> int:
