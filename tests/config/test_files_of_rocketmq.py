@@ -66,8 +66,3 @@ def test_the_keys_of_a_controller_are_named_in_one_line(loaded, notes):
 def test_a_controller_in_the_name_server_has_a_line_of_its_own(loaded, notes):
     [note] = notes(loaded("enableControllerInNamesrv=true\n"))
     assert "no controller runs in this process" in note
-
-
-def test_a_text_ends_before_its_blanks_and_a_password_with_them(loaded):
-    settings = loaded("bindAddress=0.0.0.0 \nauth.mode=off \ntls.server.keyPassword=a \n")
-    assert (settings.bind_address, settings.auth_mode, settings.tls_key_password) == ("0.0.0.0", "off", "a ")
