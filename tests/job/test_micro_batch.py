@@ -16,9 +16,6 @@ from namesrv_stream.kafka.record_reader import StoredRecord
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
-    ChannelClosed,
-    DataVersion,
-    RequestRefused,
     Scan,
     UnregisterBroker,
 )
@@ -87,9 +84,8 @@ def registered(address, at_ms, offset, *, broker_id=0, topics=("TopicA",), **fie
     return event(address, at_ms, offset, encode_record(request))
 
 
-def heartbeat(address, at_ms, offset, channel=None):
-    value = encode_record(BrokerHeartbeat(broker_addr=address, channel_id=channel))
-    return event(address, at_ms, offset, value)
+def heartbeat(address, at_ms, offset):
+    return event(address, at_ms, offset, encode_record(BrokerHeartbeat(broker_addr=address)))
 
 
 def unregistered(address, at_ms, offset):
@@ -103,10 +99,6 @@ def expired(address, last_heard_ms):
 
 def tick(at_ms, offset):
     return event("", at_ms, offset, encode_record(Scan()))
-
-
-def closed(address, at_ms, offset, channel):
-    return event(address, at_ms, offset, encode_record(ChannelClosed(broker_addr=address, channel_id=channel)))
 
 
 def with_bad_mappings(good):
@@ -158,52 +150,6 @@ def registry(tmp_path):
     return Registry(tmp_path / "registry")
 
 
-def test_a_batch_that_changes_nothing_commits_nothing(registry):
-    registry.handle(registered(A, 0, 0))
-    before = registry.heads()
-    registry.handle(heartbeat(A, 10_000, 1), tick(10_000, 2))
-    registry.handle(registered(A, 20_000, 3), tick(20_000, 4))
-    assert registry.heads() == before
-
-
-@pytest.mark.parametrize(("waited_ms", "published_ms"), [(299_999, 0), (300_000, 300_000)])
-def test_signs_of_life_are_published_when_the_refresh_time_has_passed(registry, waited_ms, published_ms):
-    registry.handle(registered(A, 0, 0))
-    before = registry.heads()
-    registry.handle(heartbeat(A, waited_ms, 1))
-    assert [row.last_update_timestamp - T0 for row in registry.rows("live")] == [published_ms]
-    changed = {name for name, version in registry.heads().items() if version != before[name]}
-    assert changed == ({"live", "snapshot"} if published_ms else set())
-
-
-def test_late_leases_are_published_as_their_number_changes_before_the_first_of_them_ends(registry):
-    registry.handle(tick(0, 0), registered(A, 0, 1), registered(B, 10_000, 2, broker_id=1))
-    epochs = []
-    for offset, at_ms in enumerate((60_000, 90_000, 90_001, 95_000, 100_001, 110_000), 3):
-        epochs.append(registry.handle(tick(at_ms, offset)).epoch - 2)
-    assert epochs == [0, 0, 1, 1, 2, 2]
-    registry.handle(heartbeat(B, 111_000, 9), tick(111_000, 10))
-    assert registry.publisher.last.epoch == 5
-    assert [row.last_update_timestamp - T0 for row in registry.rows("live")] == [0, 111_000]
-
-
-def test_who_is_late_is_published_also_if_as_many_are_late_as_before(registry):
-    registry.handle(tick(0, 0), registered(A, 0, 1), registered(B, 10_000, 2, broker_id=1))
-    only_a = registry.handle(tick(90_001, 3)).epoch
-    assert registry.handle(heartbeat(A, 100_000, 4), tick(100_001, 5)).epoch == only_a + 1
-
-
-def test_signs_of_life_and_a_stop_row_are_published_before_the_job_stops(registry):
-    registry.handle(registered(A, 0, 0))
-    registry.handle(heartbeat(A, 5_000, 1))
-    registry.batches.close()
-    assert [row.last_update_timestamp - T0 for row in registry.rows("live")] == [5_000]
-    assert (registry.publisher.last.kind, registry.publisher.last.offsets) == ("STOP", {0: 2})
-    done = registry.heads()
-    registry.batches.close()
-    assert registry.heads() == done
-
-
 class Query:
     """A query of Spark whose micro-batches `batches` handles; `raised` are the kinds of their errors."""
 
@@ -252,50 +198,6 @@ def test_a_stop_does_not_wait_for_rows_that_spark_computes_for_long(registry, sp
     assert query.raised == [BrokenOffError]
 
 
-def test_the_first_batch_of_a_run_is_published_although_nothing_changed_and_the_next_is_not(registry, tmp_path):
-    """The claim alone does not show that the job runs."""
-    registry.handle(registered(A, 0, 0))
-    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
-    before = again.heads()
-    assert again.handle().kind == "PUBLICATION"
-    assert {name for name, version in again.heads().items() if version != before[name]} == {"snapshot"}
-    published = again.publisher.last.epoch
-    assert again.handle(heartbeat(A, 10, 1)).epoch == published
-
-
-def test_requests_that_a_gateway_refused_are_kept_and_are_no_violation_of_the_contract(registry, caplog):
-    refused = RequestRefused(request="PUT_KV_CONFIG", requested_by="eve@10.0.0.9", missing="the admin role", count=7)
-    registry.handle(event("", 0, 3, value=encode_record(refused)))
-    [row] = registry.rows("rejected")
-    assert row.reason == "refused: PUT_KV_CONFIG of eve@10.0.0.9 needs the admin role, 7 times"
-    assert (registry.rows("broker_event"), caplog.messages) == ([], [])
-    assert registry.batches.metrics.registry.get_sample_value("namesrv_job_rejected_total") == 0
-
-
-def test_topics_that_could_not_be_read_are_taken_when_they_can_though_the_version_is_the_same(registry):
-    good = registered(A, 10_000, 1, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
-    bad = registered(A, 0, 0, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
-    bad = with_bad_mappings(bad)
-    registry.handle(bad)
-    assert registry.rows("live")[0].data_version == DataVersion()
-    assert registry.rows("topic") == []
-    registry.handle(good)
-    assert [row.topic for row in registry.rows("topic")] == ["TopicA", "TopicB"]
-
-
-def test_a_registration_with_bad_mappings_keeps_its_lease_topics_and_filter_servers(registry):
-    registry.handle(registered(A, 0, 0, filter_server_list=["f:1"]))
-    bad = registered(A, 10_000, 1, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
-    bad = with_bad_mappings(bad)
-    registry.handle(bad)
-    assert [(row.broker_addr, row.last_update_timestamp - T0) for row in registry.rows("live")] == [(A, 10_000)]
-    assert [row.topic for row in registry.rows("topic")] == ["TopicA"]
-    assert [row.filter_server_list for row in registry.rows("filter")] == [("f:1",)]
-    [row] = registry.rows("rejected")
-    assert (row.offset, row.key, row.value) == (1, A, bad.stored.value)
-    assert "topicQueueMappingInfoMap" in row.reason
-
-
 def test_nothing_of_a_failed_batch_is_published_when_the_job_stops(registry):
     registry.handle(registered(A, 0, 0))
     registry.handle(heartbeat(A, 5_000, 1))
@@ -325,14 +227,8 @@ def test_many_large_values_and_keys_are_published_in_parts(registry, monkeypatch
     assert {len(row.key) for row in registry.rows("rejected")} == {min(len(key), 1_024)}
     assert len(registry.rows("rejected")) == count
     assert registry.publisher.last.epoch == before + epochs
-
-
-@pytest.mark.parametrize(("waited_ms", "epochs"), [(299_999, 0), (300_000, 1)])
-def test_ticks_alone_are_published_as_progress_every_five_minutes(registry, waited_ms, epochs):
-    before = registry.handle(tick(0, 0), registered(A, 0, 1)).epoch
-    registry.handle(unregistered(A, 1, 2))
-    registry.handle(tick(1 + waited_ms, 3))
-    assert registry.publisher.last.epoch == before + 1 + epochs
+    taken = registry.batches.metrics.registry.get_sample_value("namesrv_job_value_bytes_total")
+    assert taken == count * (len(value) + min(len(key), 1_024))
 
 
 def test_a_sign_every_half_minute_says_that_the_newest_snapshot_still_holds(registry):
@@ -350,6 +246,16 @@ def test_a_sign_every_half_minute_says_that_the_newest_snapshot_still_holds(regi
     assert len(registry.signs) == 1
 
 
+def test_a_job_that_is_replaced_breaks_its_catch_up_off(registry, tmp_path):
+    registry.handle(registered(A, 0, 0))
+    registry.log.records[1] = unregistered(A, 1_000, 1).stored
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
+    again.batches.abandon()
+    with pytest.raises(AbandonedError):
+        again.handle(tick(2_000, 2))
+    assert again.addresses() == [A]
+
+
 @pytest.mark.usefixtures("low_bounds")
 def test_a_long_catch_up_shows_in_the_tables_how_far_it_has_come(registry, tmp_path, monkeypatch):
     monkeypatch.setattr(micro_batch, "SHOW_PROGRESS_S", 0)
@@ -361,100 +267,6 @@ def test_a_long_catch_up_shows_in_the_tables_how_far_it_has_come(registry, tmp_p
     assert again.publisher.last.epoch >= claimed + 11
     assert again.publisher.last.event_time == T0 + 11_000
     assert again.file_counts()["snapshot"] <= 3 + 4
-
-
-def test_a_job_that_is_replaced_breaks_its_catch_up_off(registry, tmp_path):
-    registry.handle(registered(A, 0, 0))
-    registry.log.records[1] = unregistered(A, 1_000, 1).stored
-    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
-    again.batches.abandon()
-    with pytest.raises(AbandonedError):
-        again.handle(tick(2_000, 2))
-    assert again.addresses() == [A]
-
-
-def test_records_that_only_the_checkpoint_has_are_read_again(registry, tmp_path):
-    """The former run had handled them, had nothing to publish and died: they are in no table, and Spark goes on after
-    them."""
-    registry.handle(tick(0, 0), registered(A, 0, 1))
-    registry.handle(tick(60_000, 2), heartbeat(A, 20_000, 3), tick(70_000, 4))
-    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
-    again.handle(tick(130_000, 5))
-    assert again.addresses() == [A]
-    again.handle(tick(180_001, 6))
-    assert again.addresses() == []
-    [ended] = [line for line in again.rows("broker_event") if line.type == "EXPIRED"]
-    assert (ended.last_heard_at, ended.event_time) == (T0 + 60_000, T0 + 180_001)
-
-
-def test_of_another_log_that_is_accepted_nothing_counts_that_is_older_than_the_snapshot(registry, tmp_path):
-    """A copy of the topic may hold what the present has outlived: here a former holder of an id."""
-    registry.handle(registered(A, 0, 0), registered(B, 1_000, 1))
-    again = Registry(tmp_path / "registry", "run-2", is_new_log=True)
-    again.handle(registered(A, 999, 0))
-    assert again.addresses("broker") == [B]
-    again.handle(registered(A, 1_000, 1))
-    assert again.addresses("broker") == [A]
-
-
-def test_an_eviction_of_the_state_while_the_lease_lives_is_counted_and_logged(registry, caplog):
-    registry.handle(tick(0, 0), registered(A, 0, 1))
-    registry.handle(tick(1_000, 2), expired(A, 0))
-    assert registry.batches.disagreements == 1
-    assert f"keyed state evicted {A} " in caplog.text
-    assert registry.addresses() == [A]
-
-
-def test_a_clock_that_steps_back_by_more_than_it_may_is_named_once(registry, caplog):
-    registry.handle(tick(0, 0), tick(20_000, 1), tick(10_000, 2))
-    assert "clock" not in caplog.text
-    registry.handle(tick(9_999, 3), tick(9_998, 4), tick(5_000, 5))
-    assert caplog.text.count("Kafka's clock has stepped back by 10 s (offset 3)") == 1
-
-
-@pytest.mark.parametrize(("gap_ms", "is_named"), [(10_000, False), (10_001, True)])
-def test_e11_a_gap_between_two_ticks_is_a_line_of_history_a_log_line_and_a_metric(tmp_path, caplog, gap_ms, is_named):
-    registry = Registry(tmp_path / "registry", tickGapMillis=3_000)
-    registry.handle(tick(0, 0), tick(gap_ms, 1))
-    lines = [(each.event_time, each.offset, each.gap_millis) for each in registry.rows("broker_event")]
-    assert lines == ([(T0 + gap_ms, 1, 10_001)] if is_named else [])
-    assert ("no tick in the log for 10.0 s (up to offset 1)" in caplog.text) == is_named
-    counted = registry.batches.metrics.registry.get_sample_value("namesrv_log_gap_seconds_total")
-    assert counted == (gap_ms / 1_000 if is_named else 0)
-
-
-@pytest.mark.parametrize(
-    ("timeout_ms", "gap_ms", "silent_ms", "heard", "disagreements"),
-    [
-        (300_000, 0, 120_000, [], 1),  # a state that is evicted before the default timeout has lost a record
-        (300_000, 0, 120_001, [], 0),  # one that knows heartbeats alone has the default
-        (300_000, 0, 300_000, [], 0),
-        (120_000, 3_000, 600_000, [], 0),  # D9: of the ten minutes without ticks 3 s count; the state knows event time
-        (120_000, 0, 1_000, [heartbeat(A, 1_500, 3)], 0),  # the address was heard again
-    ],
-)
-def test_an_eviction_of_a_lease_that_a_rule_keeps_is_silent(
-    tmp_path, timeout_ms, gap_ms, silent_ms, heard, disagreements
-):
-    registry = Registry(tmp_path / "registry", tickGapMillis=gap_ms)
-    registry.handle(tick(0, 0), registered(A, 0, 1, heartbeat_timeout_millis=timeout_ms))
-    registry.handle(tick(silent_ms, 2), *heard, expired(A, 0))
-    assert (registry.addresses(), registry.batches.disagreements) == ([A], disagreements)
-
-
-def test_metrics_count_what_a_batch_did(registry):
-    registry.handle(registered(A, 0, 0), registered(B, 0, 1), event("", 0, 2, b"junk"))
-    registry.handle(tick(0, 3), *(tick(10_000 * number, 3 + number) for number in range(1, 13)), tick(120_001, 16))
-
-    def value(name, **labels):
-        return registry.batches.metrics.registry.get_sample_value(f"namesrv_job_{name}", labels)
-
-    assert value("rejected_total") == 1
-    assert value("leases_ended_total", type="EXPIRED") == 2
-    assert value("brokers") == 0
-    assert value("publications_total", kind="PUBLICATION") == 2
-    assert value("value_bytes_total") > len(b"junk")
-    assert value("disagreements_total") == 0
 
 
 @pytest.fixture

@@ -1,0 +1,125 @@
+"""The cases in tests/job/batches.yaml: micro-batches, what each publishes, and what the tables hold at the end.
+
+A step is a micro-batch: its records, and with `->` its outcome, which is the kind of what it published and the tables
+that have changed with it, or `nothing`. A record is `KIND ADDRESS MILLISECONDS [FIELD=VALUE ...]` with A or B for an
+address, or `KIND MILLISECONDS`; a `spoilt` registration has mappings that cannot be read. `stop` ends the job in
+order, `restart` begins another run on the same log, or `restart anew` on a copy of it.
+
+A table's rows are those that it has at the end, by the columns that are named. `read`: the next offset. `logged`: all
+warnings. `metrics`: some lines of the job's page.
+"""
+
+import logging
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from namesrv_stream.records import encode_record
+from namesrv_stream.rules.record_types import DataVersion, RequestRefused
+from namesrv_stream.tables.schemas import TABLES
+from tests.job.test_micro_batch import (
+    T0,
+    A,
+    B,
+    Registry,
+    event,
+    expired,
+    heartbeat,
+    registered,
+    tick,
+    unregistered,
+    with_bad_mappings,
+)
+
+CASES = yaml.safe_load(Path(__file__).with_name("batches.yaml").read_text("utf-8"))
+ADDRESSES = {"A": A, "B": B}
+REFUSED = RequestRefused(request="PUT_KV_CONFIG", requested_by="eve@10.0.0.9", missing="the admin role", count=7)
+
+
+def register(address, at_ms, offset, counter=0, **fields):
+    return registered(address, at_ms, offset, data_version=DataVersion(0, 1, counter), **fields)
+
+
+RECORDS = {
+    "register": register,
+    "spoilt": lambda *said, **fields: with_bad_mappings(register(*said, **fields)),
+    "beat": heartbeat,
+    "unregister": unregistered,
+    "tick": tick,
+    "junk": lambda at_ms, offset: event("", at_ms, offset, b"junk"),
+    "refused": lambda at_ms, offset: event("", at_ms, offset, encode_record(REFUSED)),
+}
+
+
+class Play:
+    """One case, from run to run."""
+
+    def __init__(self, folder, settings):
+        self._folder, self._settings = folder, settings
+        self.registry = Registry(folder, **settings)
+        self._offset = 0
+
+    def step(self, text):
+        """Do it. Return what it has published."""
+        before = self.registry.publisher.last
+        match text.split():
+            case ["stop"]:
+                self.registry.batches.close()
+            case ["restart"]:
+                self.registry = Registry(self._folder, "run-2", log=self.registry.log, **self._settings)
+            case ["restart", "anew"]:
+                self.registry, self._offset = Registry(self._folder, "run-2", is_new_log=True), 0
+            case _:
+                self.registry.handle(*map(self._event, filter(None, text.split(", "))))
+        last = self.registry.publisher.last
+        changed = (name for name in sorted(last.versions) if last.versions[name] != before.versions.get(name))
+        return [*[last.kind] * (last.epoch - before.epoch), *changed] or ["nothing"]
+
+    def _event(self, text):
+        kind, *words = text.split()
+        said = [ADDRESSES.get(word) or int(word) for word in words if "=" not in word]
+        fields = {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in words[2:])}
+        if kind == "evict":
+            return expired(*said)
+        self._offset += 1
+        return RECORDS[kind](*said, self._offset - 1, **fields)
+
+    def rows(self, name):
+        """Return the rows of a table with addresses as letters and times from the beginning of the case."""
+        return [
+            {column: self._short(value) for column, value in row._asdict().items()}
+            for row in sorted(self.registry.rows(name), key=str)
+        ]
+
+    @staticmethod
+    def _short(value):
+        match value:
+            case int() if value >= T0:
+                return value - T0
+            case tuple():
+                return list(value)
+            case str():
+                return {A: "A", B: "B"}.get(value, value)
+        return value
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=[rule.replace(" ", "-") for rule in CASES])
+def test_each_case_of_batches_is_as_it_says(case, tmp_path, caplog):
+    play = Play(tmp_path / "registry", case.get("settings", {}))
+    for step in case["steps"]:
+        what, is_said, follows = step.partition("->")
+        outcome = play.step(what.strip())
+        assert not is_said or outcome == follows.split(), step
+    heads, last = play.registry.heads(), play.registry.publisher.last
+    assert heads.items() >= last.versions.items(), "nothing was committed that no snapshot names"
+    assert last.offsets[0] == case.get("read", last.offsets[0])
+    for name in case.keys() & TABLES.keys():
+        wanted, rows = case[name], play.rows(name)
+        assert [{column: row[column] for column in each} for each, row in zip(wanted, rows, strict=True)] == wanted
+    warnings = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    for text, warning in zip(case.get("logged", []), warnings, strict=True):
+        assert text in warning.replace(A, "A").replace(B, "B")
+    page = generate_latest(play.registry.batches.metrics.registry).decode().splitlines()
+    assert {f"namesrv_{line}" for line in case.get("metrics", [])} <= set(page)
