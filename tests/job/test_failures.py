@@ -1,44 +1,36 @@
-"""The error for the end of a query, by Spark's message. The texts are the ends of Spark 4.2's own messages."""
+"""The error for the end of a query, by Spark's message, in tests/job/failures.yaml; and limits that end a job.
+
+A case has what was `said`, by Spark or `in_batch`, and the error that it is: its kind, and a text that it `names`.
+"""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, SettingError, StorageError, TermLostError
-from namesrv_stream.job.failures import (
-    CheckpointUnusableError,
-    JobFailedError,
-    job_failure,
-)
+from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
+from namesrv_stream.job.failures import LimitReachedError, job_failure, require_sound_spark, storage_errors
 from namesrv_stream.job.micro_batch import BrokenOffError, unread_batch
 
+CASES = [
+    pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
+    for rule, cases in yaml.safe_load(Path(__file__).with_name("failures.yaml").read_text("utf-8")).items()
+    for number, case in enumerate(cases)
+]
 SETTINGS = NamesrvSettings()
-KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: org.apache.kafka.common.errors."
+KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: org.apache.kafka.common.errors"
 
 
-@pytest.mark.parametrize(
-    ("said", "kind"),
-    [
-        (KAFKA + "TimeoutException: Timeout expired while fetching topic metadata", KafkaUnreachableError),
-        (KAFKA + "DisconnectException", KafkaUnreachableError),
-        (KAFKA + "TopicAuthorizationException: Not authorized to access topics: [t]", KafkaRefusedError),
-        (KAFKA + "GroupAuthorizationException: Not authorized to access group: g", KafkaRefusedError),
-        (KAFKA + "SaslAuthenticationException: Authentication failed", KafkaRefusedError),
-        (KAFKA + "SslAuthenticationException: SSL handshake failed", KafkaRefusedError),
-        ("Cannot fetch record for offset 5 in 15000 milliseconds", KafkaUnreachableError),
-        ("some data may have been lost ... set the source option failOnDataLoss to false", CheckpointUnusableError),
-        ("[STREAM_FAILED] java.io.IOException: No space left on device", StorageError),
-        ("[STREAM_FAILED] java.io.FileNotFoundException: /x/state/0 (Read-only file system)", StorageError),
-        ("[STREAM_FAILED] org.apache.hadoop.fs.ParentNotDirectoryException: /x", StorageError),
-        ("[STREAM_FAILED] Mkdirs failed to create /x: Permission denied", StorageError),
-        ("[STREAM_FAILED] java.lang.OutOfMemoryError", JobFailedError),
-        ("Caused by: java.lang.UnsatisfiedLinkError: /t/l.so: failed to map segment from shared object", SettingError),
-        ("java.lang.NoClassDefFoundError: Could not initialize class org.rocksdb.RocksDB", SettingError),
-    ],
-)
-def test_an_outage_is_waited_out_and_a_refusal_is_raised(said, kind):
-    assert type(job_failure(SETTINGS, None, said)) is kind
+@pytest.mark.parametrize("case", CASES)
+def test_an_outage_is_waited_out_and_a_refusal_is_raised(case):
+    said = case["said"].replace("KAFKA", KAFKA)
+    failure = job_failure(SETTINGS, unread_batch(said), "") if "in_batch" in case else job_failure(SETTINGS, None, said)
+    assert type(failure).__name__ == case["is"]
+    assert case.get("names", "") in str(failure)
 
 
 FROM_A_BATCH = """An error occurred while calling o12.getResult.
@@ -75,21 +67,42 @@ def test_a_cancelled_batch_has_the_text_by_which_spark_knows_an_interruption():
 
 def test_an_error_of_the_batch_itself_wins_over_sparks():
     lost = TermLostError(1, 2, "run-2")
-    assert job_failure(SETTINGS, lost, KAFKA + "TimeoutException") is lost
+    assert job_failure(SETTINGS, lost, KAFKA + ".TimeoutException") is lost
     assert type(job_failure(SETTINGS, OSError("No space left"), KAFKA)) is StorageError
+    assert type(job_failure(SETTINGS, OSError(24, "Too many open files"), KAFKA)) is LimitReachedError
     assert job_failure(SETTINGS, ValueError("x"), KAFKA).cause == "ValueError: x"
 
 
-def test_of_a_python_traceback_the_raised_line_is_the_cause():
-    said = "failed: Traceback (most recent call last):\n  File x\n    y = 1/0\nZeroDivisionError: division by zero\n"
-    assert job_failure(SETTINGS, None, said).cause == "ZeroDivisionError: division by zero"
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(OSError(24, "Too many open files"), LimitReachedError), (OSError(28, "No space left"), StorageError)],
+)
+def test_tables_that_cannot_be_opened_for_lack_of_descriptors_are_no_outage_of_the_storage(error, kind):
+    with pytest.raises(kind), storage_errors(SETTINGS):
+        raise error
 
 
-def test_a_line_of_the_plan_is_no_cause():
-    said = (
-        "failed: Traceback (most recent call last):\n  File x\nNamesrvError: offset was changed from 120 to 3; "
-        "failOnDataLoss\n\n=== Streaming Query ===\nIdentifier: [id = 1]\nProject [broker_addr#472]\n"
+@pytest.mark.parametrize("version", ["4.1.3", "4.2.0", "3.5.9"])
+def test_a_spark_that_leaks_sockets_is_refused_by_the_number_of_its_defect(version):
+    with pytest.raises(NamesrvError, match=f"{version} .*SPARK-58932.* 4.2.1"):
+        require_sound_spark(version)
+
+
+@pytest.mark.parametrize("version", ["4.2.1", "4.2.1-SNAPSHOT", "4.3.0"])
+def test_a_spark_that_closes_its_sockets_is_accepted(version):
+    require_sound_spark(version)
+
+
+def test_a_process_that_can_open_nothing_is_at_its_limit():
+    """In a process of its own, whose limit is the descriptors that it has."""
+    code = (
+        "import resource\n"
+        "from namesrv_stream.job.failures import LimitReachedError, require_descriptor\n"
+        "require_descriptor()\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "try:\n    require_descriptor()\n"
+        "except LimitReachedError as error:\n    print(error)\n"
     )
-    failure = job_failure(SETTINGS, None, said)
-    assert isinstance(failure, CheckpointUnusableError)
-    assert ": NamesrvError: offset was changed from 120 to 3; failOnDataLoss. It" in str(failure)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Too many open files" in done.stdout
+    assert "ulimit -n" in done.stdout
