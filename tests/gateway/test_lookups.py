@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
+import yaml
 
 from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.launch import BackgroundGateway
@@ -15,6 +16,7 @@ from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot
 from tests.waiting import eventually, until
 
+CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("answers.yaml").read_text("utf-8"))
 AT_A_START = (  # fmt: skip
     "cannot be changed at run time, so nothing was: it takes effect at a start only. "
     "Set it in the file and start again."
@@ -131,14 +133,7 @@ def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registr
         assert peer.ask(105, topic="Nowhere").code == 17
 
 
-@pytest.mark.parametrize(
-    ("code", "fields"),
-    [
-        (100, {"namespace": "n", "key": "k", "value": "v"}),
-        (103, {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": 0, "haServerAddr": ""}),
-        (904, {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c1"}),
-    ],
-)
+@pytest.mark.parametrize(("code", "fields"), CASES["writes are refused with a reason while kafka is away"])
 def test_writes_are_refused_with_a_reason_while_kafka_is_away(peer, code, fields):
     answer = peer.ask(code, **fields)
     assert answer.code == 2
@@ -146,16 +141,9 @@ def test_writes_are_refused_with_a_reason_while_kafka_is_away(peer, code, fields
 
 
 @pytest.mark.parametrize(
-    ("code", "body", "fields", "expected"),
-    [
-        (318, b"kvConfigPath=/nowhere\nlistenPort=1", {}, (16, "Can not update config in black list.")),
-        (318, b"delta.root=/nowhere", {}, (16, f"delta.root {AT_A_START}")),
-        (318, b"listenPort=1", {}, (16, f"listenPort {AT_A_START}")),
-        (318, b"\xff\xfe", {}, (1, "string2Properties error")),
-        (318, b"noSuchKey=1", {}, (0, None)),
-    ],
+    ("code", "body", "fields", "result", "remark"),
+    CASES["bad writes are answered with the reason with or without kafka"],
 )
-def test_bad_writes_are_answered_with_the_reason_with_or_without_kafka(peer, code, body, fields, expected):
-    answer = peer.ask(code, body=body, **fields)
-    assert answer.code == expected[0]
-    assert answer.remark == expected[1] if expected[1] or answer.code == 0 else answer.remark
+def test_bad_writes_are_answered_with_the_reason_with_or_without_kafka(peer, code, body, fields, result, remark):
+    answer = peer.ask(code, body=body.encode("latin-1"), **fields)
+    assert (answer.code, answer.remark) == (result, remark and remark.replace("AT_A_START", AT_A_START))

@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+from pathlib import Path
 
 import pytest
+import yaml
 
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.gateway.notices import Notice, notices, send_notice
@@ -16,43 +18,21 @@ from tests.waiting import until
 
 
 def group(holders, acting):
-    """A group by id: `0a 5b` is address a under id 0, and b under id 5."""
+    """A group by id, of which each holder is said as `0a`."""
     said = [(int(each[0]), each[1]) for each in holders.split()]
     rows = {i: BrokerRow("broker-a", i, a, "c", None, acting, LogPosition(T0, 0, i)) for i, a in said}
     return {"broker-a": rows} if rows else {}
 
 
 LEASES = {address: live(address)._replace(ha_server_addr=f"{address}:2") for address in "abcde"}
-STEPS = [
-    ("two join an empty group", True, "", "0a 5b", ""),
-    ("the smallest takes a larger id, still the smallest", True, "0a 5b", "2a 5b", ""),
-    ("a smaller id joins", True, "2a 5b", "1c 2a 5b", "ab 1c +c:2"),
-    ("the smallest takes a larger id, not the smallest then", True, "1c 2a 5b", "2a 5b 7c", ""),
-    ("a member is promoted over the others", True, "2a 5b 7c", "0b 2a 7c", "ac 0b +b:2"),
-    ("another address takes the smallest id over", True, "0b 2a 7c", "0d 2a 7c", ""),
-    ("the smallest leaves", True, "0d 2a 7c", "2a 7c", "ac 2a -d"),
-    ("one that is not the smallest leaves", True, "2a 7c", "2a", ""),
-    ("a smaller id joins the last one", True, "2a", "0e 2a", "a 0e +e:2"),
-    ("the only member is promoted", True, "2a", "1a", "a 1a +a:2"),
-    ("the last one leaves", True, "1a", "", ""),
-    ("without the acting flag a smaller id joins", False, "1a 2b", "0c 1a 2b", "ab 0c +c:2"),
-    ("without the acting flag the smallest leaves", False, "0c 1a 2b", "1a 2b", ""),
-    ("of 4.x a smaller id joins", None, "1a 2b", "0c 1a 2b", "ab 0c +c:2"),
-    ("of 4.x the smallest leaves", None, "0c 1a 2b", "1a 2b", ""),
-    # Steps that a snapshot has together, which RocketMQ has not:
-    ("two leave, and the former smallest is named", True, "0a 1b 2c", "2c", "c 2c -a"),
-    ("one leaves while another takes a larger id", True, "0a 1b 5c", "2a 5c", "ac 2a -b"),
-]
-"""Step, acting flag, group before and after, and the notices: to whom, the smallest id, and who joined (+) or left (-).
-
-A NameServer 5.4.0 that was taken through the steps sent these.
-"""
+STEPS = yaml.safe_load(Path(__file__).with_name("cases").joinpath("notices.yaml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize(("acting", "before", "after", "sent"), [each[1:] for each in STEPS], ids=[s[0] for s in STEPS])
-def test_r14_a_group_is_notified_of_a_new_smallest_id(acting, before, after, sent):
-    found = notices(group(before, acting), group(after, acting), LEASES)
-    to, smallest, other = sent.split() or ("", "", "")
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_r14_a_group_is_notified_of_a_new_smallest_id(step):
+    acting = step.get("acting", True)
+    found = notices(group(step["before"], acting), group(step["after"], acting), LEASES)
+    to, smallest, other = step["sent"].split() or ("", "", "")
     header = {"minBrokerId": smallest[:1], "minBrokerAddr": smallest[1:]}
     header[{"+": "haBrokerAddr", "-": "offlineBrokerAddr"}.get(other[:1])] = other[1:]
     assert sorted((each.broker_addr, header_fields(each.header)) for each in found) == [(each, header) for each in to]

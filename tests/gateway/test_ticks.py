@@ -1,6 +1,9 @@
 """The times of a gateway's ticks (E7): seldom while no lease can end, often while one may."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from namesrv_stream.gateway.kafka_link import Ticks
 from namesrv_stream.rules.lease import LogClock
@@ -42,22 +45,7 @@ def gateway():
     return Gateway(Clock())
 
 
-CASES = {
-    "e7 while no lease is late a tick comes in each calm period": "heard 0|start: 0|+21: 0.9 5.9 10.9 15.9 20.9",
-    "e7 while there is no lease a tick comes in each calm period": "nobody|start: 0|+21: 0.9 5.9 10.9 15.9 20.9",
-    "e7 while no snapshot is known a tick comes each second": "start: 0|+3: 0.9 1.9 2.9|+95: ... 96.9 97.9",
-    "e7 while a lease is late a tick comes each second, until its broker is heard": (
-        "heard 0|start: 0|+94: ... 80.9 85.9 90.9 91.9 92.9 93.9|heard 94|+12: 95.9 100.9 105.9"
-    ),
-    "a snapshot with a late lease does not wait for the calm tick": (
-        "heard 0|start: 0|+11: 0.9 5.9 10.9|heard -100|+2: 11.9 12.9"
-    ),
-    "a tick that kafka does not take is the only one, and the next follows in a second": (
-        "heard 0|kept|start: 0|+30: late|failed: late|+1: 30.9|taken|failed|+10: 31.9 35.9 40.9"
-    ),
-    "a stopped gateway sends no tick and plans none": "start: 0|stop|failed|heard -100|+10",
-}
-"""Rule -> steps and, after a colon, the times of the ticks sent meanwhile, and whether one was left out."""
+CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("ticks.yaml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -71,7 +59,7 @@ async def test_ticks_come_at_their_times(gateway, rule):
         "taken": lambda: setattr(gateway, "takes", True),
         "failed": lambda: gateway.ticks.ended(ConnectionError()),
     }
-    for step in CASES[rule].split("|"):
+    for step in CASES[rule]:
         said, _, expected = step.partition(":")
         what, *more = said.split()
         gateway.sent_s.clear()
