@@ -1,5 +1,6 @@
 """The command: what it prints, and as a process of its own, with Kafka away, from start to an orderly end."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from namesrv_stream.config import load_settings, to_properties_text
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
-from tests.gateway.process import await_snapshot, gateway_process
+from tests.waiting import until
 
 CHART_VALUES = Path(__file__).parents[2] / "deploy" / "helm" / "namesrv-stream" / "values.yaml"
 PRE_STOP_S = 5
@@ -47,15 +48,21 @@ def test_p_and_request_319_show_no_password_in_an_address(registry, settings):
 
 
 def test_it_serves_the_last_snapshot_without_kafka_or_spark_and_ends_on_sigterm(registry, tmp_path, nobody):
-    with gateway_process(tmp_path, registry.root, nobody, subprocess.PIPE) as (running, port):
-        await_snapshot(port, "TopicA")
-        with Peer(port) as peer:
-            assert peer.ask(105, topic="TopicA").code == ResponseCode.SUCCESS
-            loaded = Path(f"/proc/{running.pid}/maps").read_text() if sys.platform == "linux" else ""
-            assert "libjvm" not in loaded
-            running.send_signal(signal.SIGTERM)
-            assert peer.is_closed_by_server()
-        _, said = running.communicate(timeout=GRACE_S)
-        assert running.returncode == 0
-        assert "Traceback" not in said
-        assert "brokers live: is the job running?" in said, "the snapshot is years old"
+    file = tmp_path / "namesrv.properties"
+    file.write_text(f"listenPort=0\ndelta.root={registry.root}\nkafka.bootstrap.servers={nobody}\n")
+    command = [Path(sys.executable).with_name("namesrv-stream"), "gateway", "-c", file]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            port = re.fullmatch(r"The Name Server boot success: 127\.0\.0\.1:(\d+)\n", running.stdout.readline())[1]
+            with Peer(int(port)) as peer:
+                until(lambda: peer.ask(105, topic="TopicA").code == ResponseCode.SUCCESS)
+                loaded = Path(f"/proc/{running.pid}/maps").read_text() if sys.platform == "linux" else ""
+                assert "libjvm" not in loaded
+                running.send_signal(signal.SIGTERM)
+                assert peer.is_closed_by_server()
+            _, said = running.communicate(timeout=GRACE_S)
+            assert running.returncode == 0
+            assert "Traceback" not in said
+            assert "brokers live: is the job running?" in said, "the snapshot is years old"
+        finally:
+            running.kill()

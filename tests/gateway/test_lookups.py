@@ -13,7 +13,6 @@ from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.remoting_command import decode_command
 from tests.gateway.peer import Peer
-from tests.gateway.process import await_snapshot
 from tests.waiting import eventually, until
 
 CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("answers.yaml").read_text("utf-8"))
@@ -103,8 +102,8 @@ def test_lookups_wait_for_service_only_where_that_is_set(registry, settings):
             assert (answer.code, answer.remark) == (1, "name server not ready")
         assert peer.ask(106).code == 0
     ready = settings(needWaitForService=True, waitSecondsForService=0)
-    with BackgroundGateway(ready) as running:
-        await_snapshot(running.gateway.port, "TopicA")
+    with BackgroundGateway(ready) as running, Peer(running.gateway.port) as peer:
+        until(lambda: peer.ask(105, topic="TopicA").code == 0)
 
 
 def test_gateway_starts_without_any_table_and_finds_them_later(settings, request):
