@@ -1,6 +1,7 @@
 """The job's own maintenance: beside its publications, bounded, off by a setting, and whole after a `kill -9`."""
 
 import logging
+import shutil
 import subprocess
 import sys
 import threading
@@ -24,18 +25,20 @@ LIMIT_S = 60.0
 COUNT = MAX_FILES + 2
 
 
-@pytest.fixture
-def root(tmp_path):
-    return Root(str(tmp_path / "registry"))
-
-
-@pytest.fixture
-def publisher(root):
-    """After publications each of which added a file to the history."""
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory):
+    """Tables after publications each of which added a file to the history."""
+    root = Root(str(tmp_path_factory.mktemp("grown") / "registry"))
     publisher = claim(root, at_ms=NOW)
     for number in range(COUNT):
         publisher.publish(batch(number), NOW)
-    return publisher
+    return root
+
+
+@pytest.fixture
+def root(grown, tmp_path):
+    """A copy of them."""
+    return Root(str(shutil.copytree(grown.url, tmp_path / "registry")))
 
 
 def settings(root, every_ms=1):
@@ -46,8 +49,9 @@ def file_count(root, spec):
     return len(root.open(spec).file_uris())
 
 
-def test_a_publication_waits_for_no_maintenance_and_both_hold(root, publisher):
+def test_a_publication_waits_for_no_maintenance_and_both_hold(root):
     """The maintenance stands still before each table while a publication comes."""
+    publisher = claim(root, "second", at_ms=NOW)
     at_table, published, done = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
     def wait(point):
@@ -70,7 +74,7 @@ def test_a_publication_waits_for_no_maintenance_and_both_hold(root, publisher):
     assert_shows_exactly(root, *range(count + 1))
 
 
-def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, publisher, caplog):
+def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, caplog):
     caplog.set_level(logging.INFO)
     before, points = views_of_all(root), []
     TableMaintenance(root, settings(root), points.append).look_after()
@@ -82,7 +86,7 @@ def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, pu
     assert f"broker_event from {COUNT} to 1" in line
 
 
-def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(root, publisher):
+def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(root):
     TableMaintenance(root, settings(root), lambda _point: None).look_after()
     folder = Path(root.uri(SNAPSHOT))
     assert len(list(folder.glob("*.parquet"))) > 1
@@ -92,14 +96,14 @@ def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(roo
     assert_shows_exactly(root, *range(COUNT))
 
 
-def test_no_maintenance_runs_when_the_setting_is_0(root, publisher):
+def test_no_maintenance_runs_when_the_setting_is_0(root):
     points = []
     with TableMaintenance(root, settings(root, every_ms=0), points.append):
         pass
     assert points == []
 
 
-def test_a_maintenance_whose_time_is_up_leaves_the_rest_to_the_next(root, publisher, monkeypatch):
+def test_a_maintenance_whose_time_is_up_leaves_the_rest_to_the_next(root, monkeypatch):
     points = []
 
     def out_of_time_after(point):
@@ -118,7 +122,7 @@ def test_a_maintenance_whose_time_is_up_leaves_the_rest_to_the_next(root, publis
     assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
 
 
-def test_a_table_that_cannot_be_maintained_keeps_the_others_from_nothing(root, publisher, monkeypatch):
+def test_a_table_that_cannot_be_maintained_keeps_the_others_from_nothing(root, monkeypatch):
     first, points = next(iter(TABLES)), []
 
     def fail(point):
@@ -150,7 +154,7 @@ TableMaintenance(root, NamesrvSettings.model_validate({"delta.root": root.url}),
 
 
 @pytest.mark.parametrize("at", ["vacuum", pytest.param("delete", marks=pytest.mark.full)])
-def test_after_a_kill_in_the_middle_the_registry_and_its_maintenance_go_on(root, publisher, at):
+def test_after_a_kill_in_the_middle_the_registry_and_its_maintenance_go_on(root, at):
     killed = subprocess.run([sys.executable, "-c", _PROGRAM, root.url, at], check=False, timeout=LIMIT_S)
     assert killed.returncode == -SIGKILL
     heir = claim(root, "second")
