@@ -15,59 +15,7 @@ CHART = PROJECT / "deploy" / "helm" / "namesrv-stream"
 HELM = PROJECT / ".cache" / "deploy" / "helm"
 KUBERNETES = "1.34"
 
-_S3 = {"storage": {"kind": "s3", "root": "s3a://bucket/registry"}, "secretName": "namesrv-secrets"}
-_SECURED = {
-    "settings": {"kafka.bootstrap.servers": "kafka:9093", "kafka.security.protocol": "SASL_SSL", "auth.mode": "writes"},
-    "gateway": {"tlsSecretName": "namesrv-tls", "usersSecretName": "namesrv-users", "serviceType": "LoadBalancer"},
-}
-_EXTRAS = {
-    "console": {"enabled": True, "hosts": "registry.example.org"},
-    "job": {"metricsPort": 9878},
-    "serviceMonitor": {"enabled": True},
-    "backup": {"enabled": True, "claim": "backups"},
-}
-VALUE_SETS: dict[str, dict[str, Any]] = {
-    "defaults": {},
-    "s3": _S3,
-    "secured": _SECURED,
-    "extras": _EXTRAS,
-    "everywhere": {
-        "nodeSelector": {"disk": "one"},
-        "tolerations": [{"operator": "Exists"}],
-        "trustSecretName": "trust",
-        "extraVolumes": [{"name": "more", "emptyDir": {}}],
-        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
-        "console": {
-            "enabled": True,
-            "hosts": "a.example.org,b.example.org",
-            "ingress": {"enabled": True, "tlsSecretName": "t"},
-        },
-        "networkPolicy": {
-            "enabled": True,
-            "clients": [{"podSelector": {"matchLabels": {"role": "client"}}}],
-            "monitoring": [{"podSelector": {"matchLabels": {"role": "monitor"}}}],
-        },
-    },
-    "existing": {
-        "storage": {"pvc": {"existingClaim": "tables"}},
-        "serviceAccount": {"create": False, "name": "given"},
-        "maintenance": {"enabled": False},
-        "image": {"tag": "7", "pullSecrets": [{"name": "registry"}]},
-        "gateway": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
-    },
-    "spark-operator": _S3
-    | {
-        "job": {
-            "kind": "sparkApplication",
-            "metricsPort": 9878,
-            "nodeSelector": {"disk": "ssd"},
-            "tolerations": [{"operator": "Exists"}],
-            "sparkApplication": {"checkpoint": "s3a://bucket/c"},
-        },
-        "image": {"pullSecrets": [{"name": "registry"}]},
-        "serviceMonitor": {"enabled": True},
-    },
-}
+VALUE_SETS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("values.yaml").read_text("utf-8"))
 
 
 def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -88,6 +36,12 @@ def rendered(values: dict[str, Any], folder: Path, release: str = "namesrv") -> 
     done = template(values, folder, release)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def one(objects: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    """Return the object of this kind and name."""
+    [found] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
 
 
 def pods(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

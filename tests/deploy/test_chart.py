@@ -1,6 +1,7 @@
 """The Helm chart: Kubernetes accepts what it renders, the settings are right, and pods have no needless rights."""
 
 import re
+from pathlib import Path
 
 import kubernetes_validate
 import pytest
@@ -15,6 +16,7 @@ from tests.deploy.chart import (
     VALUE_SETS,
     command_lines,
     helm,
+    one,
     pods,
     rendered,
     spark_pods,
@@ -24,6 +26,7 @@ from tests.deploy.commands import options_problem, settings_of
 
 pytestmark = pytest.mark.deploy
 
+REFUSED = yaml.safe_load(Path(__file__).with_name("values_refused.yaml").read_text("utf-8"))
 OF_OPERATORS = {"SparkApplication", "ServiceMonitor", "PodMonitor"}
 """Kinds whose schemas are not Kubernetes' own."""
 
@@ -168,9 +171,7 @@ def test_every_monitor_finds_what_listens_at_its_port(objects):
 
 
 def test_a_gateway_is_ready_by_its_snapshot_and_leaves_the_service_before_it_stops(tmp_path):
-    [gateway] = [
-        o for o in rendered({}, tmp_path) if o["metadata"]["name"] == "namesrv-gateway" and o["kind"] == "Deployment"
-    ]
+    gateway = one(rendered({}, tmp_path), "Deployment", "namesrv-gateway")
     [container] = gateway["spec"]["template"]["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     alive = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "startupProbe")}
@@ -181,7 +182,7 @@ def test_a_gateway_is_ready_by_its_snapshot_and_leaves_the_service_before_it_sto
 
 def test_the_job_has_probes_and_leaves_its_node_one_at_a_time(tmp_path):
     objects = rendered({}, tmp_path)
-    [job] = [o for o in objects if (o["kind"], o["metadata"]["name"]) == ("Deployment", "namesrv-job")]
+    job = one(objects, "Deployment", "namesrv-job")
     [container] = job["spec"]["template"]["spec"]["containers"]
     paths = [container[probe]["httpGet"]["path"] for probe in ("readinessProbe", "livenessProbe", "startupProbe")]
     assert paths == ["/readyz", "/healthz", "/healthz"]
@@ -198,11 +199,7 @@ def test_the_public_service_has_no_metrics_and_lets_in_whom_the_values_name(tmp_
         "serviceAnnotations": {"a/b": "c"},
         "loadBalancerSourceRanges": ["10.0.0.0/8"],
     }
-    [service] = [
-        o
-        for o in rendered({"gateway": gateway}, tmp_path)
-        if (o["kind"], o["metadata"]["name"]) == ("Service", "namesrv-gateway")
-    ]
+    service = one(rendered({"gateway": gateway}, tmp_path), "Service", "namesrv-gateway")
     assert [port["name"] for port in service["spec"]["ports"]] == ["remoting"]
     assert service["spec"]["loadBalancerSourceRanges"] == ["10.0.0.0/8"]
     assert service["metadata"]["annotations"] == {"a/b": "c"}
@@ -234,24 +231,8 @@ def test_network_policies_let_in_the_peers_of_the_values_at_the_parts_ports(tmp_
     }
 
 
-@pytest.mark.parametrize(
-    ("values", "names"),
-    [
-        ({"gatway": {}}, "gatway"),
-        ({"image": {"tag": "latest"}}, "tag"),
-        ({"console": {"enabled": True, "ingress": {"enabled": True}}}, "console.hosts"),
-        ({"gateway": {"replicas": 0}}, "replicas"),
-        ({"gateway": {"port": "9876"}}, "port"),
-        ({"job": {"kind": "statefulset"}}, "kind"),
-        ({"storage": {"kind": "s3"}}, "root"),
-        ({"storage": {"kind": "pvc", "root": "/data"}}, "root"),
-        ({"settings": {"kafka.ssl.key.password": "x"}}, "kafka.ssl.key.password"),
-        ({"maintenance": {"schedule": "daily"}}, "schedule"),
-        ({"backup": {"enabled": True}}, "backup.claim"),
-        ({"storage": {"kind": "s3", "root": "s3a://b/r"}, "job": {"kind": "sparkApplication"}}, "checkpoint"),
-    ],
-)
-def test_wrong_values_are_refused_by_name(tmp_path, values, names):
+@pytest.mark.parametrize(("names", "values"), [(name, each) for name, many in REFUSED.items() for each in many])
+def test_wrong_values_are_refused_by_name(tmp_path, names, values):
     done = template(values, tmp_path)
     assert done.returncode != 0
     assert names in done.stderr
