@@ -21,21 +21,21 @@ FIELDS = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "br
 DAMAGED = RemotingCommand(code=103, ext_fields=FIELDS | {"bodyCrc32": "7"}, body=b"{}")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def run():
-    """Runs work in processes of a pool, one after the other."""
-    opened = []
+    """Runs work in processes of a pool, one after the other; those of a lost one are made anew."""
+    pools = {}
 
-    def running(*works, limit_s=30):
+    def running(*works, limit_s=30, at_a_time=2):
+        processes = pools.setdefault((limit_s, at_a_time), BodyProcesses(limit_s, at_a_time=at_a_time))
+
         async def in_loop():
-            processes = BodyProcesses(limit_s)
-            opened.append(processes)
             return [await each(processes) if callable(each) else each for each in works]
 
         return asyncio.run(in_loop())
 
     yield running
-    for each in opened:
+    for each in pools.values():
         each.close()
 
 
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_no_decoding(run):
         os.kill(pid, signal.SIGINT)
         return pid
 
-    before, after = run(interrupted, work(os.getpid))
+    before, after = run(interrupted, work(os.getpid), at_a_time=1)
     assert before == after
 
 

@@ -20,6 +20,8 @@ from tests.build import register_request
 from tests.gateway.transport import connected
 
 OF_A_BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
+PROCESSES = BodyProcesses()
+"""Those of all tests: to start one takes longer than what it reads."""
 
 
 class CountingProducer(RecordProducer):
@@ -37,7 +39,7 @@ class Way:
 
     def __init__(self, settings):
         self.link = KafkaLink(settings, lambda error: None)
-        self.processes = BodyProcesses()
+        self.processes = PROCESSES
         self.producer = CountingProducer(kafka_client_arguments(settings), "topic", 60_000)
         self.link.on_opened(self.producer)
         self.writes = WriteHandler(
@@ -91,12 +93,12 @@ def test_a_body_that_is_long_to_read_is_read_in_another_process(settings, monkey
 
 
 async def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
-    monkeypatch.setattr(kafka_link, "MAX_ON_THE_WAY_BYTES", 1_000_000)
-    assert len(registration(0, 5_000, compressed=True).body) < LARGE_BODY_BYTES
+    monkeypatch.setattr(kafka_link, "MAX_ON_THE_WAY_BYTES", 200_000)
+    assert len(registration(0, 1_000, compressed=True).body) < LARGE_BODY_BYTES
     way = Way(settings())
-    answers = [await way.answer_or_none(registration(number, 5_000, compressed=True)) for number in range(4)]
+    answers = [await way.answer_or_none(registration(number, 1_000, compressed=True)) for number in range(4)]
     assert answers[0] is None, "on its way"
-    assert answers[-1].code == 2, "four records of 395 KB each"
+    assert answers[-1].code == 2, "four records of 79 KB each"
 
 
 async def decoded(link, held_bytes, host, work):

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -17,12 +18,15 @@ TOP = {"tools", "gateway", "console", "cli"}
 """LAYERS: each may import from those before it; those of TOP come after all of them."""
 
 
+@cache
 def imported(path):
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
+            found.append(node.module or "")
+    return found
 
 
 @pytest.mark.parametrize("package", ["rules", "wire"])
