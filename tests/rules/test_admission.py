@@ -24,6 +24,11 @@ def test_r1a_a_topic_with_a_name_that_no_client_can_ask_for_is_left_out_alone(na
     assert set(request.topic_config_table) == set(request.topic_queue_mapping_info_map) == {"T", *[name] * is_taken}
 
 
+def test_r1a_a_mapping_of_a_topic_that_is_left_out_is_too():
+    request, left_out = admitted(registration(topics=("T",), topic_queue_mapping_info_map={"T": {}, "a\x1bb": {}}))
+    assert (set(request.topic_queue_mapping_info_map), left_out) == ({"T"}, ())
+
+
 @pytest.mark.parametrize(("name", "is_taken"), NAMES)
 def test_r1a_a_record_of_another_program_counts_without_that_topic(name, is_taken):
     record = encode_record(with_topics("T", name))

@@ -2,14 +2,17 @@
 
 import pytest
 
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import (
     LogClock,
     after_sign_of_life,
+    is_late,
     overdue,
     without_channel,
 )
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.rows import LiveRow, SnapshotRow
 
 TIMEOUT_MS = 120_000
 
@@ -46,6 +49,12 @@ def test_e7_a_lease_is_late_as_long_after_the_newest_tick_as_its_late_reading_is
     assert clock.late_at_ms([]) is None
 
 
+@pytest.mark.parametrize(("silent_ms", "is_it"), [(TIMEOUT_MS * 3 // 4, False), (TIMEOUT_MS * 3 // 4 + 1, True)])
+def test_e7_a_lease_is_late_at_a_snapshot_after_three_quarters_of_its_timeout(silent_ms, is_it):
+    snapshot = SnapshotRow(1, 1, "run", None, None, 0, 0, {}, {}, {}, last_tick=0, clock_millis=50_000 + silent_ms)
+    assert is_late(lease(clock_millis=50_000), snapshot) == is_it
+
+
 @pytest.mark.parametrize("clock", [LogClock(), LogClock(newest_tick_ms=0, reading_ms=70_000)])
 def test_e7_a_lease_may_be_late_at_once_while_the_time_since_the_newest_tick_is_not_known(clock):
     assert clock.late_at_ms([lease()]) == 0
@@ -63,6 +72,12 @@ def test_d9_the_clock_starts_at_the_first_tick_and_all_before_it_is_heard_then()
     assert clock.reading_at_ms(50_000, GAP_MS) == 0
     clock.tick(60_000, GAP_MS)
     assert (clock.reading_ms, clock.gap_ms) == (60_000, 0)
+
+
+def test_d9_a_lease_without_a_reading_was_heard_at_its_last_sign_of_life():
+    registry = RouteRegistry(NamesrvSettings())
+    registry.load({"live": [lease(last_ms=5_000, clock_millis=None)]})
+    assert registry.lease("a:1").clock_millis == 5_000
 
 
 def test_d5_overdue_leases_come_in_order_of_deadline_then_address():

@@ -69,6 +69,12 @@ def test_rows_in_any_order_are_packed_in_order(changes):
     assert_shows(TopicQueues.of(reversed(rows_of(model))), model)
 
 
+@pytest.mark.parametrize(("topics", "pages"), [(7, 1), (8, 2), (9, 3)])
+def test_a_page_is_split_once_it_has_topics_for_two(topics, pages):
+    rows = [TopicRow(f"topic-{number}", "broker-a", 8, 8, 6, 0) for number in range(topics)]
+    assert len(TopicQueues.of(rows).pages) == pages
+
+
 def test_an_unknown_topic_has_no_queues():
     queues = TopicQueues.of([TopicRow("t", "broker-a", 8, 8, 6, 0)])
     for unknown in ("", "s", "u"):

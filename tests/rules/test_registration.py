@@ -1,6 +1,7 @@
 """Registrations of several holders of one name."""
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.record_types import UnregisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from tests.build import address, registration
@@ -27,3 +28,10 @@ def test_of_an_accepted_log_what_is_older_is_ignored_until_the_first_record_that
     registry.apply(at_id(2, "after the clock stepped back"), LogPosition(900, 0, 2))
     assert registry.lease("10.0.0.1:10911") is not None
     assert registry.lease("10.0.0.2:10911") is not None
+
+
+def test_a_lease_that_has_ended_has_no_sign_of_life_to_publish():
+    registry = RouteRegistry(NamesrvSettings())
+    registry.apply(at_id(0, None), LogPosition(0, 0, 0))
+    registry.apply(UnregisterBroker(broker_addr=address(0)), LogPosition(1, 0, 1))
+    assert not registry.has_signs_of_life()

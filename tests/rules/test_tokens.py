@@ -105,6 +105,10 @@ def test_a_further_part_of_a_split_registration_adds_its_token():
     assert tokens(registry(OWN, part)) == ("own", "part")
     assert tokens(registry(OWN, part, OWN)) == ("own", "part")
     assert tokens(registry(TOPICS_GO, OWN, part)) == ("part",)
+    whole = replace(OWN, topic_config_table=OWN.topic_config_table | part.topic_config_table, token="whole")
+    assert tokens(registry(OWN, whole)) == ("own", "whole")
+    assert tokens(registry(TOPICS_GO, OWN, whole)) == ("whole",)
+    assert tokens(registry(replace(OWN, filter_server_list=[], token="without"), OWN)) == ("own",)
 
 
 def test_a_slave_has_its_token_beside_its_masters_until_the_master_changes():

@@ -9,7 +9,7 @@ from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.rows import ClusterRow, RowChange
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import open_tables
-from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
@@ -250,6 +250,13 @@ def test_a_claim_takes_over_the_values_of_the_row_before(root):
     published = claim(root, "first").publish(batch(7), NOW)
     heir = claim(root, "second").last
     assert heir == published._replace(epoch=3, term=2, run_id="second", changes={}, kind="CLAIM")
+
+
+def test_e9_a_log_that_is_accepted_again_before_it_was_read_counts_from_the_same_time(root):
+    claim(root).publish(batch(7), NOW)
+    new_log = KafkaLog(is_new=True)
+    claims = [Publisher.claim(RustWriter(root), f"run-{n}", NOW, log_of=lambda _former: new_log) for n in range(2)]
+    assert [each.last.log_accepted_at for each in claims] == [T0 + 7] * 2
 
 
 def test_tag_names_epoch_and_term(root):

@@ -22,7 +22,7 @@ from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.frame import FrameDecoder, opening_of, proxy_header
 from namesrv_stream.wire.json_text import with_quoted_keys
 from namesrv_stream.wire.registration_request import RegisterBrokerBody, decode_registration
-from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, split_opaque
 from namesrv_stream.wire.write_requests import operator_command
 from tests.wire.golden import broker_request
 
@@ -96,7 +96,13 @@ def _proxy_header(raw):
     return found
 
 
+def _split_opaque(raw):
+    found = split_opaque(raw)
+    return found and (found[0].decode(), found[1])
+
+
 READERS = {
+    "opaque": _split_opaque,
     "frames": _frames,
     "registration": _registration,
     "request": _request,
