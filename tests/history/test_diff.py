@@ -5,7 +5,6 @@ import pytest
 from namesrv_stream.answers.accounts import Difference, differences, shown_of
 from namesrv_stream.answers.events import changes_between
 from namesrv_stream.tables.as_of import AsOf
-from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.history.fleet import RandomHistory
@@ -24,11 +23,6 @@ def diff_of_views(before, after):
         pairs = {key: (was.get(key), became.get(key)) for key in sorted(was.keys() | became.keys())}
         found += [Difference(spec.name, key, *pair) for key, pair in pairs.items() if pair[0] != pair[1]]
     return found
-
-
-@pytest.fixture
-def root(tmp_path):
-    return Root(str(tmp_path / "registry"))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2))])

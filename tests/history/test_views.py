@@ -3,51 +3,21 @@
 DuckDB answers, without Spark: tests/history/test_analysis.py shows that Spark gives the same.
 """
 
-import json
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from math import ceil
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-import yaml
 
 from namesrv_stream.analysis.ask import ask, opened
 from namesrv_stream.analysis.views import create_views, history_queries, open_snapshot, register_views
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.records import decode_record
 from namesrv_stream.rules.rows import RejectedRow
-from namesrv_stream.tables.root import Root
+from tests.history.by_the_hour import ADDRESSES, check_history, histories, hours
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
-from tests.tables.rows import NOW
 
-MIDNIGHT_MS = (NOW // DAY_MS - 5) * DAY_MS
-ADDRESSES = {letter: f"10.0.0.{number}:10911" for number, letter in enumerate("ABCD", 1)}
-LETTERS = {address: letter for letter, address in ADDRESSES.items()}
 A, B = ADDRESSES["A"], ADDRESSES["B"]
-HISTORIES = yaml.safe_load(Path(__file__).with_name("views.yaml").read_text())
-
-
-@pytest.fixture
-def root(tmp_path):
-    return Root(str(tmp_path / "registry"))
-
-
-@pytest.fixture
-def registry(root):
-    return SeededRegistry(root, NOW)
-
-
-def hours(count):
-    return MIDNIGHT_MS + round(count * HOUR_MS)
-
-
-def day(number):
-    return at(MIDNIGHT_MS + number * DAY_MS).date()
-
-
-def at(epoch_ms):
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC)
+HISTORIES = histories("views.yaml")
 
 
 @pytest.fixture
@@ -62,23 +32,7 @@ def rows_of(session, statement):
 
 @pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
 def test_the_views_say_of_a_history_what_its_row_says(root, registry, row):
-    for hour, verb, *given in row["happens"]:
-        fields = given.pop() if given and isinstance(given[-1], dict) else {}
-        if verb == "command":
-            registry.command(hours(hour), decode_record(json.dumps(fields).encode()))
-        else:
-            getattr(registry, verb)(hours(hour), *(ADDRESSES.get(each, each) for each in given), **fields)
-    registry.publish(at_ms=hours(row["until"]) if "until" in row else None)
-    with opened(root) as views:
-        found = {asked: [list(map(in_row, each)) for each in views.rows(asked, {})] for asked in row["asked"]}
-    assert found == row["asked"]
-
-
-def in_row(value):
-    """A value as the rows have it: a time as the hour of the history, a day as its number, an address as its letter."""
-    if isinstance(value, datetime):
-        return (value.timestamp() * 1000 - MIDNIGHT_MS) / HOUR_MS
-    return (value - day(0)).days if isinstance(value, date) else LETTERS.get(str(value), value)
+    check_history(root, registry, row)
 
 
 def test_every_view_that_shows_brokers_has_their_keys(root, registry):

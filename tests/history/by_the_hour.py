@@ -1,0 +1,95 @@
+"""Histories by the hour as rows of a YAML file, and what is said of them: by the views in SQL, and by answers.
+
+A row has what `happens` up to the hour `until`, and what is `asked` then. A list of such rows is one history. What is
+no SQL asks for an answer, and behind -> for places in it. In rows an address is its letter and a time its hour.
+"""
+
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from namesrv_stream.analysis.ask import names_in, opened
+from namesrv_stream.answers.accounts import why
+from namesrv_stream.answers.broker_page import broker_page
+from namesrv_stream.answers.events import EVERYTHING, Span
+from namesrv_stream.answers.overview import overview
+from namesrv_stream.answers.subject import NotFoundError, Seen
+from namesrv_stream.answers.topics import route, topics
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.records import decode_record
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from tests.history.seeded import HOUR_MS
+from tests.places import part
+
+MIDNIGHT_MS = round(datetime(2026, 10, 27, tzinfo=UTC).timestamp() * 1000)
+ADDRESSES = {letter: f"10.0.0.{number}:10911" for number, letter in enumerate("ABCDEFGH", 1)}
+LETTERS = {address: letter for letter, address in ADDRESSES.items()}
+STATES = "SELECT topic, state FROM topic_state ORDER BY topic"
+
+
+def histories(file):
+    """The rows of a file in this folder, by name."""
+    return yaml.safe_load(Path(__file__).with_name(file).read_text())
+
+
+def hours(count):
+    return MIDNIGHT_MS + round(count * HOUR_MS)
+
+
+def check_history(root, registry, row):
+    """Let a row's history happen and compare what is said of it."""
+    for stage in row if isinstance(row, list) else [row]:
+        for hour, verb, *given in stage.get("happens", ()):
+            fields = given.pop() if given and isinstance(given[-1], dict) else {}
+            if verb == "command":
+                registry.command(hours(hour), decode_record(json.dumps(fields).encode()))
+            else:
+                getattr(registry, verb)(hours(hour), *(ADDRESSES.get(each, each) for each in given), **fields)
+        registry.publish(at_ms=hours(stage["until"]) if "until" in stage else None)
+        assert said_of(root, stage["asked"]) == stage["asked"]
+
+
+def said_of(root, questions):
+    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    with opened(root, only=names_in(STATES, *questions)) as views:
+        return {asked: said(seen, views, asked) for asked in questions}
+
+
+def said(seen, views, asked):
+    if asked.startswith("SELECT "):
+        return [list(map(in_row, each)) for each in views.rows(asked, {})]
+    if asked == "states":  # on which the rows in memory agree with the views
+        in_memory = [(each.topic, each.state) for each in topics(seen).topics]
+        assert views.rows(STATES, {}) == in_memory
+        return list(map(list, in_memory))
+    question, _, place = asked.partition(" -> ")
+    name, *words = question.split()
+    given = [ADDRESSES.get(each, each) for each in words if "=" not in each]
+    try:
+        answer = ANSWERS[name](seen, *given, **dict(each.split("=") for each in words if "=" in each))
+    except NotFoundError as error:
+        return str(error)
+    return part(msgspec.to_builtins(answer), place)
+
+
+ANSWERS = {
+    "left": lambda seen, **place: topics(seen, state="left", with_system=False, **place),
+    "overview": overview,
+    "page": broker_page,
+    "route": route,
+    "why": lambda seen, topic, since=None: why(
+        seen, topic, Span(hours(float(since))) if since else EVERYTHING, is_topic=True
+    ),
+}
+
+
+def in_row(value):
+    """A value as the rows have it: a time as the hour of the history, a day as its number, an address as its letter."""
+    if isinstance(value, datetime):
+        return (value.timestamp() * 1000 - MIDNIGHT_MS) / HOUR_MS
+    if isinstance(value, date):
+        return (value - datetime.fromtimestamp(MIDNIGHT_MS / 1000, UTC).date()).days
+    return LETTERS.get(str(value), value)
