@@ -190,30 +190,6 @@ def test_kafka_that_is_away_is_named(away, closed_port):
     assert f"Kafka at 127.0.0.1:{closed_port} does not answer" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "status", "names"),
-    [
-        ("updateNamesrvConfig -k orderMesageEnable -v true", 2, "orderMessageEnable"),
-        ("updateNamesrvConfig -k delta.root -v x", 1, "delta.root"),
-        ("updateKvConfig -s NS -k k", 2, "--value"),
-        ("updateKvConfig -s NS --key= -v v --wait", 2, "length >= 1 - at `$.key`"),
-        ("deleteKvConfig -s NS --key= --wait", 2, "length >= 1 - at `$.key`"),
-        ("wipeWritePerm -b b --wait soon", 2, "--wait"),
-        ("deleteTopic -t TopicA --as=", 2, "a name that can be printed is accepted"),
-        ("deleteTopic -t TopicA --as=\x1b[2J", 2, "a name that can be printed is accepted"),
-        ("updateKvConfig -s ORDER_TOPIC_CONFIG -k T -v broker-a:8;", 2, "no broker name with a number of queues"),
-        ("wipeWritePerm -b b --yes --reason=\x07", 2, "the reason is one line"),
-        ("retireBroker -c c -b b -i 0 --yes", 2, "--reason"),
-        ("retireBroker -c c -b b -i 0 --yes --reason=", 2, "say why"),
-    ],
-)
-def test_change_that_cannot_be_is_refused_before_it_is_sent(away, line, status, names):
-    result = away(line)
-    assert result.exit_code == status
-    assert names in result.stderr
-    assert "does not answer" not in result.stderr
-
-
 def test_an_order_configuration_of_an_unknown_broker_is_sent_when_asked_for(registry, kafka, topic, on_kafka):
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     line = "updateKvConfig -s ORDER_TOPIC_CONFIG -k TopicA -v broker-b:8"

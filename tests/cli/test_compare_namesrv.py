@@ -103,14 +103,6 @@ def test_a_topic_that_only_a_clusters_list_names_is_compared(run, registry, thei
     assert "route of Orders" in {each["question"] for each in found}
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:x", ":"])
-def test_what_is_no_address_is_named(run, registry, address):
-    registry.publish()
-    result = run(f"compare -n {address}")
-    assert result.exit_code == 1
-    assert "Check -n HOST:PORT" in result.stderr
-
-
 def test_a_server_of_another_protocol_is_no_name_server(run, registry):
     registry.publish()
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
@@ -10,6 +11,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
 from tests.clock import now_ms
 
+REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
 MASTER, OTHER = "10.0.0.1:10911", "10.0.0.3:10911"
 
 
@@ -32,29 +34,12 @@ def lines(result):
     return result.stdout.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("line", "names"),
-    [
-        ("topicList --as-of soon", "03:12"),
-        ("topicList --as-of 2100-01-01", "is still to come"),
-        ("history --since soon", "03:12"),
-        ("history --since 3", "03:12"),
-        ("topicRoute", "--topic"),
-        ("topicList --as-of 2 --watch", "--watch"),
-        ("history --limit 0", "--limit"),
-        ("snapshots --sql --schema a;b", "letters, digits and _ alone"),
-        ("snapshots --sql --schema `x`", "letters, digits and _ alone"),
-        ("snapshots --schema routes", "it needs --sql"),
-        ("topicLits", "topicList"),
-        ("--tz Mars/X topicList", "there is no such zone"),
-        ("topicList --tz Mars/X", "there is no such zone"),
-        ("", "topicRoute"),
-    ],
-)
-def test_wrong_usage_ends_with_2(look, line, names):
-    result = look(line)
-    assert result.exit_code == 2
-    assert names in result.output
+@pytest.mark.parametrize(("status", "line", "told"), REFUSED)
+def test_a_line_that_cannot_be_is_refused_by_name_before_anything_is_sent(look, closed_port, status, line, told):
+    result = look(f"--set kafka.bootstrap.servers=127.0.0.1:{closed_port} {line}")
+    assert (result.exit_code, "Traceback" in result.output) == (status, False)
+    assert told in result.stderr
+    assert "Kafka at" not in result.stderr
 
 
 def test_times_are_in_utc_or_in_the_zone_of_tz_wherever_the_machine_is(look, machine_in):

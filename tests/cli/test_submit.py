@@ -55,10 +55,3 @@ def test_options_of_spark_stay_sparks(became):
     assert words[1:] == ["--set", "delta.root=here"]  # --debug is not among its options
     assert spark[0].endswith("/bin/spark-submit")
     assert {"spark.master=local[2]", "spark.ui.port=1", "spark.submit.pyFiles=a.zip"} <= set(spark)
-
-
-@pytest.mark.parametrize("wrong", [["--program", "other"], ["--conf", "spark.ui.port"]])
-def test_a_wrong_option_is_named(wrong):
-    result = CliRunner().invoke(main, ["submit", *wrong])
-    assert result.exit_code == 2
-    assert wrong[-1] in result.output
