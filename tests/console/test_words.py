@@ -5,11 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 import namesrv_stream.console
 
 MiniRacer = pytest.importorskip("py_mini_racer").MiniRacer
 SCRIPT = Path(namesrv_stream.console.__file__).with_name("page") / "words.js"
+ROWS = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -20,32 +22,7 @@ def words():
     return lambda name, *values: engine.eval(f"{name}({', '.join(map(json.dumps, values))})")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("duration", 0, "0s"),
-        ("duration", -5_000, "0s"),
-        ("duration", 999, "0s"),
-        ("duration", 61_000, "1m 1s"),
-        ("duration", 3_600_000, "1h"),
-        ("duration", 90_061_000, "1d 1h"),
-        ("percent", 1, "100.0 %"),
-        ("percent", 0.9995, "99.950 %"),
-        ("percent", 0.25, "25.0 %"),
-        ("perm", 6, "RW-"),
-        ("perm", 15, "PRWX"),
-        ("perm", 0, "---"),
-        ("visible", "a b", "a b"),
-        ("visible", " a", '" a"'),
-        ("eventsText", {"begins": 1, "ends": 2}, "1 broker came, 2 brokers left"),
-        (
-            "eventsText",
-            {"begins": 1, "gaps": 1, "epochs": 3},
-            "1 arrival, 1 time without a tick, in 3 moments up to then",
-        ),
-        ("snapshotText", {"eventTime": None}, "before the first record"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "text"), ROWS)
 def test_a_number_has_one_text(words, name, value, text):
     assert words(name, value) == text
 
