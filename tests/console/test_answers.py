@@ -284,15 +284,19 @@ def test_the_description_has_a_shape_for_each_answer_and_error(of):
             assert ("422" in answers, {"404", "410"} <= answers.keys()) == (False, path in OF_MOMENTS), path
 
 
-def test_the_route_of_each_moment_is_that_of_the_rules(of):
-    asked = of("life")
+def test_the_route_of_each_moment_at_which_it_changes_is_that_of_the_rules(of):
+    asked, topics = of("life"), ("TopicA", "TopicB", "Shared")
+    before, changed = dict.fromkeys(topics), []
     for epoch in range(1, 20):
         tables = RouteReader(asked.root).open(epoch).routes
         in_force = NamesrvSettings().restored(tables.namesrv_config)
-        for topic in ("TopicA", "TopicB", "Shared"):
-            found = lookup.route(tables, topic, in_force)
-            served = asked.get(f"/v1/topics/{topic}?epoch={epoch}").json.get("route")
-            assert served == (None if found is None else json.loads(bodies.encode_body(found)))
+        after = {topic: lookup.route(tables, topic, in_force) for topic in topics}
+        changed += [(topic, epoch, after[topic]) for topic in topics if after[topic] != before[topic]]
+        before = after
+    assert {topic for topic, *_ in changed} == {*topics}
+    for topic, epoch, route in changed:
+        served = asked.get(f"/v1/topics/{topic}?epoch={epoch}").json.get("route")
+        assert served == (None if route is None else json.loads(bodies.encode_body(route)))
 
 
 def changes(client, marks):
