@@ -155,27 +155,24 @@ def test_wait_says_what_came_of_a_command_also_that_the_job_refused_it(
     assert (refused if is_back else done) in result.output
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "wipeWritePerm -b broker-x",
-        "addWritePerm -b broker-x",
-        "deleteTopic -t TopicX",
-        "deleteTopic -t TopicC -c c1",
-        "retireBroker -c c1 -b broker-d -i 0 --reason sold",
-    ],
-)
-def test_a_command_for_a_name_that_is_not_there_is_refused_with_similar_names(registry, away, line):
+def test_a_command_for_a_name_that_is_not_there_is_refused_with_similar_names(registry, away):
     registry.register("10.0.0.2:10911", "c1", "broker-c", topics=("TopicC",))
     registry.expire("10.0.0.2:10911")
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     lost = away("deleteTopic -t TopicC")
     assert "does not answer" in lost.stderr  # the topic is shown as one without a route
     assert "nothing was sent: broker-c is down, so it is in no route now." in away("wipeWritePerm -b broker-c").stderr
-    result = away(line)
-    assert (result.exit_code, "Did you mean" in result.stderr) == (1, True)
-    assert "nothing was sent: there is no " in result.stderr
-    assert "does not answer" in away(f"{line} --yes").stderr
+    for line in (
+        "wipeWritePerm -b broker-x",
+        "addWritePerm -b broker-x",
+        "deleteTopic -t TopicX",
+        "deleteTopic -t TopicC -c c1",
+        "retireBroker -c c1 -b broker-d -i 0 --reason sold",
+    ):
+        result = away(line)
+        assert (result.exit_code, "Did you mean" in result.stderr) == (1, True), line
+        assert "nothing was sent: there is no " in result.stderr
+        assert "does not answer" in away(f"{line} --yes").stderr
 
 
 def test_missing_topic_is_one_message(kafka, run):

@@ -91,14 +91,13 @@ def test_a_foreign_commit_between_look_and_commit_is_not_rebased_on(writer, root
     def late_foreign_commit(self, spec):
         seen = look(self, spec)
         if seen == 0:
-            table = root.open(BROKER_EVENT)
-            table.create_write_transaction([], "append", table.schema())
+            commit_nothing(root, BROKER_EVENT)
         return seen
 
     monkeypatch.setattr(RustWriter, "head", late_foreign_commit)
     writer.head(BROKER_EVENT)
     with pytest.raises(BaseMovedError):
-        writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG)
+        WRITES["append"](writer)
 
 
 def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, root):
