@@ -68,7 +68,7 @@ def test_command_names_may_be_written_in_any_case_and_reads_start_without_what_i
     assert result.stdout.splitlines()[-1:] == ["[]"], result.stderr
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "gbk", "ascii"])
+@pytest.mark.parametrize("encoding", [pytest.param("latin-1", marks=pytest.mark.full), "gbk", "ascii"])
 def test_a_terminal_that_lacks_letters_gets_the_whole_answer(claimed, tmp_path, encoding):
     registry = claimed.copied_to(str(tmp_path / "数据"))
     registry.register("10.0.0.1:10911", "数é€", "broker-é数€", topics=("主题",))

@@ -107,12 +107,16 @@ def check(log, cuts, gap_ms, moments):
         known = {at: tables_at(lived.root, at_ms=at) for at in asked}
         for at, found in known.items():
             assert found == (lived.at(at) or found)
-        for change in (lambda: None, lambda: maintain(lived.root)):
-            change()
-            assert {epoch: tables_at(lived.root, epoch=epoch) for epoch in lived.of_epoch} == lived.of_epoch
-            assert {at: tables_at(lived.root, at_ms=at) for at in asked} == known
-            newest = RouteReader(lived.root).snapshots.newest()
-            assert not any(unrecorded(lived.root, newest, spec) for spec in ROUTE_TABLES)
+        check_epochs(lived)
+        maintain(lived.root)
+        check_epochs(lived)
+        assert {at: tables_at(lived.root, at_ms=at) for at in asked} == known
+
+
+def check_epochs(lived):
+    assert {epoch: tables_at(lived.root, epoch=epoch) for epoch in lived.of_epoch} == lived.of_epoch
+    newest = RouteReader(lived.root).snapshots.newest()
+    assert not any(unrecorded(lived.root, newest, spec) for spec in ROUTE_TABLES)
 
 
 def test_a_moment_within_an_epoch_has_the_offsets_of_the_snapshot_before_though_that_of_the_epoch_is_kept(tmp_path):
