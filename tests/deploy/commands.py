@@ -24,6 +24,8 @@ def options_problem(command: list[str]) -> str:
         case "spark-submit":
             job, *options = (each for each in arguments if not each.startswith(_SPARK_OPTIONS))
             line = [sys.executable, PROJECT / job, *options, "--help"]
+        case "python":
+            line = [sys.executable, *arguments, "--help"]
         case _:
             return f"unknown program {program}"
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=PROJECT)
