@@ -370,6 +370,8 @@ class KafkaLink:
                 self._open()
                 return
             except (KafkaUnreachableError, KafkaRefusedError) as error:
+                if self._stop.is_set():
+                    return
                 log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
             except Exception:  # no error may end this thread, and with it the link, for good
                 log.exception("Kafka at %s: internal error. Next attempt in %.0f s.", self.address, pause_s)

@@ -118,7 +118,8 @@ def test_each_case_of_batches_is_as_it_says(case, tmp_path, caplog):
     for name in case.keys() & TABLES.keys():
         wanted, rows = case[name], play.rows(name)
         assert [{column: row[column] for column in each} for each, row in zip(wanted, rows, strict=True)] == wanted
-    warnings = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    of_job = (each for each in caplog.records if ".gateway." not in each.name)  # one of another test may be ending
+    warnings = [each.getMessage() for each in of_job if each.levelno >= logging.WARNING]
     for text, warning in zip(case.get("logged", []), warnings, strict=True):
         assert text in warning.replace(A, "A").replace(B, "B")
     page = generate_latest(play.registry.batches.metrics.registry).decode().splitlines()
