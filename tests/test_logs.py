@@ -9,76 +9,60 @@ from namesrv_stream.errors import StorageError
 from namesrv_stream.reporting import logs
 
 SAY = """
-import logging
 for name in ("namesrv_stream.job", "kafka.client", "librdkafka", "py4j"):
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
         logging.getLogger(name).log(level, "%s %s", name, logging.getLevelName(level))
 """
-OURS = {f"namesrv_stream.job {level}" for level in ("WARNING", "ERROR", "CRITICAL")}
-LIBRARIES = {"kafka.client CRITICAL", "librdkafka CRITICAL", "py4j CRITICAL"}
 
 
-def logged(set_up):
-    """Return the output of a separate process that has set up its log."""
-    program = f"from namesrv_stream.reporting.logs import set_up_logging\n{set_up}\n{SAY}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return {" ".join(line.split()[-2:]) for line in done.stderr.splitlines()}
+def ran(program):
+    """Return a separate process that has ended: a Python which sets up its log."""
+    program = f"import logging\nfrom namesrv_stream.reporting.logs import set_up_logging\n{program}"
+    command = [sys.executable, "-X", "utf8", "-c", program]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+
+
+def said_in_json(say):
+    """The objects that a process logs with log.format=json."""
+    return list(map(json.loads, ran(f"set_up_logging(log_format='json')\n{say}").stderr.splitlines()))
 
 
 @pytest.mark.parametrize("set_up", ["set_up_logging(10)", "set_up_logging(10); set_up_logging(); set_up_logging(30)"])
 def test_debug_shows_the_libraries_and_stays_but_not_each_call_into_the_jvm(set_up):
-    found = logged(set_up)
+    found = {" ".join(line.split()[-2:]) for line in ran(set_up + SAY).stderr.splitlines()}
     assert {"namesrv_stream.job DEBUG", "kafka.client DEBUG", "py4j INFO"} <= found
     assert "py4j DEBUG" not in found
 
 
 def test_a_call_to_a_jvm_that_dies_logs_no_traceback_beside_the_error_that_is_raised():
-    program = """
+    done = ran("""
 import socket, threading
 from py4j.java_gateway import GatewayClient, GatewayParameters
-from namesrv_stream.reporting.logs import set_up_logging
 set_up_logging()
 jvm = socket.create_server(("127.0.0.1", 0))
 threading.Thread(target=lambda: jvm.accept()[0].close(), daemon=True).start()
 GatewayClient(gateway_parameters=GatewayParameters(port=jvm.getsockname()[1])).send_command("c", retry=False)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+""")
     assert done.stderr == ""
 
 
 def test_log_goes_to_what_stands_for_standard_error_at_that_moment():
-    program = """
-import io, logging, sys
-from namesrv_stream.reporting.logs import set_up_logging
+    done = ran("""
+import io, sys
 set_up_logging()
 sys.stderr = display = io.StringIO()
 logging.getLogger("namesrv_stream").info("above the display")
 sys.stderr = sys.__stderr__
 print(display.getvalue())
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+""")
     assert "INFO above the display" in done.stdout
     assert done.stderr == ""
 
 
 def test_what_peers_send_neither_begins_a_line_nor_steers_a_terminal():
-    say = "import logging; from namesrv_stream.reporting.logs import set_up_logging; set_up_logging(); "
-    program = say + r"logging.warning('peer %s', 'a\x1b[2J\n2026-01-01 WARNING forged \u202e\u4e3b')"
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", program], capture_output=True, encoding="utf-8", check=True
-    )
-    (line,) = done.stderr.splitlines()
+    sent = r"a\x1b[2J\n2026-01-01 WARNING forged \u202e\u4e3b"
+    (line,) = ran(f"set_up_logging(); logging.warning('peer %s', '{sent}')").stderr.splitlines()
     assert line.endswith(r"WARNING peer a\x1b[2J\n2026-01-01 WARNING forged \u202e主")
-
-
-def said_in_json(say):
-    """The objects that a process logs with log.format=json."""
-    program = (
-        "import logging; from namesrv_stream.reporting.logs import set_up_logging\n"
-        f"set_up_logging(log_format='json')\n{say}"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
-    return [json.loads(line) for line in done.stderr.splitlines()]
 
 
 def test_a_line_in_json_has_the_facts_that_are_known_as_fields():

@@ -7,44 +7,31 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
-from namesrv_stream.config import Invocation
+from namesrv_stream.config import Invocation, as_options
 from namesrv_stream.errors import StorageError, masked
 from namesrv_stream.reporting.logs import JsonLine, OneLine
 
 USER, PASSWORD, KEY = "joe", "hun/ter2", "wJalrXUtnFEMI"
 
 
-@pytest.fixture
-def options(nobody, quickly_away):
-    return [
-        "--root",
-        f"s3a://{USER}:{PASSWORD}@bucket/registry",
-        "--set",
-        f"delta.storage.aws_endpoint_url=http://{USER}:{PASSWORD}@{nobody}",
-        "--set",
-        f"delta.storage.aws_secret_access_key={KEY}",
-        "--set",
-        f"checkpoint.location=s3a://{USER}:{PASSWORD}@bucket/checkpoint",
-        "--set",
-        "delta.storage.max_retries=0",
-        "--set",
-        f"kafka.bootstrap.servers={nobody}",
-    ]
+ROOT = f"s3a://{USER}:{PASSWORD}@bucket/registry"
 
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "-p",
-        "--debug status --no-kafka",
-        "doctor --tables",
-        "doctor --role gateway --json",
-        "backup /tmp/never-made",
-        "repair",
-    ],
+    ["-p", "--debug status --no-kafka", "doctor --tables", "doctor --role gateway --json", "backup /tmp/no", "repair"],
 )
-def test_no_command_prints_a_secret(options, line):
-    result = CliRunner().invoke(main, [*options, *line.split()])
+@pytest.mark.usefixtures("quickly_away")
+def test_no_command_prints_a_secret(nobody, line):
+    given = {
+        "delta.root": ROOT,
+        "delta.storage.aws_endpoint_url": f"http://{USER}:{PASSWORD}@{nobody}",
+        "delta.storage.aws_secret_access_key": KEY,
+        "delta.storage.max_retries": 0,
+        "checkpoint.location": f"s3a://{USER}:{PASSWORD}@bucket/checkpoint",
+        "kafka.bootstrap.servers": nobody,
+    }
+    result = CliRunner().invoke(main, [*as_options(given), *line.split()])
     shown = result.output + repr(result.exception)  # what Python would print with --debug
     assert result.output
     assert PASSWORD not in shown
@@ -52,11 +39,10 @@ def test_no_command_prints_a_secret(options, line):
 
 
 @pytest.mark.parametrize("formatter", [OneLine(), JsonLine()])
-def test_no_log_line_has_a_secret_and_no_traceback(options, formatter):
-    values = dict(zip(options[::2], options[1::2], strict=True))
+def test_no_log_line_has_a_secret_and_no_traceback(formatter):
     Invocation(None, {"delta.storage.aws_secret_access_key": KEY}, {}).settings  # noqa: B018  # loading notes them
-    error = StorageError(values["--root"], f'Url {{ username: "{USER}", password: Some("{PASSWORD}") }} {KEY}')
-    record = logging.LogRecord("l", logging.ERROR, "f", 1, "at %s: %s", (values["--root"], error), None)
+    error = StorageError(ROOT, f'Url {{ username: "{USER}", password: Some("{PASSWORD}") }} {KEY}')
+    record = logging.LogRecord("l", logging.ERROR, "f", 1, "at %s: %s", (ROOT, error), None)
     record.exc_info = (type(error), error, None)
     line = formatter.format(record)
     assert not [secret for secret in (PASSWORD, KEY) if secret in line]
