@@ -1,15 +1,10 @@
 """doctor: each fault is one line with what to do, and nothing is left behind."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 from click.testing import CliRunner
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import NamesrvSettings
@@ -27,6 +22,7 @@ from namesrv_stream.tools.doctor.storage_checks import (
     check_writing,
 )
 from tests.cli.registry import PublishedRegistry
+from tests.gateway.test_tls import make_certificate
 from tests.system.heartbeats import PATIENT
 
 
@@ -35,77 +31,55 @@ def states(check, **settings):
     return list(findings("check", check, NamesrvSettings(**settings)))
 
 
-@pytest.fixture
-def certificate(tmp_path):
-    """Writes a certificate that is valid from and until so many days from now, and returns the settings for it."""
-
-    def write(from_days, until_days):
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "namesrv")])
-        now = datetime.now(UTC)
-        made = (
-            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-            .not_valid_before(now + timedelta(days=from_days))
-            .not_valid_after(now + timedelta(days=until_days))
-            .sign(key, hashes.SHA256())
-        )
-        cert, key_file = tmp_path / "cert.pem", tmp_path / "key.pem"
-        cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        key_file.write_bytes(key.private_bytes(*encoding))
-        return {"tls_cert_path": str(cert), "tls_key_path": str(key_file)}
-
-    return write
-
-
 @pytest.mark.parametrize(
     ("from_days", "until_days", "state"), [(-1, 100, "ok"), (-1, 10, "warning"), (-9, -1, "failed"), (1, 9, "failed")]
 )
-def test_a_certificate_must_be_valid_now_and_for_a_month(certificate, from_days, until_days, state):
-    [found] = states(check_certificate, **certificate(from_days, until_days))
+def test_a_certificate_must_be_valid_now_and_for_a_month(tmp_path, from_days, until_days, state):
+    make_certificate(tmp_path, "namesrv", from_days=from_days, until_days=until_days)
+    files = {"tls_cert_path": str(tmp_path / "cert.pem"), "tls_key_path": str(tmp_path / "key.pem")}
+    [found] = states(check_certificate, **files)
     assert found.state == state, found
 
 
-def test_a_key_of_another_certificate_has_failed(certificate, tmp_path):
-    settings = certificate(-1, 100)
-    (tmp_path / "cert.pem").rename(tmp_path / "other.pem")
-    certificate(-1, 100)
-    [found] = states(check_certificate, **settings | {"tls_cert_path": str(tmp_path / "other.pem")})
+def test_a_key_of_another_certificate_has_failed(tmp_path):
+    for file in ("", "other-"):
+        make_certificate(tmp_path, "namesrv", file, until_days=100)
+    files = {"tls_cert_path": str(tmp_path / "other-cert.pem"), "tls_key_path": str(tmp_path / "key.pem")}
+    [found] = states(check_certificate, **files)
     assert found.state == "failed"
     assert "tls.server.keyPassword" in found.found
 
 
-def test_writing_is_tried_and_nothing_is_left(tmp_path):
-    root = tmp_path / "not" / "made"
-    found = states(check_writing, delta_root=str(root))
-    assert ("commits", "ok") in [each[:2] for each in found], found
+@pytest.mark.parametrize(
+    ("check", "setting", "scheme", "named"),
+    [
+        (check_writing, "delta_root", "", "commits"),
+        (check_checkpoint, "checkpoint_location", "", "checkpoint"),
+        (check_checkpoint, "checkpoint_location", "file://", "checkpoint"),
+        (check_temp_folder, "job_temp_folder", "", "temporary folder"),
+    ],
+)
+def test_a_place_is_tried_and_nothing_is_left(tmp_path, check, setting, scheme, named):
+    *room, found = states(check, **{setting: f"{scheme}{tmp_path}/not/made"})
+    assert (found.check, found.state, len(room)) == (named, "ok", check is check_writing)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_checkpoint_is_tried_and_nothing_is_left(tmp_path, scheme):
-    location = f"{scheme}{tmp_path}/not/made"
-    assert [each[:2] for each in states(check_checkpoint, checkpoint_location=location)] == [("checkpoint", "ok")]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_native_library_is_loaded_from_the_jobs_temporary_folder_and_nothing_is_left(tmp_path):
-    found = states(check_temp_folder, job_temp_folder=str(tmp_path / "not" / "made"))
-    assert [each[:2] for each in found] == [("temporary folder", "ok")]
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("place", "told"), [("/proc/none", ""), ("{}/file", "it is a file"), ("{}/file/below", ""), ("{}/link", "")]
+)  # the first as a mount with noexec
+@pytest.mark.parametrize(
+    ("check", "setting", "key"),
+    [
+        (check_temp_folder, "job_temp_folder", "job.tempFolder"),
+        (check_checkpoint, "checkpoint_location", "checkpoint.location"),
+    ],
+)
+def test_a_place_that_cannot_be_written_has_failed(tmp_path, check, setting, key, place, told):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
-    names = ("file", "file/below", "link")
-    for place in ("/proc/none", *(tmp_path / each for each in names)):  # the first as a mount with noexec
-        [found] = states(check_temp_folder, job_temp_folder=str(place))
-        assert (found.state, "job.tempFolder" in found.next_step) == ("failed", True)
-
-
-@pytest.mark.parametrize(("place", "told"), [("{}/file", "it is a file"), ("/proc/none", "")])
-def test_a_place_at_which_no_checkpoint_can_be_written_has_failed(tmp_path, place, told):
-    (tmp_path / "file").touch()
-    [found] = states(check_checkpoint, checkpoint_location=place.format(tmp_path))  # not even root writes to /proc
-    assert (found.state, told in found.found, "checkpoint.location" in found.next_step) == ("failed", True, True)
+    [found] = states(check, **{setting: place.format(tmp_path)})  # not even root writes to /proc
+    assert (found.state, told in found.found, key in found.next_step) == ("failed", True, True)
 
 
 def test_tables_that_are_not_there_are_no_failure(tmp_path):

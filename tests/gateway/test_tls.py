@@ -19,14 +19,14 @@ from tests.gateway.peer import Peer
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
 
 
-def make_certificate(folder, name, file="", until_days=1):
+def make_certificate(folder, name, file="", from_days=-9, until_days=1):
     """Signed by itself: `<file>cert.pem` and `<file>key.pem`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=9))
+        .not_valid_before(now + timedelta(days=from_days))
         .not_valid_after(now + timedelta(days=until_days))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(key, hashes.SHA256())
