@@ -7,11 +7,7 @@ import pytest
 
 from namesrv_stream.errors import SettingError
 from namesrv_stream.records import decode_record, encode_record
-from namesrv_stream.rules.record_types import (
-    BrokerHeartbeat,
-    RegisterBroker,
-    UnregisterBroker,
-)
+from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker, UnregisterBroker
 from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
 from namesrv_stream.tools.fleet.model import FleetModel
 

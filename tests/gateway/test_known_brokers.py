@@ -13,9 +13,7 @@ from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.registration_request import (
-    body_crc32,
-)
+from namesrv_stream.wire.registration_request import body_crc32
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.write_requests import register_broker
 from tests.build import ADDRESS, register_request

@@ -12,13 +12,7 @@ from namesrv_stream.gateway import heartbeats, sending
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES
-from namesrv_stream.rules.record_types import (
-    BrokerHeartbeat,
-    ChannelClosed,
-    PutKvConfig,
-    RegisterBroker,
-    Scan,
-)
+from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, PutKvConfig, RegisterBroker, Scan
 from tests.build import register_request
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer

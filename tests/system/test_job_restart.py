@@ -12,13 +12,7 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.checkpoint import Checkpoint
 from namesrv_stream.job.micro_batch import MicroBatches
 from namesrv_stream.job.query import QUERY_NAME
-from tests.system.heartbeats import (
-    Heartbeats,
-    address,
-    eventually,
-    registration,
-    shown,
-)
+from tests.system.heartbeats import Heartbeats, address, eventually, registration, shown
 
 
 def test_tables_are_loaded_while_the_query_starts_and_its_first_batch_waits_for_them(heartbeats, spark, monkeypatch):
