@@ -21,16 +21,8 @@ RULES = [
     for rule in group["rules"]
 ]  # fmt: skip
 SUFFIXES = {"counter": ["_total"], "gauge": [""], "stateset": [""], "histogram": ["_bucket", "_sum", "_count"]}
-RECORDED = CHECKOUT / "tests" / "fixtures" / "incidents"
-INCIDENTS = {
-    "stopped_jvm": ["NamesrvJobHangs"],
-    "dead_kafka": ["NamesrvJobWaits", "NamesrvKafkaLost", "NamesrvSnapshotStale"],
-    "full_disk": ["NamesrvDiskLow", "NamesrvJobWaits", "NamesrvQueryRestarts", "NamesrvSnapshotStale"],
-    "damaged_table": ["NamesrvJobWaits", "NamesrvQueryRestarts", "NamesrvSnapshotStale"],
-    "takeover": [],
-    "role_flips": ["NamesrvJobWaits", "NamesrvQueryRestarts"],
-}
-"""Incident -> the alerts that it fires. `of` in its file of tests/fixtures/incidents is where the series come from."""
+INCIDENTS = sorted((CHECKOUT / "tests" / "fixtures" / "incidents").glob("*.json"))
+"""What was played once: `of` is where the series come from, `fires` all alerts that they raise."""
 
 JVM = CollectorRegistry()
 add_process_metrics(JVM, "namesrv_jvm")
@@ -69,23 +61,27 @@ def test_a_dashboard_asks_for_exported_metrics(dashboard):
     assert set.union(*found) <= EXPORTED
 
 
+def assert_promtool_accepts(*arguments, folder=PROMETHEUS):
+    done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.needs("promtool")
 @pytest.mark.parametrize(
     "arguments",
     [["check", "rules", "alerts.yml"], pytest.param(["test", "rules", "alerts_test.yml"], marks=pytest.mark.full)],
 )  # the second takes a minute of CPU; `make test-alerts` has both
 def test_promtool_accepts_the_rules_and_each_is_raised_when_it_should(arguments):
-    done = subprocess.run(["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_promtool_accepts(*arguments)
 
 
 @pytest.mark.needs("promtool")
-@pytest.mark.parametrize("incident", INCIDENTS)
+@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda incident: incident.stem)
 def test_an_incident_fires_these_alerts_and_no_other(incident, tmp_path):
-    recorded = json.loads((RECORDED / f"{incident}.json").read_text())
+    recorded = json.loads(incident.read_text())
     lasted = f"{recorded['seconds']}s"
     ever = f"group by (alertname) (max_over_time(ALERTS{{alertstate='firing'}}[{lasted}]))"
-    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in INCIDENTS[incident]]
+    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in recorded["fires"]]
     fired = {"expr": ever, "eval_time": lasted, "exp_samples": samples}
     series = [{"series": each, "values": values} for each, values in recorded["series"].items()]
     played = {"interval": "5s", "input_series": series}
@@ -96,10 +92,7 @@ def test_an_incident_fires_these_alerts_and_no_other(incident, tmp_path):
         "tests": [played | {"promql_expr_test": [fired]}],
     }
     (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
-    done = subprocess.run(
-        ["promtool", "test", "rules", "test.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_promtool_accepts("test", "rules", "test.yml", folder=tmp_path)
 
 
 def test_promtool_plays_every_alert():
