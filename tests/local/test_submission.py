@@ -1,4 +1,4 @@
-"""Command lines that run the programs of jobs/ by spark-submit from any folder."""
+"""Command lines that run the programs of jobs/ by spark-submit from any folder, and the home of Spark."""
 
 import os
 import re
@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from namesrv_stream.tools.local import submission as driver
-from namesrv_stream.tools.local.jars import CONF, retrieved_jars
-from namesrv_stream.tools.local.submission import PROGRAMS, submission
+from namesrv_stream.tools.local.jars import CHECKOUT, CONF, pyspark_folder, retrieved_jars
+from namesrv_stream.tools.local.submission import PROGRAMS, spark_home, submission
 
 
 @pytest.fixture(autouse=True)
@@ -131,3 +132,49 @@ def test_java_encodes_names_as_this_python_does(given, java):
         [sys.executable, "-c", program], env={**os.environ, **given}, capture_output=True, text=True, check=True
     )
     assert said.stdout.strip() == str(java)
+
+
+@pytest.fixture
+def jars(monkeypatch, tmp_path):
+    monkeypatch.setattr(driver, "JARS", tmp_path / "jars")
+    return tmp_path / "jars"
+
+
+def test_local_workers_find_no_copy_of_pyspark_that_python_would_compile_in_each_process(jars):
+    home = spark_home(is_local=True)
+    assert home.parent == jars
+    assert (home / "bin" / "spark-submit").samefile(pyspark_folder() / "bin" / "spark-submit")
+    assert (home / "jars").samefile(pyspark_folder() / "jars")
+    assert not list(home.rglob("*.zip"))
+    assert spark_home(is_local=True) == home  # whose links are there already
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_home_of_the_users_own_counts(is_local, monkeypatch):
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert spark_home(is_local=is_local) == Path("/opt/spark")
+
+
+def test_a_folder_that_cannot_be_written_leaves_pysparks_own(jars):
+    jars.touch()
+    assert spark_home(is_local=True) == pyspark_folder()
+
+
+@pytest.mark.system
+def test_the_driver_has_the_pyspark_that_pip_has_compiled(jars, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import pyspark\nprint('from', pyspark.__file__)\n")
+    home = spark_home(is_local=True)
+    environment = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "PATH": "/usr/bin:/bin"}
+    command = [home / "bin" / "spark-submit", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["from", str(pyspark_folder() / "__init__.py")], done.stderr
+
+
+@pytest.mark.parametrize(("given", "address"), [({}, "127.0.0.1"), ({"SPARK_LOCAL_IP": "192.0.2.7"}, "192.0.2.7")])
+def test_sparks_web_page_and_driver_listen_on_the_loopback_address_unless_another_is_set(given, address):
+    spark = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_CONF_DIR": str(CHECKOUT / "conf")}
+    environment = {"PATH": os.environ["PATH"], **spark, **given}
+    program = '. "$SPARK_HOME/bin/load-spark-env.sh" >&2; env'
+    done = subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert f"SPARK_LOCAL_IP={address}" in done.stdout.splitlines()
