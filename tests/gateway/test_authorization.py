@@ -1,6 +1,9 @@
 """The rights of each sender: the table of docs/security.md over the wire, and how a sender is recognised.
 
 No Kafka runs: a write that is admitted is answered SYSTEM_BUSY, or SUCCESS where nothing had to be written.
+
+A case of cases/authorization.yaml is a gateway in a `mode`, what is asked of it `by` users, with fields that are
+`changed` once they are signed, and all that it counts and logs: request, user, effect and number, and texts.
 """
 
 import itertools
@@ -11,6 +14,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+import yaml
 
 from namesrv_stream.access.rights import NotAllowedError, is_loopback
 from namesrv_stream.access.users import Sender
@@ -25,6 +29,7 @@ from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting
 from tests.waiting import until
 
+CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("authorization.yaml").read_text("utf-8"))
 SECURITY = Path(__file__).parents[2] / "docs/security.md"
 MODES = ["off", "observe", "operators", "writes"]
 """From the one that refuses least."""
@@ -73,11 +78,14 @@ def guarded(registry, settings, users):
     return make
 
 
-def ask(peer, code, access_key=None, body=b"", **fields):
+def said_by(access_key, code, body=b"", **fields):
+    """Return the fields of a request, signed with this key if there is one."""
     command = RemotingCommand(code=code, ext_fields=fields, body=body)
-    if access_key is not None:
-        command = signed(command, access_key, SECRET)
-    return peer.ask(code, body, **command.ext_fields)
+    return (signed(command, access_key, SECRET) if access_key else command).ext_fields
+
+
+def ask(peer, code, access_key=None, body=b"", **fields):
+    return peer.ask(code, body, **said_by(access_key, code, body, **fields))
 
 
 def request(code, speaks_for):
@@ -129,30 +137,25 @@ def test_each_sender_is_admitted_as_in_the_table(guarded, mode):
             assert (answer.code != ResponseCode.NO_PERMISSION) == (MODES.index(mode) <= MODES.index(last)), sender
 
 
-def test_a_wrong_signature_is_refused_where_none_would_be_admitted_too(guarded):
-    with guarded("writes") as running, Peer(running.gateway.port) as peer:
-        right = signed(RemotingCommand(code=102, ext_fields={"namespace": "N", "key": "K"}), "ann", SECRET)
-        assert peer.ask(102, **right.ext_fields).code == ResponseCode.SYSTEM_BUSY
-        answer = peer.ask(102, **right.ext_fields | {"key": "L"})
-        assert answer.code == ResponseCode.NO_PERMISSION
-        assert "needs the admin role: its AccessKey is not known, or its Signature is wrong" in answer.remark
-        assert peer.ask(105, **right.ext_fields, topic="TopicA").code == 0, "a lookup is not looked at"
-
-
-def test_oneway_is_dropped_and_counted_by_request_and_user(guarded, caplog):
+@pytest.mark.parametrize("case", CASES.values(), ids=[rule.replace(" ", "-") for rule in CASES])
+def test_each_case_of_senders_is_as_it_says(guarded, caplog, case):
     caplog.set_level(logging.WARNING)
-    with guarded("writes") as running, Peer(running.gateway.port) as peer:
-        for _ in range(3):
-            peer.send(322, flag=Flag.ONEWAY, **FOREIGN)
-        refused = signed(RemotingCommand(code=322, ext_fields=FOREIGN), "broker-a", SECRET)
-        peer.send(322, flag=Flag.ONEWAY, **refused.ext_fields)
-        assert ask(peer, 105, topic="TopicA").code == 0, "nothing came before this answer"
-        assert counted(running) == {
-            ("QUERY_DATA_VERSION", "unknown", "refused"): 3,
-            ("QUERY_DATA_VERSION", "broker-a", "refused"): 1,
-        }
-    told = [each.getMessage() for each in caplog.records if "is refused" in each.getMessage()]
-    assert len(told) == 4, "each is logged, within the limits of PeerLog"
+    with guarded(case["mode"]) as running, Peer(running.gateway.port) as peer:
+        for step in case["steps"]:
+            match step:
+                case {"oneway": code}:
+                    peer.send(code, flag=Flag.ONEWAY, **said_by(step.get("by"), code, **step["fields"]))
+                case {"ask": code}:
+                    said = said_by(step.get("by"), code, **step["fields"])
+                    answer = peer.ask(code, **said | step.get("changed", {}))
+                    assert answer.code == ResponseCode[step["code"]], step
+                    assert step.get("remark", "") in (answer.remark or ""), step
+        of_all = [sample for metric in running.gateway.metrics.registry.collect() for sample in metric.samples]
+    counted = [each for each in of_all if each.name == "namesrv_not_allowed_total"]
+    assert [[*each.labels.values(), each.value] for each in counted] == case["counted"]
+    told = [each for each in caplog.messages if "is refused" in each or "would be refused" in each]
+    assert len(told) == len(case["logged"])
+    assert all(text in each for text, each in zip(case["logged"], told, strict=True))
 
 
 def test_refused_requests_are_a_record_at_once_and_one_an_hour_and_wait_for_kafka():
@@ -180,22 +183,6 @@ def test_refused_requests_are_a_record_at_once_and_one_an_hour_and_wait_for_kafk
     many = reasons(9_000, *(f"10.0.1.{n}" for n in range(MAX_KINDS + 5)))
     assert len(many) == MAX_KINDS + 1, "peers can invent any number of users"
     assert many[-1] == "refused: requests of others needs a right, 5 times"
-
-
-def test_observe_admits_counts_and_logs_what_writes_would_refuse(guarded, caplog):
-    caplog.set_level(logging.WARNING)
-    with guarded("observe") as running, Peer(running.gateway.port) as peer:
-        assert ask(peer, 102, "reader", namespace="N", key="K").code == ResponseCode.SYSTEM_BUSY
-        assert ask(peer, 102, "ann", namespace="N", key="K").code == ResponseCode.SYSTEM_BUSY
-        assert counted(running) == {("DELETE_KV_CONFIG", "reader", "observed"): 1}
-    (told,) = [each.getMessage() for each in caplog.records if "would be refused" in each.getMessage()]
-    assert "DELETE_KV_CONFIG needs the admin role: user reader has the reader role" in told
-
-
-def counted(running):
-    of_all = [sample for metric in running.gateway.metrics.registry.collect() for sample in metric.samples]
-    found = [sample for sample in of_all if sample.name == "namesrv_not_allowed_total"]
-    return {tuple(each.labels[name] for name in ("code", "user", "effect")): each.value for each in found}
 
 
 def test_users_that_change_are_in_force_without_a_restart(guarded, users):
