@@ -18,7 +18,6 @@ from namesrv_stream.tools.local.process import (
     OwnedProcess,
     OwnedServer,
     ServerEndedError,
-    check_free,
     free_ports,
     owned_folder,
 )
@@ -189,13 +188,3 @@ def test_ports_are_found_that_are_consecutive_and_that_nobody_uses_or_has_reserv
     monkeypatch.setattr(process, "_in_turn", iter(looked_at))
     with socket.create_server((HOST, in_use)):
         assert free_ports(2) == first
-
-
-def test_a_port_in_use_is_named_with_who_was_to_get_it():
-    port = free_ports(1)
-    check_free(port, "Kafka")
-    with (
-        socket.create_server((HOST, port)),
-        pytest.raises(NamesrvError, match=f"port {port} of 127.0.0.1 is in use, so Kafka cannot have it"),
-    ):
-        check_free(port, "Kafka")

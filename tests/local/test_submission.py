@@ -57,37 +57,29 @@ def test_executors_of_a_cluster_get_the_jars():
     assert set(map(str, retrieved_jars("spark").glob("*.jar"))) <= set(found["spark.jars"].split(","))
 
 
-def test_options_of_the_user_win_and_his_java_options_and_jars_stay():
+@pytest.mark.parametrize("is_folder", [False, True], ids=["options", "a folder"])
+def test_what_the_user_sets_wins_and_his_java_options_and_jars_stay(monkeypatch, tmp_path, is_folder):
     given = {
+        "spark.master": "spark://h:7077",
         "spark.jars": "mine.jar",
         "spark.driver.extraClassPath": "own.jar",
         "spark.driver.defaultJavaOptions": "-Dmine=1",
         "spark.ui.enabled": "false",
     }
-    found = conf_of(submission("route_registry", [], spark_options=given).command)
-    assert (found["spark.jars"], found["spark.ui.enabled"]) == ("mine.jar", "false")
-    assert found["spark.driver.defaultJavaOptions"].startswith("-Dmine=1 ")
-    assert "log4j2" in found["spark.driver.defaultJavaOptions"]
-    assert found["spark.driver.extraClassPath"].startswith("own.jar:")
-    assert given["spark.jars"] == "mine.jar"
-
-
-def test_the_settings_of_a_folder_of_the_users_own_count(monkeypatch, tmp_path):
-    (tmp_path / "spark-defaults.conf").write_text(
-        "spark.master spark://h:7077\n"
-        "spark.jars mine.jar\n"
-        "spark.driver.extraClassPath own.jar\n"
-        "spark.driver.defaultJavaOptions -Dmine=1\n"
-    )
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    command, environment = submission("route_registry", [])
-    assert command[command.index("--properties-file") + 1] == str(tmp_path / "spark-defaults.conf")
+    if is_folder:
+        (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {text}\n" for key, text in given.items()))
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    command, environment = submission("route_registry", [], spark_options={} if is_folder else given)
+    properties = (tmp_path if is_folder else CONF) / "spark-defaults.conf"
+    assert command[command.index("--properties-file") + 1] == str(properties)
     found = conf_of(command)
     assert found["spark.jars"] == "mine.jar"
+    assert is_folder or found["spark.ui.enabled"] == "false"
     assert found["spark.driver.extraClassPath"].startswith("own.jar:")
     assert found["spark.driver.defaultJavaOptions"].startswith("-Dmine=1 ")
+    assert str(CONF / "log4j2.properties") in found["spark.driver.defaultJavaOptions"]  # the folder has none
     assert "PYSPARK_PYTHON" not in environment
-    assert str(CONF / "log4j2.properties") in conf_of(command)["spark.driver.defaultJavaOptions"]  # it has none
+    assert given["spark.jars"] == "mine.jar"
 
 
 @pytest.mark.parametrize(("master", "is_ours"), [(None, True), ("local[2]", True), ("spark://h:7077", False)])
