@@ -50,16 +50,15 @@ def environment(wheel, tmp_path_factory):
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     own = {"XDG_CACHE_HOME": str(place / "cache"), "PATH": f"{python.parent}:{os.environ['PATH']}"}
 
-    def run(*command):
-        done = subprocess.run(command, capture_output=True, text=True, cwd=place, env=clean() | own, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout
-
-    return run
+    return lambda *command: output_of(command, place, own)
 
 
-def clean():
-    return {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "SPARK_CONF_DIR")}
+def output_of(command, folder, own):
+    """Return what a program says that runs in a folder, with these variables and none that name the checkout."""
+    clean = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "SPARK_CONF_DIR")}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=clean | own, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
 
 
 @pytest.mark.full
@@ -115,20 +114,15 @@ def test_an_installed_wheel_fetches_its_jars_by_one_command_and_runs_a_notebook(
 @pytest.mark.full
 def test_the_wheel_and_what_it_declares_run_the_demo_in_an_empty_folder(wheel, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
-    tools, own = tmp_path / "venv" / "bin", {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
     (tmp_path / "empty").mkdir()
-    for command in (["pip", "install", "--quiet", wheel], ["namesrv-stream", "demo"]):
-        environment = clean() | own | {"PATH": f"{tools}:{os.environ['PATH']}"}
-        done = subprocess.run(
-            [tools / command[0], *command[1:]],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path / "empty",
-            env=environment,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "cart_changed" in done.stdout
+    tools = tmp_path / "venv" / "bin"
+    own = {
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path),
+        "PATH": f"{tools}:{os.environ['PATH']}",
+    }
+    output_of([tools / "pip", "install", "--quiet", wheel], tmp_path / "empty", own)
+    assert "cart_changed" in output_of([tools / "namesrv-stream", "demo"], tmp_path / "empty", own)
 
 
 @pytest.fixture
