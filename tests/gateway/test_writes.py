@@ -131,13 +131,17 @@ class Peer:
     """A broker's connection through the dispatcher."""
 
     def __init__(self, site):
-        self._transport = Transport()
+        self._transport, self._log = Transport(), site.log
         self.dispatcher = site.dispatcher()
         self.connection = connected(self.dispatcher, site.connections, self._transport)
 
     async def sends(self, *commands):
         frames = [encode_command(replace(each, opaque=number)) for number, each in enumerate(commands)]
         self.connection.data_received(b"".join(frames))
+        await settle()
+
+    async def is_acknowledged(self):
+        self._log.acknowledge()
         await settle()
 
     @property
@@ -152,8 +156,7 @@ async def test_small_and_large_registrations_get_to_the_log_in_the_order_of_thei
     assert peer.answers == [], "Kafka has taken none of them"
     assert [each.data_version.counter for each in site.log.sent if type(each) is FULL] == [1, 2, 3]
     assert decode_record(site.log.records[1]).topic_config_table == register_broker(LARGE).topic_config_table
-    site.log.acknowledge()
-    await settle()
+    await peer.is_acknowledged()
     assert sorted(peer.answers) == [(0, 0), (1, 0), (2, 0)]
 
 
@@ -163,8 +166,7 @@ async def test_a_command_is_a_record_that_names_who_asked(site):
     commands.append(RemotingCommand(code=RequestCode.RETIRE_BROKER, ext_fields=retired))
     await peer.sends(*commands)
     assert site.log.sent == [operator_command(each, "127.0.0.1:5000") for each in commands]
-    site.log.acknowledge()
-    await settle()
+    await peer.is_acknowledged()
 
 
 @pytest.mark.parametrize(
@@ -179,8 +181,7 @@ async def test_e12_a_lookup_of_what_was_acknowledged_waits_until_a_snapshot_has_
     peer = Peer(site)
     peer.dispatcher.serve(site.answers())
     await peer.sends(write)
-    site.log.acknowledge()
-    await settle()
+    await peer.is_acknowledged()
     await peer.sends(lookup)
     assert len(peer.answers) == 1
     site.writes.follow(site.answers())
@@ -191,8 +192,7 @@ async def test_e12_a_lookup_of_what_was_acknowledged_waits_until_a_snapshot_has_
 async def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(site):
     peer = Peer(site)
     await peer.sends(replace(command(), flag=Flag.ONEWAY))
-    site.log.acknowledge()
-    await settle()
+    await peer.is_acknowledged()
     assert site.log.kinds == [FULL]
     assert peer.answers == []
 
