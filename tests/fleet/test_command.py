@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.cli import fleet
@@ -14,18 +15,15 @@ from namesrv_stream.cli.fleet import churn
 from namesrv_stream.tools.fleet.broker import Churn
 from namesrv_stream.tools.fleet.history import chronicle_plan
 
+CASES = yaml.safe_load(Path(__file__).with_name("options.yaml").read_text("utf-8"))
 
-@pytest.mark.parametrize(
-    ("text", "kind", "per_minute"),
-    [("crash", Churn.CRASH, 1), ("create-topic=0.5", Churn.CREATE_TOPIC, 0.5), ("move=12", Churn.MOVE, 12)],
-)
+
+@pytest.mark.parametrize(("text", "kind", "per_minute"), CASES["churn has a kind and a rate a minute"])
 def test_churn_has_a_kind_and_a_rate_a_minute(text, kind, per_minute):
-    assert churn(text) == (kind, per_minute)
+    assert churn(text) == (Churn(kind), per_minute)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "crush", "crash=", "crash=0", "crash=-1", "crash=often", "crash=inf", "crash=nan"]
-)
+@pytest.mark.parametrize("text", CASES["other churn is a usage error"])
 def test_other_churn_is_a_usage_error(text):
     with pytest.raises(click.UsageError):
         churn(text)
@@ -42,14 +40,7 @@ def test_a_folder_in_use_is_left_alone(monkeypatch, tmp_path, options, folder):
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        *((f"--history 1 --{each}", "has no effect with") for each in ("churn crash", "rate 5", "no-ticks")),
-        *((f"--history {days}", "--history") for days in ("0", "-1", "week", "nan", "inf", "1e12")),
-        *((f"--history 1 --batch-hours {hours}", "--batch-hours") for hours in ("0", "0.0001", "nan", "inf", "1e12")),
-        ("--period nan", "nan is no number"),
-        *((f"--period {seconds}", "10<=x<=60") for seconds in ("3", "61")),
-    ],
+    ("options", "named"), [(each, named) for named, refused in CASES["refused"].items() for each in refused]
 )
 def test_a_number_out_of_its_bounds_or_a_history_with_options_of_the_present_is_refused(options, named):
     result = CliRunner().invoke(main, ["fleet", *options.split()])
