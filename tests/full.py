@@ -18,7 +18,7 @@ PARTS = {
     "page": ["tests/console", "tests/notebooks"],
     "clients": ["tests/league", *_system("client_programs", "gateway_auth", "gateway_rocketmq")],
     "tables": ["tests/history", "tests/packaging", "tests/tables"],
-    "job": _system("chaos", "cluster", "hostile_soak", "memory", "soak"),
+    "job": _system("chaos", "cluster", "memory", "soak"),
 }
 """Name of a part -> its files and folders. The part `system` has all that no other part has."""
 

@@ -1,7 +1,8 @@
-"""`make soak`: what it takes for growth, and a short one."""
+"""`make soak` and `make soak-hostile`: what the first takes for growth, and a short one of each."""
 
 import pytest
 
+from benchmarks import hostile
 from benchmarks.soak import BATCHES, Course, soak
 
 MINUTES = [float(minute) for minute in range(1, 11)]
@@ -35,3 +36,13 @@ def test_nothing_grows_in_400_micro_batches(tmp_path):
     assert course.values(BATCHES)[-1] >= 400
     rising = [each for each in course.verdicts() if not each.is_fine and not each.figure.startswith("resident")]
     assert rising == []
+
+
+@pytest.mark.full
+@pytest.mark.system
+def test_hostile_peers_of_all_kinds_harm_no_good_one_and_each_is_named_in_the_log(tmp_path):
+    """Times are left out: they are a matter of the machine."""
+    verdicts = hostile.soak(tmp_path, 90, "")
+    wrong = [each for each in verdicts if not each.is_fine and not each.what.startswith(("lookups", "slowest"))]
+    assert wrong == []
+    assert sum(each.what.startswith("named") for each in verdicts) == 10
