@@ -30,23 +30,9 @@ def settings(servers, protocol):
     )
 
 
-@pytest.mark.parametrize(
-    ("protocol", "kind", "said"),
-    [
-        ("SASL_PLAINTEXT", KafkaRefusedError, "SASL PLAIN mechanism handshake failed.*kafka.security.protocol"),
-        ("SSL", KafkaUnreachableError, "connecting to a PLAINTEXT .*kafka.security.protocol"),
-    ],
-)
-def test_a_client_of_another_protocol_at_a_plaintext_port_is_told_so_by_doctor_too(kafka, protocol, kind, said):
-    of_client = settings(kafka.bootstrap_servers, protocol)
-    with pytest.raises(kind, match=said):
-        wait_for_kafka({"socket.timeout.ms": 8_000} | kafka_client_arguments(of_client), limit_s=0)
-    if protocol == "SASL_PLAINTEXT":
-        [found] = findings("Kafka", lambda each: check_kafka(each, set()), of_client)
-        assert (found.state, "handshake failed" in found.found) == ("failed", True)
-
-
-def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
+@pytest.fixture
+def tls_port(tmp_path):
+    """A listener that speaks TLS alone."""
     make_certificate(tmp_path, "localhost")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
@@ -57,28 +43,36 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
                 connection, _ = listener.accept()
             except OSError:
                 return
-            with connection:
-                try:
-                    context.wrap_socket(connection, server_side=True).close()
-                except OSError:
-                    continue
+            with connection, suppress(OSError):
+                context.wrap_socket(connection, server_side=True).close()
 
     with create_server((HOST, 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
-        servers = f"{HOST}:{listener.getsockname()[1]}"
-        with pytest.raises(KafkaUnreachableError, match=r"connection is closed .*security\.protocol right"):
-            wait_for_kafka({"socket.timeout.ms": 8_000, "bootstrap.servers": servers}, limit_s=0)
+        yield f"{HOST}:{listener.getsockname()[1]}"
         listener.shutdown(2)
 
 
 @pytest.mark.parametrize(
-    ("server", "said"),
-    [(None, "Connection refused"), ("no.such.host:1", "resolve 'no.such.host:1'")],
-    ids=["refused", "unresolved"],
+    ("server", "protocol", "kind", "said"),
+    [
+        ("kafka", "SASL_PLAINTEXT", KafkaRefusedError, "SASL PLAIN mechanism handshake failed.*security.protocol"),
+        ("kafka", "SSL", KafkaUnreachableError, "connecting to a PLAINTEXT .*kafka.security.protocol"),
+        ("tls_port", "PLAINTEXT", KafkaUnreachableError, r"connection is closed .*security\.protocol right"),
+        ("nobody", "PLAINTEXT", KafkaUnreachableError, "does not answer .*Connection refused"),
+        ("no.such.host:1", "PLAINTEXT", KafkaUnreachableError, "does not answer .*resolve 'no.such.host:1'"),
+    ],
 )
-def test_silence_is_told_with_its_cause(nobody, server, said):
-    with pytest.raises(KafkaUnreachableError, match=f"does not answer .*{said}"):
-        wait_for_kafka({"socket.timeout.ms": 5_000, "bootstrap.servers": server or nobody}, limit_s=0)
+def test_a_client_that_gets_no_answer_of_kafka_is_told_the_cause(request, server, protocol, kind, said):
+    servers = server if ":" in server else request.getfixturevalue(server)
+    of_client = settings(getattr(servers, "bootstrap_servers", servers), protocol)
+    with pytest.raises(kind, match=said):
+        wait_for_kafka({"socket.timeout.ms": 8_000} | kafka_client_arguments(of_client), limit_s=0)
+
+
+def test_doctor_is_told_of_another_protocol_too(kafka):
+    of_client = settings(kafka.bootstrap_servers, "SASL_PLAINTEXT")
+    [found] = findings("Kafka", lambda each: check_kafka(each, set()), of_client)
+    assert (found.state, "handshake failed" in found.found) == ("failed", True)
 
 
 def test_a_client_that_asked_in_vain_is_closed_by_who_asked(nobody, monkeypatch):
