@@ -1,6 +1,7 @@
 """The stack notices that one of its threads has died. No Kafka or Spark here."""
 
 import contextlib
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,11 +24,6 @@ class MortalGateway(BackgroundGateway):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(LIMIT_S)
         assert not self._thread.is_alive()
-
-
-class ReplacedJob(BackgroundJob):
-    def check(self):
-        raise TermLostError(1, 2, "run-2")
 
 
 class MortalStack(LocalStack):
@@ -76,19 +72,14 @@ def test_a_stack_whose_parts_run_raises_nothing(stack):
     stack.check()
 
 
-class DeadJob(BackgroundJob):
-    def check(self):
-        raise ConnectionError("the JVM does not answer")
-
-
 def test_a_job_that_another_one_has_replaced_is_no_error(stack):
-    stack.job = ReplacedJob(None, stack.settings)
+    stack.job = Mock(check=Mock(side_effect=TermLostError(1, 2, "run-2")))
     stack.check()
 
 
 def test_a_dead_jvm_is_named_with_the_last_lines_of_its_log_and_where_that_is(stack, tmp_path):
     (tmp_path / "spark.log").write_text("out of memory\n")
-    stack.job = DeadJob(None, stack.settings)
+    stack.job = Mock(check=Mock(side_effect=ConnectionError("the JVM does not answer")))
     with pytest.raises(ServerEndedError, match=rf"Spark has died .*; the end of {tmp_path}/spark.log:\nout of"):
         stack.check()
 
