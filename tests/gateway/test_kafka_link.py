@@ -74,21 +74,11 @@ def registration(number, topics, *, compressed):
         (RemotingCommand(code=322, ext_fields=OF_A_BROKER, body=b"{0:" * LARGE_BODY_BYTES), True),
     ],
 )
-def test_a_body_that_is_long_to_read_is_read_in_another_process(settings, monkeypatch, command, is_large):
-    read_elsewhere = []
-
-    async def asked():
-        way = Way(settings())
-        run = way.processes.run
-
-        def noting(work):
-            read_elsewhere.append(True)
-            return run(work)
-
-        monkeypatch.setattr(way.processes, "run", noting)
-        await way.answer_or_none(command)
-
-    asyncio.run(asked())
+async def test_a_body_that_is_long_to_read_is_read_in_another_process(settings, monkeypatch, command, is_large):
+    way, read_elsewhere = Way(settings()), []
+    run = way.processes.run
+    monkeypatch.setattr(way.processes, "run", lambda work: read_elsewhere.append(True) or run(work))
+    await way.answer_or_none(command)
     assert read_elsewhere == [True] * is_large
 
 
@@ -163,7 +153,7 @@ async def test_a_large_body_is_not_read_for_a_connection_that_is_lost_meanwhile(
     assert answer.remark == "the connection was lost"
 
 
-def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch, caplog):
+async def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch, caplog):
     """The thread tries again; what it meets is in the log."""
     tried = threading.Semaphore(0)
 
@@ -173,26 +163,18 @@ def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch
 
     monkeypatch.setattr(kafka_link, "wait_for_kafka", broken)
     monkeypatch.setattr(kafka_link, "RETRY_S", 0.01)
-
-    async def running():
-        async with KafkaLink(settings(), lambda error: None) as link:
-            for _ in range(3):
-                assert await asyncio.to_thread(tried.acquire, timeout=30)
-            assert not link.is_connected
-
-    asyncio.run(running())
+    async with KafkaLink(settings(), lambda error: None) as link:
+        for _ in range(3):
+            assert await asyncio.to_thread(tried.acquire, timeout=30)
+        assert not link.is_connected
     assert "nobody expects this" in caplog.text
 
 
-def test_a_link_that_is_closed_gives_up_its_records_without_a_word_about_kafka(settings, caplog):
-    async def closing():
-        way = Way(settings(tickMillis=10))
-        async with way.link:
-            async with asyncio.timeout(30):
-                while not way.link.ticks.is_on_its_way:
-                    await asyncio.sleep(0)
-
-    asyncio.run(closing())
+async def test_a_link_that_is_closed_gives_up_its_records_without_a_word_about_kafka(settings, caplog):
+    way = Way(settings(tickMillis=10))
+    async with way.link, asyncio.timeout(30):
+        while not way.link.ticks.is_on_its_way:
+            await asyncio.sleep(0)
     assert "SYSTEM_BUSY until" not in caplog.text
 
 
