@@ -74,8 +74,7 @@ def _is_rocketmqs(info: SettingInfo) -> bool:
 
 def with_table(document: str) -> str:
     """Return `document` with the table between its two marks replaced by the present one."""
-    before, rest = document.split(BEGIN)
-    return before + BEGIN + settings_table() + END + rest.split(END)[1]
+    return _replaced(document, BEGIN, settings_table(), END)
 
 
 _END_OF_COLUMNS = "<!-- end of columns -->\n"
@@ -111,9 +110,9 @@ def with_columns(document: str) -> str:
     return document
 
 
-def _replaced(document: str, begin: str, text: str) -> str:
+def _replaced(document: str, begin: str, text: str, end: str = _END_OF_COLUMNS) -> str:
     before, rest = document.split(begin)
-    return before + begin + text + _END_OF_COLUMNS + rest.split(_END_OF_COLUMNS, 1)[1]
+    return before + begin + text + end + rest.split(end, 1)[1]
 
 
 def _write() -> None:
