@@ -14,14 +14,13 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.process import free_ports
-from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.clock import now_ms
 from tests.gateway.peer import Peer
+from tests.gateway.test_hostile_peers import LOOKUP, greedy_peer
 from tests.waiting import eventually, until
 from tests.wire.golden import REQUESTS
 from tests.wire.test_wire_cases import CASES, bytes_of
 
-LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
 HIGH_WATER_BYTES = 64 * 1024
 """The bytes that a transport of asyncio holds back before it pauses its protocol, unless it is told otherwise."""
 
@@ -45,8 +44,9 @@ def test_a_stream_that_makes_no_sense_is_closed_once_and_by_name(gateway, peer, 
         assert peer.ask(105, topic="TopicA").code == 0, "others notice nothing"
         assert bad.is_closed_by_server()
     (told,) = [each.getMessage() for each in caplog.records if each.name == "namesrv_stream.gateway.connection"]
-    assert me in told
-    assert re.search(f"{refused.rstrip(',')}|add it to proxyProtocol.trusted", told)
+    named, _, why = told.partition(" closed: ")
+    assert me in named
+    assert re.search(f"{refused.rstrip(',')}|add it to proxyProtocol.trusted", why)
 
 
 def test_proxy_header_names_the_peer_and_the_requests_follow(registry, settings, caplog):
@@ -63,9 +63,7 @@ def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, 
     """Also where what waits for it is below the transport's high-water mark."""
     caplog.set_level(logging.INFO)
     buffers = {"serverChannelMaxIdleTimeSeconds": 1, "serverSocketSndBufSize": 4096}
-    with BackgroundGateway(settings(**buffers)) as running, socket.socket() as greedy:
-        greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        greedy.connect(("127.0.0.1", running.gateway.port))
+    with BackgroundGateway(settings(**buffers)) as running, greedy_peer(running.gateway.port) as greedy:
         connections = running.gateway.connections.open
         until(lambda: len(connections) == 1)
         (connection,) = connections
@@ -140,7 +138,7 @@ def test_metrics_and_health(registry, settings):
 
         @eventually
         def counted():
-            page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+            page = page_of(port, "/metrics")
             for line in (
                 'namesrv_requests_total{code="GET_ROUTEINFO_BY_TOPIC",result="SUCCESS"} 2.0',
                 'namesrv_requests_total{code="GET_ROUTEINFO_BY_TOPIC",result="TOPIC_NOT_EXIST"} 1.0',
@@ -156,8 +154,8 @@ def test_metrics_and_health(registry, settings):
                 assert line in page, line
 
         counted()
-        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
-        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10).read() == b"ok\n", "for lookups"
+        assert page_of(port, "/healthz") == "ok\n"
+        assert page_of(port, "/readyz") == "ok\n", "for lookups"
         assert "not connected yet" in unreadiness(port, "/readyz/writes"), "no Kafka runs at the gateway's address"
 
 
@@ -165,13 +163,17 @@ def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, setting
     port = free_ports(1)
     with BackgroundGateway(settings(**{"metricsPort": port, "delta.root": str(tmp_path / "none")})):
         assert unreadiness(port) == "no snapshot has been read yet\n"
-        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
+        assert page_of(port, "/healthz") == "ok\n"
+
+
+def page_of(port, path, host="127.0.0.1"):
+    return urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=30).read().decode()
 
 
 def unreadiness(port, page="/readyz"):
     """Reasons for which it answers 503."""
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=10)
+        page_of(port, page)
     return refused.value.read().decode()
 
 
@@ -185,6 +187,5 @@ def test_at_the_address_of_all_families_gateway_and_monitoring_answer_over_ipv4_
                 assert peer.recv(4)
                 [connection] = running.gateway.connections.open
                 assert connection.host == host
-            shown = f"[{host}]" if ":" in host else host
-            assert urllib.request.urlopen(f"http://{shown}:{port}/healthz", timeout=30).status == 200
+            assert page_of(port, "/healthz", f"[{host}]" if ":" in host else host) == "ok\n"
             until(lambda: not running.gateway.connections.open)
