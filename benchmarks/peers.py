@@ -69,8 +69,8 @@ class Peer:
 
     def __init__(self, port: int, host: str | None = None, limit_s: float = LIMIT_S) -> None:
         source = None if host is None else (host, 0)
-        self._socket = socket.create_connection((HOST, port), timeout=limit_s, source_address=source)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = socket.create_connection((HOST, port), timeout=limit_s, source_address=source)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = FrameDecoder()
         self._received: list[RemotingCommand] = []
         self._opaque = 0
@@ -78,8 +78,12 @@ class Peer:
     def ask(self, command: RemotingCommand) -> RemotingCommand:
         """Send a request and return its answer."""
         self._send(command)
+        return self.receive()
+
+    def receive(self) -> RemotingCommand:
+        """Return the next answer."""
         while not self._received:
-            data = self._socket.recv(1 << 18)
+            data = self.socket.recv(1 << 18)
             if not data:
                 raise ConnectionResetError("the server has closed the connection")
             self._received = list(self._decoder.feed(data))
@@ -91,25 +95,25 @@ class Peer:
 
     def send_raw(self, data: bytes) -> None:
         """Send bytes that need not be a frame."""
-        self._socket.sendall(data)
+        self.socket.sendall(data)
 
     def is_closed_by_server(self, limit_s: float = LIMIT_S) -> bool:
         """Return whether the server closes the connection within the limit. Bytes before that are read and dropped."""
-        self._socket.settimeout(limit_s)
+        self.socket.settimeout(limit_s)
         try:
-            while self._socket.recv(1 << 16):
+            while self.socket.recv(1 << 16):
                 pass
         except TimeoutError:
             return False
         except ConnectionError:
             return True
         finally:
-            self._socket.settimeout(LIMIT_S)
+            self.socket.settimeout(LIMIT_S)
         return True
 
     def close(self) -> None:
         """Close the connection."""
-        self._socket.close()
+        self.socket.close()
 
     def _send(self, command: RemotingCommand, flag: int = 0) -> None:
         self._opaque += 1
@@ -121,7 +125,7 @@ class Peer:
             ext_fields=command.ext_fields,
             body=command.body,
         )
-        self._socket.sendall(encode_command(frame))
+        self.socket.sendall(encode_command(frame))
 
 
 class AsyncPeer:
