@@ -14,14 +14,12 @@ from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import TopicConfig
-from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.jars import CHECKOUT
-from namesrv_stream.tools.local.process import OwnedProcess
+from tests.published import rows_of
 from tests.system.heartbeats import registration
-from tests.system.test_cluster import environment, spark_submit
+from tests.system.test_cluster import environment, running, spark_submit
 from tests.waiting import until
 
 MIB = 1024 * 1024
@@ -95,22 +93,17 @@ def test_a_backlog_of_large_records_passes_with_the_default_memory(kafka, topic,
     send(settings, records())
     assert end_offsets(kafka_options, topic) == {LOG_PARTITION: count}
     environ = environment(sys.executable) | {"JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", "")}
-    job = OwnedProcess(spark_submit("--master", "local[2]", settings=options), log, environ)
-    try:
+    with running(spark_submit("--master", "local[2]", settings=options), log, environ) as job:
         until(lambda: has_published(job, log, Root(root), count), LIMIT_S)
         jvm = psutil.Process(job.pid)
-        running = [child for child in jvm.children() if child.status() != psutil.STATUS_ZOMBIE]
-        peaks = peak_mib(jvm), max(map(peak_mib, running))  # the driver's Python is larger than the workers' daemon
-    finally:
-        job.stop()
+        living = [child for child in jvm.children() if child.status() != psutil.STATUS_ZOMBIE]
+        peaks = peak_mib(jvm), max(map(peak_mib, living))  # the driver's Python is larger than the workers' daemon
     print(f"peak of resident memory: JVM {peaks[0]} MiB, Python {peaks[1]} MiB")  # noqa: T201  # for who measures
-    reader = RouteReader(root)
-    view = reader.open()
+    view = RouteReader(root).open()
     if records is registrations:
         assert len(view.routes.queues) == TOPICS
         assert len(view.routes.live) == BROKERS
     else:
-        rejected = rows_from_arrow(REJECTED, reader.table(REJECTED, view.snapshot).select(REJECTED.schema.names))
-        assert [row.offset for row in sorted(rejected, key=lambda row: row.offset)] == list(range(count))
+        assert sorted(row.offset for row in rows_of(root, "rejected")) == list(range(count))
     assert peaks[0] < LARGEST_JVM_MIB
     assert peaks[1] < LARGEST_PYTHON_MIB
