@@ -6,8 +6,11 @@ from collections.abc import Iterable
 
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
+from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 
 
@@ -50,3 +53,9 @@ class Published:
         rows_of = (changes, came.events, list(rejected))
         batch = Batch("query", self._batch_id, event_ms, offsets, *rows_of, clock=rules.clock)
         return self._publisher.publish(batch, published_at_ms)
+
+
+def rows_of(root: Root | str, name: str) -> list:
+    """Return all rows of one table as of the newest snapshot."""
+    reader = RouteReader(root)
+    return rows_from_arrow(TABLES[name], reader.table(TABLES[name], reader.open().snapshot))

@@ -9,11 +9,10 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, StorageError, TermLostError
 from namesrv_stream.job.failures import storage_errors
-from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from tests.published import rows_of
 from tests.s3.conftest import S3Server
 from tests.tables.rows import NOW
 from tests.tables.test_publication import assert_shows_exactly, batch, claim, run_together
@@ -87,6 +86,6 @@ def test_of_lost_answers_and_needless_refusals_no_epoch_comes_twice_no_run_ends_
         assert min(store.fates["lost"], store.fates["refused"]) > EPOCHS
         reader = RouteReader(root.url, root.storage_options)
         assert [row.epoch for row in reader.snapshots.readable()] == list(range(EPOCHS + 1, 0, -1))
-        events = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, reader.open().snapshot))
+        events = rows_of(root, "broker_event")
         assert_shows_exactly(root, *range(EPOCHS))
     assert Counter(event.broker_addr for event in events) == {f"batch-{number}": 1 for number in range(EPOCHS)}

@@ -8,13 +8,12 @@ from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from replay.case_checks import Check, check_output
 from tests import build, waiting
 from tests.build import address
 from tests.log_records import stored_records
+from tests.published import rows_of
 from tests.replay_comparison import canonical
 
 LIMIT_S = 180
@@ -22,6 +21,9 @@ eventually, until = (partial(each, limit_s=LIMIT_S) for each in (waiting.eventua
 
 PATIENT = {"socket.timeout.ms": 60_000}
 """Options of a client that waits for the answers of a busy machine's Kafka: 5 s are the product's own limit."""
+
+IMPATIENT = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "2000"}
+"""Settings of a job that soon notices that Kafka is away."""
 
 
 def registration(number, *, topics=("TopicA",), counter=1, **fields):
@@ -72,8 +74,7 @@ class Heartbeats:
 
     def rows(self, name):
         """All rows of one table as of the newest snapshot."""
-        reader = RouteReader(self.root)
-        return rows_from_arrow(TABLES[name], reader.table(TABLES[name], reader.open().snapshot))
+        return rows_of(self.root, name)
 
     def live(self):
         """The addresses that the newest snapshot shows."""

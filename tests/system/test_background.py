@@ -12,20 +12,19 @@ from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.writer import RustWriter
-from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
+from tests.system.heartbeats import LIMIT_S, address, registration, until
 
 HOUR_MS = "3600000"
 
 
-def test_a_change_that_is_not_in_the_tables_within_the_limit_is_an_error(kafka, topic, spark, tmp_path):
-    heartbeats = Heartbeats(kafka, topic, tmp_path, triggerMillis=HOUR_MS)
+def test_a_change_that_is_not_in_the_tables_within_the_limit_is_an_error(heartbeats, spark):
+    heartbeats.options["triggerMillis"] = HOUR_MS
     heartbeats.say(registration(1))
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         assert job.await_published(LIMIT_S)
         heartbeats.say(registration(2))
         assert not job.await_published(0.2)
     assert not job.await_published(LIMIT_S), "a job that has ended is not waited for"
-    heartbeats.close()
 
 
 def test_a_job_that_was_replaced_as_it_ends_publishes_nothing_more(heartbeats, spark):
@@ -53,16 +52,11 @@ def test_tables_that_are_gone_as_the_job_ends_are_logged(heartbeats, spark, capl
     assert "the tables do not show that the job has stopped" in caplog.text
 
 
-def test_the_job_maintains_its_tables_while_it_publishes(kafka, topic, spark, tmp_path):
-    heartbeats = Heartbeats(kafka, topic, tmp_path, maintenanceMillis="100")
+def test_the_job_maintains_its_tables_while_it_publishes(heartbeats, spark):
+    heartbeats.options["maintenanceMillis"] = "100"
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         for number in range(1, MAX_FILES + 3):
             heartbeats.say(registration(number))
             assert job.await_published(LIMIT_S)
-        await_optimized(Root(heartbeats.root))
-    heartbeats.close()
-
-
-@eventually
-def await_optimized(root):
-    assert "OPTIMIZE" in {commit["operation"] for commit in root.open(BROKER_EVENT).history()}
+        tables = Root(heartbeats.root)
+        until(lambda: "OPTIMIZE" in {commit["operation"] for commit in tables.open(BROKER_EVENT).history()})

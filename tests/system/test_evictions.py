@@ -7,17 +7,16 @@ import pytest
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.rules.record_types import BrokerHeartbeat
-from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
+from tests.system.heartbeats import LIMIT_S, address, eventually, registration
 
 FIRST, SECOND = 1, 2
 
 
 @pytest.fixture
-def quick_watermark(kafka, topic, tmp_path):
-    heartbeats = Heartbeats(kafka, topic, tmp_path, triggerMillis="400")
-    with HeartbeatProducer(heartbeats.kafka, topic) as others, Ticker(others, tick_ms=100):
+def quick_watermark(heartbeats):
+    heartbeats.options["triggerMillis"] = "400"
+    with HeartbeatProducer(heartbeats.kafka, heartbeats.topic) as others, Ticker(others, tick_ms=100):
         yield heartbeats
-    heartbeats.close()
 
 
 @eventually

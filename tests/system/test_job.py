@@ -17,6 +17,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import (
+    IMPATIENT,
     LIMIT_S,
     Heartbeats,
     address,
@@ -45,7 +46,7 @@ def test_of_two_jobs_that_claim_a_registry_at_once_one_wins_and_the_other_ends_w
     for number in (1, 2):
         heartbeats.say(registration(number))
         view = heartbeats.await_offset(number)
-    loser = await_end_of_one(rivals)
+    [loser] = until(lambda: [job for job in rivals if job.has_ended])
     with pytest.raises(TermLostError, match="has taken the registry over"):
         loser.check()
     winner = rivals[1 - rivals.index(loser)]
@@ -59,18 +60,10 @@ def test_of_two_jobs_that_claim_a_registry_at_once_one_wins_and_the_other_ends_w
     assert_told_once(heartbeats)
 
 
-@eventually
-def await_end_of_one(jobs):
-    """Return the job that has ended, once one has."""
-    [ended] = [job for job in jobs if job.has_ended]
-    return ended
-
-
 @pytest.mark.full
 def test_a_job_that_was_replaced_during_an_outage_of_kafka_does_not_take_it_back(topic, spark, tmp_path):
     with LocalKafka(tmp_path / "kafka") as node:
-        impatient = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "2000"}
-        heartbeats = Heartbeats(node, topic, tmp_path, **impatient)
+        heartbeats = Heartbeats(node, topic, tmp_path, **IMPATIENT)
         job = BackgroundJob(spark.newSession(), heartbeats.settings)
         with pytest.raises(TermLostError, match="heir"), job:
             heartbeats.say(registration(1))
@@ -79,7 +72,7 @@ def test_a_job_that_was_replaced_during_an_outage_of_kafka_does_not_take_it_back
             until(lambda: not job.query.isActive)
             heir = Publisher.claim(RustWriter(Root(heartbeats.root)), "heir", 1)
             node.start()
-            await_end_of_one([job])
+            until(lambda: job.has_ended)
         heartbeats.close()
     assert heartbeats.view().snapshot == heir.last
 
@@ -95,7 +88,7 @@ def test_a_topic_without_one_order_is_refused_with_the_command_that_mends_it(
     kafka, topic, spark, tmp_path, partitions, timestamp_type, command
 ):
     node = {"bootstrap.servers": kafka.bootstrap_servers}
-    make_topic(node, topic, partitions, message_timestamp_type=timestamp_type)
+    make_topic(node, topic, partitions, {"message.timestamp.type": timestamp_type})
     heartbeats = Heartbeats(kafka, topic, tmp_path)
     with pytest.raises(match=command), BackgroundJob(spark.newSession(), heartbeats.settings):
         pass
@@ -126,9 +119,8 @@ def test_another_log_than_the_tables_were_made_from_is_refused_until_it_is_accep
 
 
 def remake_topic(heartbeats):
-    admin = KafkaAdminClient(bootstrap_servers=heartbeats.kafka["bootstrap.servers"])
-    admin.delete_topics([heartbeats.topic])
-    admin.close()
+    with KafkaAdminClient(bootstrap_servers=heartbeats.kafka["bootstrap.servers"]) as admin:
+        admin.delete_topics([heartbeats.topic])
     await_new_topic(heartbeats)
     heartbeats.reopen()
 

@@ -12,7 +12,7 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.checkpoint import Checkpoint
 from namesrv_stream.job.micro_batch import MicroBatches
 from namesrv_stream.job.query import QUERY_NAME
-from tests.system.heartbeats import Heartbeats, address, eventually, registration, shown
+from tests.system.heartbeats import IMPATIENT, address, eventually, registration, shown
 
 
 def test_tables_are_loaded_while_the_query_starts_and_its_first_batch_waits_for_them(heartbeats, spark, monkeypatch):
@@ -73,10 +73,9 @@ def delete_records(heartbeats, before):
     admin.close()
 
 
-def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(node, topic, spark, tmp_path, caplog):
+def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(node, heartbeats, spark, caplog):
     caplog.set_level(logging.WARNING, "namesrv_stream")
-    impatient = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "2000"}
-    heartbeats = Heartbeats(node, topic, tmp_path, **impatient)
+    heartbeats.options |= IMPATIENT
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         heartbeats.say(registration(1))
         job.process_all()
@@ -89,17 +88,12 @@ def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(node, topic, spark, 
         view = heartbeats.await_offset(3)
         assert shown(view.routes) == heartbeats.states()[-1]
         job.check()
-    heartbeats.close()
 
 
 @eventually
 def await_attempts(caplog, kafka_address, number):
     """The pauses in seconds before the first `number` new attempts, each of which has named Kafka's address."""
-    of_job = [
-        record.getMessage()
-        for record in caplog.records
-        if record.name.startswith(("namesrv_stream.job", "namesrv_stream.job"))
-    ]
+    of_job = [each.getMessage() for each in caplog.records if each.name.startswith("namesrv_stream.job")]
     lines = [line for line in of_job if "Next attempt in" in line]
     assert len(lines) >= number
     assert all(kafka_address in line for line in lines)

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from kafka import KafkaAdminClient
 
 from namesrv_stream.cli.entry import main
+from namesrv_stream.config import as_options
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
@@ -26,7 +27,7 @@ from tests.build import registration
 from tests.clock import now_ms
 from tests.interruption import interruptible
 from tests.log_records import requests
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.system
 LIMIT_S = 60
@@ -67,14 +68,9 @@ def test_a_kafka_that_announces_an_address_nobody_reaches_is_told_as_that(tmp_pa
             server = Misaddressed(tmp_path / announced)
             server.announced = announced
             with server:
-                options = [
-                    "--set",
-                    f"kafka.bootstrap.servers={server.bootstrap_servers}",
-                    "--root",
-                    str(tmp_path / "r"),
-                ]
+                given = {"kafka.bootstrap.servers": server.bootstrap_servers, "delta.root": tmp_path / "r"}
                 for line in ("status", "doctor --role gateway", "updateKvConfig -s NS -k k -v v", "fleet --duration 1"):
-                    told = CliRunner().invoke(main, [*options, *line.split()])
+                    told = CliRunner().invoke(main, [*as_options(given), *line.split()])
                     assert told.exit_code == 1, (line, told.output)
                     assert announced in told.output, told.output
                     assert "advertised.listeners" in told.output, told.output
@@ -83,11 +79,9 @@ def test_a_kafka_that_announces_an_address_nobody_reaches_is_told_as_that(tmp_pa
             each.close()
 
 
-def make_topic(kafka, name, partitions, **config):
-    admin = KafkaAdminClient(bootstrap_servers=kafka["bootstrap.servers"])
-    configs = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
-    admin.close()
+def make_topic(kafka, name, partitions, configs):
+    with KafkaAdminClient(bootstrap_servers=kafka["bootstrap.servers"]) as admin:
+        admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
 
 
 def heartbeat(number):
@@ -101,15 +95,8 @@ def test_topic_is_made_once_with_one_partition_and_append_time(kafka):
 
 
 def test_topic_of_others_is_left_as_it_is_and_each_fault_named(kafka):
-    make_topic(
-        kafka,
-        "of_others",
-        3,
-        message_timestamp_type="CreateTime",
-        max_message_bytes="1000000",
-        cleanup_policy="compact,delete",
-        retention_ms="60000",
-    )
+    configs = {"message.timestamp.type": "CreateTime", "max.message.bytes": "1000000", "retention.ms": "60000"}
+    make_topic(kafka, "of_others", 3, configs | {"cleanup.policy": "compact,delete"})
     warnings = ensure_topic(kafka, "of_others").warnings
     named = ("CreateTime", "3 partitions", "max.message.bytes", "compaction", "retention.ms")
     assert len(warnings) == len(named)
@@ -161,19 +148,13 @@ def test_outage_loses_no_accepted_record_and_repeats_none(kafka, node, topic):
 
 def test_ticks_do_not_pile_up_while_kafka_is_away_and_go_on_afterwards(kafka, node, topic):
     with HeartbeatProducer(kafka, topic) as producer, Ticker(producer, tick_ms=20) as ticker:
-
-        @eventually
-        def holds(condition):
-            assert condition()
-
-        holds(lambda: end_offsets(kafka, topic)[0] >= 3)
+        until(lambda: end_offsets(kafka, topic)[0] >= 3)
         with node.paused():
-            sent_before = ticker.sent
-            held_back_before = ticker.held_back
-            holds(lambda: ticker.held_back >= held_back_before + 20)
+            sent_before, held_back_before = ticker.sent, ticker.held_back
+            until(lambda: ticker.held_back >= held_back_before + 20)
             assert ticker.sent <= sent_before + 1
         after = ticker.sent
-        holds(lambda: end_offsets(kafka, topic)[0] >= after + 5)
+        until(lambda: end_offsets(kafka, topic)[0] >= after + 5)
     assert set(requests(kafka, topic)) == {Scan()}
 
 
@@ -200,8 +181,7 @@ def test_fleet_command_ends_in_order_when_interrupted(kafka, node, topic):
         @eventually
         def all_have_registered_and_a_tick_came():
             said = [type(each) for each in requests(kafka, topic)]
-            assert said.count(RegisterBroker) == 4
-            assert Scan in said
+            assert (said.count(RegisterBroker), Scan in said) == (4, True)
 
         all_have_registered_and_a_tick_came()
         fleet.send_signal(signal.SIGINT)

@@ -7,7 +7,7 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.record_reader import RecordReader
 from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.records import encode_record, record_key
-from tests.system.heartbeats import LIMIT_S, address, eventually, registration
+from tests.system.heartbeats import LIMIT_S, address, registration, until
 
 pytestmark = pytest.mark.system
 
@@ -56,9 +56,8 @@ def test_the_reader_passes_by_markers_and_aborted_records_and_waits_for_none(hea
 def test_a_job_registers_what_is_committed_alone_also_after_a_restart(heartbeats, spark):
     other = Transactional(heartbeats)
 
-    @eventually
     def await_brokers(*numbers):
-        assert sorted(heartbeats.view().routes.live) == sorted(map(address, numbers))
+        until(lambda: heartbeats.live() == sorted(map(address, numbers)))
 
     with BackgroundJob(spark.newSession(), heartbeats.settings):
         other.abort(registration(1))
