@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import heartbeats, sending
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.kafka.topic import ensure_topic
@@ -18,7 +17,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 from tests.log_records import requests
 from tests.system.gateway_stack import eventually, until
-from tests.system.heartbeats import PATIENT
+from tests.system.heartbeats import Heartbeats
 from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.system
@@ -27,26 +26,17 @@ ADDRESS = "10.0.0.1:10911"
 T0 = 1_700_000_000_000
 
 
-class Site:
+class Site(Heartbeats):
     """Gateways on one topic and one folder of tables, and what has come into the log.
 
     Every sign of life gets to the log, as if it came a quarter of a lease after the one before.
     """
 
     def __init__(self, node, topic, folder):
-        self.kafka = PATIENT | {"bootstrap.servers": node.bootstrap_servers}
-        self.topic = topic
-        self.registry = PublishedRegistry(str(folder / "registry"), T0)
-        self.settings = NamesrvSettings.model_validate(
-            {
-                "delta.root": str(folder / "registry"),
-                "kafka.bootstrap.servers": node.bootstrap_servers,
-                "kafka.topic": topic,
-                "kvConfigPath": str(folder / "none.json"),
-                "listenPort": 0,
-            }
-        )
+        super().__init__(node, topic, folder, kvConfigPath=str(folder / "none.json"), listenPort=0)
+        self.registry = PublishedRegistry(self.root, T0)
         self._open_things = ExitStack()
+        self._open_things.callback(self.close)
         patch = self._open_things.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(heartbeats, "interval_ms", lambda _timeout_ms: 0)
 
@@ -56,9 +46,10 @@ class Site:
     def __exit__(self, *_):
         self._open_things.close()
 
-    def start_gateway(self):
-        """Returns when it has its way to Kafka."""
-        running = self._open_things.enter_context(BackgroundGateway(self.settings))
+    def start_gateway(self, **unchecked):
+        """Returns when it has its way to Kafka. Settings by their names in code may be outside of their bounds."""
+        settings = self.settings.model_copy(update=unchecked)
+        running = self._open_things.enter_context(BackgroundGateway(settings))
         with Peer(running.gateway.port) as peer:
             until(lambda: peer.ask(102, namespace="start", key="start").code == 0)
         return running
@@ -139,8 +130,7 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answer
 
 
 def test_d13_a_gateway_without_kafka_sends_its_brokers_away_and_ends_no_lease(site, node):
-    site.settings = site.settings.model_copy(update={"kafka_away_millis": 1_000})
-    gateway = site.start_gateway().gateway
+    gateway = site.start_gateway(kafka_away_millis=1_000).gateway
 
     def is_away():
         return gateway.metrics.registry.get_sample_value("namesrv_kafka_away")
