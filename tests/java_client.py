@@ -9,6 +9,9 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from namesrv_stream.tools.local.jars import find_java, pyspark_jar, retrieved_jars
 from real_rocketmq.servers import Release, write_log_settings
 
+BODIES = [f"message {number:02}" for number in range(100)]
+"""Of messages, in the order in which programs show what they have received."""
+
 _CALL_LIMIT_S = 90
 """Limit for one call of the Java client, whose own timeouts are shorter."""
 
@@ -41,16 +44,16 @@ class JavaClient:
         """Create a topic on all masters of a cluster, with a client of 4.x."""
         self._producer.createTopic(cluster, topic, 4)
 
-    def send(self, topic: str, bodies: list[str]) -> None:
-        """Send messages one by one, each acknowledged by a broker."""
+    def carried(self, topic: str, bodies: list[str], limit_s: float = 60.0) -> list[str]:
+        """Send messages one by one, each acknowledged by a broker. Return in their order those that are received.
+
+        They are read from the topic's start, as many as were sent, or fewer if the limit has passed.
+        """
         for body in bodies:
             result = self._producer.send(self._message(topic, body.encode()))
             status = result.getSendStatus().name()
             if status not in ("SEND_OK", "SLAVE_NOT_AVAILABLE"):
                 raise AssertionError(f"a message to {topic} was not sent: {status}. The broker's log shows why.")
-
-    def receive(self, topic: str, count: int, limit_s: float = 60.0) -> list[str]:
-        """Return messages of the topic from its start, in any order: `count`, or fewer if the limit has passed."""
         consumer = self._client.consumer.DefaultLitePullConsumer(f"group-{topic}", *self._signs)
         consumer.setNamesrvAddr(self._namesrv_addr)
         consumer.setConsumeFromWhere(self._consume_from.CONSUME_FROM_FIRST_OFFSET)
@@ -58,11 +61,11 @@ class JavaClient:
         consumer.start()
         ends_s, found = time.monotonic() + limit_s, list[str]()
         try:
-            while len(found) < count and time.monotonic() < ends_s:
+            while len(found) < len(bodies) and time.monotonic() < ends_s:
                 found.extend(bytes(message.getBody()).decode() for message in consumer.poll(500))
         finally:
             consumer.shutdown()
-        return found
+        return sorted(found)
 
     def close(self) -> None:
         """Stop the producer."""

@@ -4,8 +4,9 @@ import pytest
 
 from namesrv_stream.config import as_options
 from namesrv_stream.tools.local.process import free_ports
+from real_rocketmq.servers import broker
 from tests.interruption import running
-from tests.system.gateway_stack import running_stack
+from tests.system.gateway_stack import registered, running_stack
 from tests.system.heartbeats import Heartbeats
 
 
@@ -20,6 +21,16 @@ def heartbeats(kafka, topic, tmp_path):
 def stack(kafka, spark, tmp_path_factory):
     with running_stack(kafka, spark, tmp_path_factory.mktemp("gateway")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def master(stack, tmp_path_factory):
+    """A broker with `stack` as its name server, in which a topic is there only once it was created."""
+    folder = tmp_path_factory.mktemp("master")
+    with broker(folder, stack.namesrv_addr, "broker-a", autoCreateTopicEnable="false") as running:
+        registered(stack, "broker-a", {"0": running.address})
+        yield running
+        running.kill()  # an orderly stop takes it ten seconds
 
 
 @pytest.fixture

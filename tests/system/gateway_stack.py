@@ -10,6 +10,7 @@ from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from tests import waiting
 from tests.gateway.peer import Peer
+from tests.published import rows_of
 
 eventually, until = (partial(each, limit_s=90) for each in (waiting.eventually, waiting.until))
 
@@ -39,10 +40,27 @@ class Stack:
         """Id to address of one broker name, as clients see it."""
         return self.json(901, clusterName="RealCluster", brokerName=broker_name)["brokerMemberGroup"]["brokerAddrs"]
 
+    def events_of(self, broker_name):
+        """The lines of the history about one broker name, in order."""
+        told = rows_of(self.settings.delta_root, "broker_event")
+        return [
+            each for each in sorted(told, key=lambda each: (each.epoch, each.seq)) if each.broker_name == broker_name
+        ]
+
     @contextmanager
     def another_gateway(self):
         with BackgroundGateway(self.settings) as gateway:
             yield Stack(self.settings, self.job, gateway)
+
+
+@eventually
+def registered(stack, name, addresses):
+    assert stack.addresses(name) == addresses
+
+
+@eventually
+def routed(stack, topic):
+    assert stack.ask(105, topic=topic).code == 0
 
 
 @contextmanager

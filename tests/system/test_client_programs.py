@@ -19,27 +19,17 @@ from namesrv_stream.gateway.own_writes import WAIT_LIMIT_S
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.local.process import HOST, OwnedServer, free_ports, listens
-from real_rocketmq.servers import START_LIMIT_S, Release, broker, mqadmin
-from tests.java_client import java_client
-from tests.system.test_gateway_rocketmq import registered, routed
+from real_rocketmq.servers import START_LIMIT_S, Release, mqadmin
+from tests.java_client import BODIES, java_client
+from tests.system.gateway_stack import routed
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.system]
 
 PROGRAMS = Path(__file__).with_name("programs")
-BODIES = [f"message {number}" for number in range(20)]
 NODE_CLIENT = "ali-ons@3.12.0"
 GO_CLIENT = "github.com/apache/rocketmq-client-go/v2@v2.1.2"
 GRPC_CLIENT = "rocketmq-python-client==5.1.2"
 RUN_LIMIT_S = 180
-
-
-@pytest.fixture(scope="module")
-def master(stack, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("master")
-    with broker(folder, stack.namesrv_addr, "broker-a", autoCreateTopicEnable="false") as running:
-        registered(stack, "broker-a", {"0": running.address})
-        yield running
-        running.kill()  # an orderly stop takes it ten seconds
 
 
 class Proxy(OwnedServer):
@@ -90,7 +80,7 @@ def test_a_proxy_starts_the_first_time_and_a_grpc_client_sends_and_receives_thro
         assert "success" in said, said
         routed(stack, "ByProxy")
         client = [tmp_path / "venv/bin/python", PROGRAMS / "grpc_client.py", f"{HOST}:{proxy.port}", "ByProxy"]
-        assert printed(*client, *BODIES, cwd=tmp_path) == sorted(BODIES)
+        assert printed(*client, *BODIES, cwd=tmp_path) == BODIES
 
 
 def used_at_once(stack, name, use):
@@ -101,7 +91,7 @@ def used_at_once(stack, name, use):
     for number in itertools.count():
         topic = f"{name}{number}"
         try:
-            assert use(topic) == sorted(BODIES)
+            assert use(topic) == BODIES
         except (AssertionError, Py4JJavaError):
             routed(stack, topic)
             if publication_s(stack, topic) < WAIT_LIMIT_S / 2:
@@ -118,20 +108,23 @@ def publication_s(stack, topic):
     return (Snapshots(root).find(first.epoch).published_at - first.event_time) / 1000
 
 
-def test_e12_a_go_client_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
-    shutil.copy(PROGRAMS / "client.go", tmp_path)
-    fetched("the Go client", "go", "mod", "init", "client", cwd=tmp_path)
-    fetched("the Go client", "go", "get", GO_CLIENT, cwd=tmp_path)
-    printed("go", "build", "-o", "client", ".", cwd=tmp_path)
-    client = ("./client", stack.namesrv_addr, master.address)
-    used_at_once(stack, "ByGo", lambda topic: printed(*client, topic, *BODIES, cwd=tmp_path))
-
-
-def test_e12_a_node_client_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
-    shutil.copy(PROGRAMS / "client.js", tmp_path)
-    fetched("the Node client", "npm", "install", "--no-audit", "--no-fund", NODE_CLIENT, cwd=tmp_path)
-    client = ("node", "client.js", stack.namesrv_addr, master.address)
-    used_at_once(stack, "ByNode", lambda topic: printed(*client, topic, *BODIES, cwd=tmp_path))
+@pytest.mark.parametrize(
+    ("source", "fetches", "build", "client"),
+    [
+        ("client.go", ["go mod init client", f"go get {GO_CLIENT}"], "go build -o client .", "./client"),
+        ("client.js", [f"npm install --no-audit --no-fund {NODE_CLIENT}"], "node --check client.js", "node client.js"),
+    ],
+    ids=["ByGo", "ByNode"],
+)
+def test_e12_a_client_creates_a_topic_and_uses_it_at_once(
+    request, stack, master, tmp_path, source, fetches, build, client
+):
+    shutil.copy(PROGRAMS / source, tmp_path)
+    for each in fetches:
+        fetched(f"the client of {source}", *each.split(), cwd=tmp_path)
+    printed(*build.split(), cwd=tmp_path)
+    command = (*client.split(), stack.namesrv_addr, master.address)
+    used_at_once(stack, request.node.callspec.id, lambda topic: printed(*command, topic, *BODIES, cwd=tmp_path))
 
 
 def test_e12_the_newest_java_client_of_4_9_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
@@ -139,7 +132,6 @@ def test_e12_the_newest_java_client_of_4_9_creates_a_topic_and_uses_it_at_once(s
 
         def use(topic):
             client.create_topic(topic, "RealCluster")
-            client.send(topic, BODIES)
-            return sorted(client.receive(topic, len(BODIES)))
+            return client.carried(topic, BODIES)
 
         used_at_once(stack, "ByJava", use)
