@@ -2,12 +2,16 @@
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import yaml
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.fair_shares import FairShares
 from tests.gateway.transport import Clock
+
+HOLDINGS = yaml.safe_load(Path(__file__).with_name("cases").joinpath("holdings.yaml").read_text())
 
 
 @dataclass(eq=False)
@@ -28,74 +32,33 @@ class Held:
         self.ended = why
 
 
-@pytest.fixture
-def holding():
-    """Run `scenario(shares, hold)`; `hold` lets connections hold bytes at a time, and returns who has given up."""
+@pytest.mark.parametrize(("limit", "steps", "gives_up", "left"), HOLDINGS.values(), ids=HOLDINGS)
+def test_over_the_limit_of_all_one_connection_gives_up_what_it_holds(limit, steps, gives_up, left):
+    async def scenario():
+        shares, loop, connections = FairShares(100, 100, limit), asyncio.get_running_loop(), {}
+        for name, held_bytes, loop.now_s in steps:
+            assert not [name for name, each in connections.items() if each.ended]
+            if name not in connections:
+                connections[name] = Held(name.split()[0])
+                shares.enter(connections[name])
+            shares.hold(connections[name], held_bytes)
+        assert [name for name, each in connections.items() if each.ended] == [gives_up]
+        assert shares.held_bytes == left
 
-    def run(limit, scenario):
-        async def within():
-            shares, loop = FairShares(100, 100, limit), asyncio.get_running_loop()
-            everyone = []
-
-            def hold(connection, held_bytes, now_s=0.0):
-                loop.now_s = now_s
-                if connection not in shares.open:
-                    everyone.append(connection)
-                    shares.enter(connection)
-                shares.hold(connection, held_bytes)
-                return [each for each in everyone if each.ended]
-
-            scenario(shares, hold)
-
-        with asyncio.Runner(loop_factory=Clock) as runner:
-            runner.run(within())
-
-    return run
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        runner.run(scenario())
 
 
-def test_the_host_that_holds_most_pays_not_the_one_that_comes_next(holding):
-    def scenario(shares, hold):
-        hoarders = [Held("evil") for _ in range(3)]
-        for now_s, each in enumerate(hoarders):
-            hold(each, 30, now_s)
-        assert hold(Held("good"), 40, 3) == [hoarders[0]], "of equal ones the oldest"
-        assert shares.held_bytes == 100
-
-    holding(100, scenario)
-
-
-def test_of_one_host_bytes_times_seconds_decide(holding):
-    def scenario(_, hold):
-        hoarder = Held("h")
-        hold(hoarder, 50)
-        hold(Held("h"), 1)
-        assert hold(Held("h"), 60, 99) == [hoarder]
-
-    holding(100, scenario)
-
-
-def test_a_holding_is_as_old_as_since_it_had_nothing(holding):
-    def scenario(_, hold):
-        first, second = Held("h"), Held("h")
-        hold(first, 5)
-        hold(second, 4, 40)
-        hold(first, 0, 50)
-        hold(first, 6, 50)
-        assert hold(second, 6, 60) == [second]
-
-    holding(10, scenario)
-
-
-def test_what_a_load_balancers_connection_holds_goes_over_to_the_peer_behind_it(holding):
-    def scenario(shares, hold):
-        behind, other = Held(None), Held("other")
-        hold(behind, 7)
-        shares.name(behind, "peer")
-        assert hold(behind, 8) == []
-        assert hold(other, 3) == [behind]
-        assert (behind.counted_for, shares.held_bytes) == ("peer", 3)
-
-    holding(10, scenario)
+async def test_what_a_load_balancers_connection_holds_goes_over_to_the_peer_behind_it():
+    shares, behind, other = FairShares(100, 100, 10), Held(None), Held("other")
+    shares.enter(behind)
+    shares.hold(behind, 7)
+    shares.name(behind, "peer")
+    shares.hold(behind, 8)
+    assert not behind.ended
+    shares.enter(other)
+    shares.hold(other, 3)
+    assert (behind.ended != "", behind.counted_for, shares.held_bytes) == (True, "peer", 3)
 
 
 async def test_the_host_with_most_silent_connections_makes_room_and_without_any_a_new_one_is_refused():
