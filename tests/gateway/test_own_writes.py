@@ -1,18 +1,23 @@
 """A gateway reads its own writes (E12): a lookup waits until the snapshot has what this gateway has acknowledged."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import own_writes
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.own_writes import OwnWrites, until_read
+from namesrv_stream.records import decode_record
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.rules.rows import LogPosition, TopicRow
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
+WRITES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("own_writes.yaml").read_text())
 PLACE = LogPosition(0, 0, 5)
 
 
@@ -25,29 +30,17 @@ def lookup(code, **fields):
     return RemotingCommand(code=code, ext_fields=fields)
 
 
-@pytest.mark.parametrize(
-    ("request_", "waiting", "others"),
-    [
-        (["T"], [(lookup(105, topic="T"), 2)], [(lookup(105, topic="U"), 1), (lookup(206), 1)]),
-        (
-            DeleteTopic(topic="T"),
-            [(lookup(105, topic="T"), 2), (lookup(206), 1), (lookup(106), 1), (lookup(224, cluster="c"), 1)],
-            [(lookup(206), 2), (lookup(105, topic="U"), 1), (lookup(304), 1)],
-        ),
-        (
-            PutKvConfig(namespace="n", key="k", value="v"),
-            [(lookup(101, namespace="n", key="x"), 2), (lookup(219, namespace="n"), 2)],
-            [(lookup(101, namespace="m", key="k"), 1), (lookup(105, topic="T"), 1)],
-        ),
-        (WipeWritePerm(broker_name="a"), [(lookup(105, topic="OfA"), 2)], [(lookup(105, topic="T"), 1)]),
-    ],
-)
-async def test_e12_a_lookup_of_an_unread_write_waits_until_a_snapshot_has_read_it(request_, waiting, others):
+@pytest.mark.parametrize("write", WRITES, ids=json.dumps)
+async def test_e12_a_lookup_of_an_unread_write_waits_until_a_snapshot_has_read_it(write):
+    waiting, others = (
+        [(lookup(code, **fields), connection) for code, fields, connection in write[kind]]
+        for kind in ("waits", "does not")
+    )
     own = OwnWrites(answers())
-    if isinstance(request_, list):
-        own.registered(request_, PLACE)
+    if "topics" in write:
+        own.registered(write["topics"], PLACE)
     else:
-        own.commanded(request_, 1, PLACE)
+        own.commanded(decode_record(json.dumps(write["command"]).encode()), 1, PLACE)
     futures = [own.awaited(*each) for each in waiting]
     assert None not in futures
     assert [own.awaited(*each) for each in others] == [None] * len(others)
