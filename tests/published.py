@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.schemas import ROUTE_TABLES, TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 
@@ -23,7 +24,7 @@ class Published:
 
     @classmethod
     def claim(cls, root: Root, claimed_at_ms: int) -> Published:
-        """Make the tables at `root`."""
+        """Make the tables at `root`, or take over those that are there."""
         return cls(Publisher.claim(RustWriter(root), "run", claimed_at_ms), -1)
 
     def copied_to(self, root: Root) -> Published:
@@ -33,6 +34,11 @@ class Published:
         assert newest == self._publisher.last
         publisher = Publisher(writer, newest, version, lambda _point: None)
         return Published(publisher, self._batch_id)
+
+    def load(self, rules: RouteRegistry) -> None:
+        """Load the tables, as a job that begins."""
+        rows = {spec.name: self._publisher.rows(spec) for spec in ROUTE_TABLES}
+        rules.load(rows, LogClock.of(self._publisher.last))
 
     def publish(
         self,

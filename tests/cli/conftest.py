@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
+from tests.registry import PublishedRegistry
 
 
 @pytest.fixture

@@ -9,19 +9,13 @@ import zipfile
 
 import pytest
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.reporting.texts import iso_text
-from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
-from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.writer import RustWriter
-from tests.cli.registry import tables
+from tests.registry import tables
 
 
 @pytest.fixture
@@ -78,9 +72,7 @@ def assert_told(run, good):
 def test_restored_leases_last_their_timeout_from_the_next_jobs_first_tick(run, registry, good):
     spoil(registry)
     run(f"restore {good} --take-over")
-    publisher = Publisher.claim(RustWriter(Root(registry.root)), "next", registry.now_ms)
-    rules = RouteRegistry(NamesrvSettings())
-    rules.load({spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}, LogClock.of(publisher.last))
+    rules = registry.next_job().rules
     first_tick_ms, lease_ms = registry.now_ms + 600_000, 120_000
 
     def ended_by(tick_ms):

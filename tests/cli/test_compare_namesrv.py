@@ -9,9 +9,9 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.interruption import running
+from tests.registry import PublishedRegistry
 from tests.waiting import LIMIT_S
 
 

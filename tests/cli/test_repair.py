@@ -9,22 +9,18 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TableDamagedError
-from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import PutKvConfig
-from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.mending import saved_rows
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TABLES, TOPIC
+from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, LIVE, SNAPSHOT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.doctor import storage_checks
-from tests.cli.registry import PublishedRegistry, tables
 from tests.clock import now_ms
-from tests.published import Published
+from tests.registry import PublishedRegistry, tables
 
 
 @pytest.fixture(scope="module")
@@ -341,14 +337,6 @@ def test_status_shows_job_and_kafka_although_a_table_is_damaged(run, registry, m
     assert "the table topic" in told["tables"]
 
 
-def next_job(registry):
-    """The registry as the next job goes on with it."""
-    publisher = Publisher.claim(RustWriter(Root(registry.root)), "next", registry.now_ms)
-    rules = RouteRegistry(NamesrvSettings())
-    rules.load({spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}, LogClock.of(publisher.last))
-    return PublishedRegistry(registry.root, registry.now_ms, Published(publisher, 0), rules)
-
-
 @pytest.mark.parametrize("source", [pytest.param("--from-log", marks=pytest.mark.full), "--from {}"])
 def test_the_past_stays_as_it_was_although_the_log_is_read_again(run, registry, tmp_path, source):
     run(f"backup {tmp_path / 'backups'}")
@@ -370,6 +358,6 @@ def test_the_past_stays_as_it_was_although_the_log_is_read_again(run, registry, 
     assert run(f"repair {source.format(tmp_path / 'backups')} --take-over --yes").exit_code == 0
     assert past() == wanted
     assert len(json.loads(run("history --json").stdout)) > lines
-    registry = next_job(registry)
+    registry = registry.next_job()
     register_two()
     assert past() == wanted

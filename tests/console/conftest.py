@@ -8,9 +8,9 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import running
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
+from tests.registry import PublishedRegistry
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from namesrv_stream.rules.record_types import BrokerHeartbeat
-from tests.cli.registry import PublishedRegistry
+from tests.registry import PublishedRegistry
 
 CLUSTERS = 3
 ZONES = 3

@@ -4,12 +4,12 @@ import tempfile
 from pathlib import Path
 
 from namesrv_stream.rules.record_types import BrokerHeartbeat, WipeWritePerm
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole, kafka_tells
 from tests.console.chromium import Page, chromium
 from tests.console.conftest import make_settings
 from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
+from tests.registry import PublishedRegistry
 
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
 WINDOW = 1320, 760

@@ -26,11 +26,11 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire import bodies
-from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, Client, make_settings
 from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
 from tests.places import part
+from tests.registry import PublishedRegistry
 from tests.waiting import eventually
 
 T0 = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC

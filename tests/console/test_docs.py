@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, make_settings
+from tests.registry import PublishedRegistry
 
 DOCUMENT = Path(__file__).parents[2] / "docs/console.md"
 BLOCKS = re.findall(r"<!-- tested: against a console -->\n```sh\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)

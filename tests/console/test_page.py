@@ -14,12 +14,12 @@ from namesrv_stream.answers import periods
 from namesrv_stream.answers.job_status import NOT_ASKED, FromKafka
 from namesrv_stream.kafka.election import JobReport
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, chromium
 from tests.console.conftest import A, B, C, make_registry, make_settings
 from tests.console.crowd import lose_zone, publish_crowd
+from tests.registry import PublishedRegistry
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
 HIDE = """

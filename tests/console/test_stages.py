@@ -14,13 +14,13 @@ from collections import defaultdict
 import pytest
 
 from namesrv_stream.rules.record_types import RetireBroker, WipeWritePerm
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.console import crowd
 from tests.console.background import BackgroundConsole, kafka_tells
 from tests.console.chromium import Page, chromium
 from tests.console.crowd import address_of, cluster_of, name_of, zone_of
 from tests.console.test_page import HIDE
+from tests.registry import PublishedRegistry
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
 BROKERS, TOPICS, EACH = 1_000, 2_000, 8

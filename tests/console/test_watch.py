@@ -17,10 +17,10 @@ from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
-from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, C, Client
 from tests.console.watching import watch
+from tests.registry import PublishedRegistry
 
 
 def first(events, count):

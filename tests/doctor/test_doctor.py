@@ -21,8 +21,8 @@ from namesrv_stream.tools.doctor.storage_checks import (
     check_temp_folder,
     check_writing,
 )
-from tests.cli.registry import PublishedRegistry
 from tests.gateway.test_tls import make_certificate
+from tests.registry import PublishedRegistry
 from tests.system.heartbeats import PATIENT
 
 

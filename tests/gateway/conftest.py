@@ -10,9 +10,9 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig
-from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 from tests.gateway.site import Site
+from tests.registry import PublishedRegistry
 
 T0 = 1_700_000_000_000
 logging.getLogger().addHandler(logging.NullHandler())  # for a gateway's threads between tests, when pytest has none

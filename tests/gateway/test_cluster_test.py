@@ -9,9 +9,9 @@ import pytest
 from namesrv_stream.gateway import answers
 from namesrv_stream.gateway.answers import address_server
 from namesrv_stream.gateway.launch import BackgroundGateway
-from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
+from tests.registry import PublishedRegistry
 from tests.waiting import LIMIT_S
 
 

@@ -11,8 +11,8 @@ from namesrv_stream.gateway.follower import Follower
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RowChanges, RustWriter
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
+from tests.registry import PublishedRegistry
 
 LIMIT_S = 30
 

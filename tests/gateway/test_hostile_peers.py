@@ -17,8 +17,8 @@ from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
-from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
+from tests.registry import PublishedRegistry
 from tests.waiting import until
 
 EVIL, GOOD = "127.0.0.66", "127.0.0.1"

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterable
+from copy import copy
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.record_types import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LogPosition, RejectedRow
+from namesrv_stream.rules.record_types import BrokerHeartbeat, Command, DataVersion, Scan, TopicConfig
+from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
-from tests.published import Published
+from tests.registry import PublishedRegistry
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
+QUEUES = TopicConfig(4, 8, 6)
 
 
 class SeededRegistry:
-    """Applies requests of brokers and operators at the event times that the caller names."""
+    """Applies requests of brokers and operators at the event times that the caller names; all is published at one."""
 
-    def __init__(
-        self, root: Root, now_ms: int, settings: NamesrvSettings | None = None, published: Published | None = None
-    ) -> None:
-        self.rules = RouteRegistry(settings or NamesrvSettings())
-        self._root = root
+    def __init__(self, root: Root, now_ms: int, settings: NamesrvSettings | None = None) -> None:
+        self.registry = PublishedRegistry(root, now_ms, settings)
         self._now_ms = now_ms
-        self._published = published or Published.claim(root, now_ms)
-        self._at_ms = 0
-        self._offset = 0
 
     def copied_to(self, root: Root) -> SeededRegistry:
-        """Return a registry with a copy of these empty tables, which takes a tenth of the time of making them."""
-        shutil.copytree(self._root.url, root.url)
-        return SeededRegistry(root, self._now_ms, published=self._published.copied_to(root))
+        """Return a registry with a copy of these tables."""
+        other = copy(self)
+        other.registry = self.registry.copied_to(root)
+        return other
 
     def register(
         self,
@@ -41,51 +37,39 @@ class SeededRegistry:
         name: str,
         broker_id: int = 0,
         cluster: str = "c1",
-        topics: tuple[str, ...] = (),
+        topics: Iterable[str] = (),
         state_version: int = 0,
         zone: str | None = None,
         is_acting: bool | None = None,  # as the flag of the request
         release: str | None = None,
     ) -> None:
-        request = RegisterBroker(
-            cluster_name=cluster,
-            broker_name=name,
-            broker_id=broker_id,
-            broker_addr=address,
-            zone_name=zone,
-            enable_acting_master=is_acting,
-            broker_version=release,
-            data_version=DataVersion(state_version, at_ms, 1),
-            topic_config_table=dict.fromkeys(topics, TopicConfig(4, 8, 6)),
-        )
-        self.rules.apply(request, self._place(at_ms))
+        fields = {"zone_name": zone, "enable_acting_master": is_acting, "broker_version": release}
+        fields |= {"data_version": DataVersion(state_version, at_ms, 1), "topics": dict.fromkeys(topics, QUEUES)}
+        self._at(at_ms).register(address, cluster, name, broker_id, publish=False, **fields)
 
     def tick(self, at_ms: int) -> None:
-        self.rules.apply(Scan(), self._place(at_ms))
+        self._at(at_ms).command(Scan(), publish=False)
 
     def expire(self, at_ms: int, address: str, silent_ms: int = 2 * MINUTE_MS) -> None:
         """End a lease whose last sign of life was `silent_ms` before."""
-        lease = self.rules.view().live[address]
+        lease = self.registry.rules.view().live[address]
         heard_ms = max(at_ms - silent_ms, lease.last_update_timestamp)
-        self.rules.apply(BrokerHeartbeat(broker_addr=address), self._place(heard_ms))
-        self.rules.expire(address, at_ms)
-        self._at_ms = at_ms
+        self._at(heard_ms).command(BrokerHeartbeat(broker_addr=address), publish=False)
+        self._at(at_ms).rules.expire(address, at_ms)
 
     def unregister(self, at_ms: int, address: str) -> None:
-        self.rules.end(address, "UNREGISTERED", at_ms, self._place(at_ms))
+        self._at(at_ms).end(address, "UNREGISTERED")
 
     def close_channel(self, at_ms: int, address: str) -> None:
-        self.rules.end(address, "CHANNEL_CLOSED", at_ms, self._place(at_ms))
+        self._at(at_ms).end(address, "CHANNEL_CLOSED")
 
     def command(self, at_ms: int, command: Command) -> None:
-        self.rules.apply(command, self._place(at_ms))
+        self._at(at_ms).command(command, publish=False)
 
-    def publish(self, at_ms: int | None = None, rejected: tuple[RejectedRow, ...] = ()) -> int:
+    def publish(self, at_ms: int | None = None, rejected: Iterable[RejectedRow] = ()) -> int:
         """All since the last one as a micro-batch, read up to `at_ms`; the epoch."""
-        event_ms = at_ms or self._at_ms
-        return self._published.publish(self.rules, event_ms, self._offset, self._now_ms, rejected).epoch
+        return self._at(at_ms or self.registry.now_ms).publish(rejected, self._now_ms).epoch
 
-    def _place(self, at_ms: int) -> LogPosition:
-        self._offset += 1
-        self._at_ms = at_ms
-        return LogPosition(at_ms, 0, self._offset)
+    def _at(self, at_ms: int) -> PublishedRegistry:
+        self.registry.now_ms = at_ms
+        return self.registry

@@ -11,9 +11,10 @@ from namesrv_stream.answers.story import story_of_broker, story_of_group, story_
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.history import log_gap_line
-from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, RowChange, TopicRow
+from tests.build import registration
 from tests.history.fleet import RandomLife
 
 ADDRESSES = {"A": "10.0.0.1:10911", "B": "10.0.0.2:10911"}
@@ -34,7 +35,7 @@ class Life:
             self.second += 1
             at = LogPosition(1_000 * self.second, 0, self.second)
             if "register" in step:
-                self.rules.apply(registration(**step), at)
+                self.rules.apply(registered(**step), at)
             elif "end" in step:
                 heard = at._replace(event_time=at.event_time - step.get("silent_ms", 0))
                 self.rules.apply(BrokerHeartbeat(broker_addr=ADDRESSES["A"]), heard)
@@ -44,16 +45,9 @@ class Life:
         return self.rules.take_changes().events
 
 
-def registration(register, broker_id=0, name="broker-a", topics=("T",), counter=0, state=0, **fields):
-    return RegisterBroker(
-        cluster_name="c1",
-        broker_name=name,
-        broker_id=broker_id,
-        broker_addr=ADDRESSES.get(register, register),
-        data_version=DataVersion(state, 0, counter),
-        topic_config_table=dict.fromkeys(topics, TopicConfig(8, 8, 6)),
-        **fields,
-    )
+def registered(register, topics=("T",), counter=0, state=0, **fields):
+    version = DataVersion(state, 0, counter)
+    return registration(ADDRESSES.get(register, register), topics=topics, data_version=version, **fields)
 
 
 def texts(sentences):
@@ -85,7 +79,7 @@ def names(topic, line):
 
 @pytest.mark.parametrize(("brokers", "last"), [(20, "broker-19 0 "), (21, "1 more brokers"), (900, "880 more brokers")])
 def test_a_mass_event_names_the_first_twenty_brokers_in_the_log_and_counts_the_others(brokers, last):
-    come = [{"register": f"10.0.0.1:{number}", "name": f"broker-{number}"} for number in range(brokers)]
+    come = [{"register": f"10.0.0.1:{number}", "broker_name": f"broker-{number}"} for number in range(brokers)]
     found = [line.text for line in broker_lines(Life().happens(come))]
     assert (len(found), found[-1].startswith(last)) == (min(brokers, 21), True)
     assert found[-1].endswith("cluster c1" if brokers == 20 else " came; `namesrv-stream history` lists them")

@@ -12,8 +12,8 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.tools.fleet.broker import FleetPlan
 from namesrv_stream.tools.local.process import ServerEndedError
 from namesrv_stream.tools.local.stack import LocalStack
-from tests.cli.registry import PublishedRegistry
 from tests.faulty import FaultyProducer, UnforeseenError
+from tests.registry import PublishedRegistry
 from tests.waiting import eventually
 
 LIMIT_S = 30

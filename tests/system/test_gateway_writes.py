@@ -13,9 +13,9 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, PutKvConfig, RegisterBroker, Scan
 from tests.build import register_request
-from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 from tests.log_records import requests
+from tests.registry import PublishedRegistry
 from tests.system.gateway_stack import eventually, until
 from tests.system.heartbeats import Heartbeats
 from tests.waiting import LIMIT_S

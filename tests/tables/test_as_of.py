@@ -24,9 +24,9 @@ from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected, 
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.backup_file import content_of
 from namesrv_stream.tools.putting_back import Salvaged, of_backup, repair, restore_content
-from tests.cli.registry import PublishedRegistry
 from tests.clock import now_ms
 from tests.random_logs import T0, logs
+from tests.registry import PublishedRegistry
 from tests.tables.test_maintenance import make_older
 
 NOW = now_ms()

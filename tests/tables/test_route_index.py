@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from tests.cli.registry import PublishedRegistry
+from tests.registry import PublishedRegistry
 
 T0 = 1_700_000_000_000
 
