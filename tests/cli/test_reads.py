@@ -7,6 +7,7 @@ import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
+from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
 from tests.clock import now_ms
@@ -20,6 +21,7 @@ def made(claimed, tmp_path_factory):
     registry = claimed.copied_to(str(tmp_path_factory.mktemp("cluster") / "registry"))
     registry.register(MASTER, "c1", "broker-a")
     registry.register(OTHER, "c2", "broker-b")
+    registry.command(PutKvConfig(namespace="NS", key="known", value="v"))
     return registry
 
 
@@ -37,7 +39,7 @@ def lines(result):
 @pytest.mark.parametrize(("status", "line", "told"), REFUSED)
 def test_a_line_that_cannot_be_is_refused_by_name_before_anything_is_sent(look, closed_port, status, line, told):
     result = look(f"--set kafka.bootstrap.servers=127.0.0.1:{closed_port} {line}")
-    assert (result.exit_code, "Traceback" in result.output) == (status, False)
+    assert (result.exit_code, "Traceback" in result.output, result.stdout) == (status, False, "")
     assert told in result.stderr
     assert "Kafka at" not in result.stderr
 

@@ -377,12 +377,6 @@ def test_a_long_answer_is_packed_for_who_can_unpack_it(of):
     assert gzip.decompress(packed.body) == of("crowd").get("/v1/events?limit=1000").body
 
 
-@pytest.mark.parametrize(("line", "told"), [("-s NO -k k", "namespace NO"), ("-s NS -k kk", "key in namespace NS kk")])
-def test_a_value_that_is_not_there_is_named(of, line, told):
-    said = of("life").run(f"getKvConfig {line}")
-    assert (said.exit_code, said.stdout, f"there is no {told} in epoch 19." in said.stderr) == (1, "", True)
-
-
 def test_a_setting_changed_at_run_time_is_printed(of):
     assert "orderMessageEnable=true" in of("life").run("getNamesrvConfig").stdout.splitlines()
 
