@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
@@ -61,12 +62,12 @@ def data_of(root, table, newest=True):
     return Path(root, table, next(each["add"]["path"] for each in actions if "add" in each))
 
 
-def checkpoint_of(root, table, newest=True):
-    return next(log_of(root, table).glob("*.checkpoint.parquet"))
-
-
-def hint_of(root, table, newest=True):
-    return log_of(root, table) / "_last_checkpoint"
+FILES = {
+    "data": data_of,
+    "commit": commit_of,
+    "checkpoint": lambda root, table, _: next(log_of(root, table).glob("*.checkpoint.parquet")),
+    "hint": lambda root, table, _: log_of(root, table) / "_last_checkpoint",
+}
 
 
 def cut(file):
@@ -84,37 +85,20 @@ def lose_under_checkpoint(commit):
     commit.unlink()
 
 
-DATA = [(data_of, harm) for harm in (cut, os.remove, flip)]
-LOG = [(commit_of, os.remove), (commit_of, cut)]
-CHECKPOINT = [
-    (commit_of, lose_under_checkpoint),
-    (checkpoint_of, cut),
-    (checkpoint_of, os.remove),
-    (hint_of, lambda hint: hint.write_bytes(b"")),
-    (hint_of, lambda hint: hint.write_text('{"version": 77, "size": 9}')),
-]
-NAMED = ("topic", "live", "broker_event", "snapshot", "row_change")
+HARMS = {
+    "cut": cut,
+    "lose": os.remove,
+    "flip": flip,
+    "lose_under_checkpoint": lose_under_checkpoint,
+    "empty": lambda hint: hint.write_bytes(b""),
+    "point_elsewhere": lambda hint: hint.write_text('{"version": 77, "size": 9}'),
+}
 CASES = [
-    *((table, *kind, True) for table in NAMED for kind in DATA),
-    *((table, *kind, True) for table in NAMED[:3] for kind in LOG),
-    (NAMED[3], *LOG[1], True),  # a publication whose row is gone has not happened
-    *((table, *kind, True) for table in NAMED for kind in CHECKPOINT),
-    *((table, *DATA[0], False) for table in NAMED if table != LIVE.name),  # each change writes `live` anew
+    pytest.param(table, row["file"], row["harm"], row.get("newest", True), marks=marks)
+    for row in yaml.safe_load(Path(__file__).with_name("damages.yaml").read_text())
+    for when, marks in (("in_every_run", []), ("full", pytest.mark.full))
+    for table in row.get(when, [])
 ]
-IN_EVERY_RUN = [
-    *((table, *DATA[number], True) for number, table in enumerate((*NAMED[3:4], *NAMED[1:3]))),
-    (NAMED[0], *DATA[0], False),
-    (NAMED[0], *LOG[0], True),
-    (NAMED[3], *LOG[1], True),
-    (NAMED[0], *CHECKPOINT[0], True),
-    (NAMED[3], *CHECKPOINT[1], True),
-    (NAMED[0], *CHECKPOINT[4], True),
-]
-"""Each kind of file and of harm, and each table, at least once: a case takes seconds. The others are `full`."""
-
-
-def name_of_case(value):
-    return getattr(value, "__name__", str(value))
 
 
 def findings(root):
@@ -138,14 +122,9 @@ def work_as_a_job(root, table):
     publisher.publish(Batch(None, None, None, publisher.last.offsets, changes), 0)
 
 
-@pytest.mark.parametrize(
-    ("table", "file_of", "harm", "newest"),
-    [pytest.param(*case, marks=[] if case in IN_EVERY_RUN else pytest.mark.full) for case in CASES],
-    ids=name_of_case,
-)
-def test_damage_of_each_kind_is_named_and_mended_and_the_job_goes_on(run, registry, made, table, file_of, harm, newest):
-    file = file_of(registry.root, table, newest)
-    harm(file)
+@pytest.mark.parametrize(("table", "file", "harm", "newest"), CASES)
+def test_damage_of_each_kind_is_named_and_mended_and_the_job_goes_on(run, registry, made, table, file, harm, newest):
+    HARMS[harm](FILES[file](registry.root, table, newest))
     found = [each for each in findings(registry.root) if each["check"] == f"table {table}"]
     assert found
     try:
@@ -228,7 +207,7 @@ def come_again(commit):
 
 
 @pytest.mark.parametrize("harm", [double, come_again])
-@pytest.mark.parametrize("table", NAMED)
+@pytest.mark.parametrize("table", ["topic", "live", "broker_event", "snapshot", "row_change"])
 def test_a_commit_that_is_there_twice_hurts_nobody(registry, table, harm, made):
     harm(commit_of(registry.root, table))
     work_as_a_job(registry.root, table)
