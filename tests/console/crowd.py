@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from namesrv_stream.rules.record_types import BrokerHeartbeat
+from namesrv_stream.rules.rows import SnapshotRow
 from tests.registry import PublishedRegistry
 
 CLUSTERS = 3
@@ -14,16 +15,14 @@ def publish_crowd(registry: PublishedRegistry, brokers: int, topics: int, topics
     for number in range(brokers):
         name = number // 2
         own = [f"orders-{(name * topics_a_broker + each) % topics}" for each in range(topics_a_broker)]
-        registry.register(
-            address_of(number),
-            cluster_of(number),
-            name_of(number),
-            number % 2,
-            publish=False,
-            zone_name=zone_of(number),
-            topics=(*own, name_of(number), cluster_of(number), "TBW102", "SELF_TEST_TOPIC"),
-        )
+        shared = (*own, name_of(number), cluster_of(number), "TBW102", "SELF_TEST_TOPIC")
+        register(registry, number, publish=False, topics=shared)
     registry.publish()
+
+
+def register(registry: PublishedRegistry, number: int, **fields: object) -> SnapshotRow | None:
+    place = {"zone_name": zone_of(number)}
+    return registry.register(address_of(number), cluster_of(number), name_of(number), number % 2, **place, **fields)
 
 
 def lose_zone(registry: PublishedRegistry, brokers: int, zone: str) -> None:

@@ -8,7 +8,7 @@ from tests.clock import now_ms
 from tests.console.background import BackgroundConsole, kafka_tells
 from tests.console.chromium import Page, chromium
 from tests.console.conftest import make_settings
-from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
+from tests.console.crowd import address_of, lose_zone, name_of, publish_crowd, register
 from tests.registry import PublishedRegistry
 
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
@@ -53,8 +53,7 @@ def an_outage(root):
 
 def come_back(registry, number):
     topics = registry.rules.view().queues.topics_on({name_of(number)})
-    place = {"zone_name": zone_of(number), "topics": tuple(topics)}
-    return registry.register(address_of(number), cluster_of(number), name_of(number), number % 2, **place)
+    return register(registry, number, topics=topics)
 
 
 SAMPLES = {a_day: {"console": "#/?epoch={}"}, an_outage: {"after-an-outage": "#/", "before-an-outage": "#/?epoch={}"}}

@@ -1,7 +1,7 @@
 """One answer, two doors: the console and the command line with --json, on registries that no test changes.
 
-answers.yaml has questions with parts of their answers, refused.yaml those without one, and screens.txt what a terminal
-shows. A question without a command is the console's alone.
+registries.yaml has what happened, answers.yaml questions with parts of their answers, refused.yaml those without one,
+and screens.txt what a terminal shows. A question without a command is the console's alone.
 """
 
 import gzip
@@ -21,148 +21,16 @@ from namesrv_stream.cli.entry import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.api import ANSWERS
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire import bodies
 from tests.console.background import BackgroundConsole
-from tests.console.conftest import A, B, C, Client, make_settings
-from tests.console.crowd import address_of, cluster_of, lose_zone, name_of, publish_crowd, zone_of
+from tests.console.conftest import A, Client, make_settings
+from tests.console.registries import T0, make
 from tests.places import part
 from tests.registry import PublishedRegistry
 from tests.waiting import eventually
 
-T0 = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
-D, E, F = (f"10.0.0.{number}:10911" for number in (4, 5, 6))
-BROKERS = 36
-HOUR_MS = 3_600_000
 SCREENS = Path(__file__).with_name("screens.txt")
-
-
-def life(registry):
-    """Epochs 2 to 19: what brokers and operators do."""
-    filters = ["10.0.0.9:1", "10.0.0.9:2"]
-    registry.register(A, "c1", "broker-a", topics=("TopicA", "Shared"), filter_server_list=filters)
-    registry.now_ms += 10_000
-    registry.register(B, "c2", "broker-b", zone_name="z1", topics=("TopicB", "Shared"))
-    registry.now_ms += 10_000
-    registry.register(C, "c1", "broker-a", 1, topics=("TopicA",))
-    registry.now_ms += 10_000
-    registry.register(C, "c1", "broker-a", 0, topics=("TopicA", "Shared"))  # 5: a slave takes its master's id
-    registry.now_ms += 1_000
-    registry.expire(A)  # which holds no id any more
-    registry.now_ms += 1_000
-    registry.register(D, "c2", "broker-b", zone_name="z1", topics=("TopicB", "Shared"), broker_version="5.3.1")
-    registry.expire(B)
-    registry.command(WipeWritePerm(broker_name="broker-b", requested_by="ann", reason="disk full"))
-    registry.command(DeleteTopic(topic="Shared"))  # 10
-    registry.now_ms += 1_000
-    registry.expire(C)
-    registry.gap(11_000)  # the log's clock goes on by 3 s while nobody can write (D9)
-    registry.register(C, "c1", "broker-a", topics=("TopicA",))
-    registry.command(PutKvConfig(namespace="NS", key="k", value="a b", requested_by="me@here"), publish=False)
-    registry.command(WipeWritePerm(broker_name="nobody", requested_by="me@here"))
-    registry.now_ms += 1_000
-    registry.register(C, "c1", "broker-a", topics=("TopicA",))  # 15: a data version alone
-    registry.now_ms += 1_000
-    registry.register(C, "c1", "broker-a", topics=("TopicA",), zone_name="z2")
-    rows = [RejectedRow(registry.now_ms - 4 + n, 0, n, "a\x1b[2J", b"[" * 999, 999, f"reason {n}") for n in range(3)]
-    registry.publish(rejected=[*rows, RejectedRow(registry.now_ms, 0, 3, None, None, 0, "no value")])
-    registry.now_ms += 60_000
-    registry.register(E, "c1", "broker-e", topics=(), publish=False)
-    registry.now_ms += 60_000
-    registry.register(F, "c1", "broker-f", topics=())
-    registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8"), publish=False)
-    registry.command(UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}))
-
-
-def late(registry):
-    """Two brokers send no sign of life for three quarters of their leases."""
-    registry.register(A, "c1", "broker-a")
-    registry.register(B, "c2", "broker-b")
-    for _ in range(32):
-        registry.now_ms += 3_000
-        registry.command(Scan(), publish=False)
-    registry.publish()
-
-
-def guarded(registry):
-    """The guard against mass expiry holds the only broker."""
-    registry.rules = RouteRegistry(NamesrvSettings(expiry_guard_ratio=0.5, tick_gap_millis=0))
-    registry.command(Scan(), publish=False)
-    registry.register(A, "c1", "broker-a", heartbeat_timeout_millis=10_000)
-    registry.now_ms += 10_001
-    registry.command(Scan())
-
-
-def outage(registry):
-    """Two brokers go at once, and one comes back; brokers make some topics by themselves."""
-    registry.register(A, "c1", "broker-a", topics=("TopicA", "TBW102", "broker-a"))
-    registry.register(B, "c2", "broker-b")
-    registry.now_ms += 1_000
-    registry.expire(A, publish=False)
-    registry.expire(B)
-    registry.now_ms += 1_000
-    registry.register(A, "c1", "broker-a", topics=("TopicA", "TBW102", "broker-a"))
-
-
-def many(registry):
-    """A command changes very many topics, of which a slave's do not count."""
-    topics = tuple(f"T{number}" for number in range(300))
-    registry.register(A, "c1", "broker-a", topics=topics)
-    registry.register(B, "c1", "broker-b", topics=("U",))
-    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
-    registry.register(C, "c1", "broker-b", 1, topics=topics)
-    registry.expire(A)
-
-
-def published_late(registry):
-    """A broker comes and goes, each half an hour before the snapshot with it."""
-    registry.register(A, "c", "broker-a", publish=False)
-    registry.now_ms += HOUR_MS
-    registry.publish()
-    registry.now_ms += HOUR_MS // 2
-    registry.expire(A, publish=False)
-    registry.now_ms += HOUR_MS // 2
-    registry.publish()
-
-
-def crowd(registry):
-    """36 addresses of 18 names; epoch 2 brings them, epoch 3 is the outage of zone-1."""
-    publish_crowd(registry, BROKERS, topics=40, topics_a_broker=5)
-    registry.now_ms += 1_000
-    lose_zone(registry, BROKERS, "zone-1")
-
-
-def crowd_back(registry):
-    """A zone is lost broker by broker, with one of another zone within the same minute, and comes back."""
-    publish_crowd(registry, BROKERS, topics=40, topics_a_broker=5)
-    lost = [number for number in range(BROKERS) if zone_of(number) == "zone-1"]
-    registry.now_ms += 100_000
-    for number in [*lost, 0]:
-        registry.now_ms += 1_000
-        registry.expire(address_of(number))
-    registry.now_ms += 300_000
-    for number in lost:
-        registry.now_ms += 20_000
-        registry.register(address_of(number), cluster_of(number), name_of(number), number % 2, zone_name="zone-1")
-
-
-def at_once(registry):
-    """Twelve epochs of one time."""
-    for number in range(12):
-        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
-
-
-def empty(registry):
-    """Epoch 1 alone, the run's claim."""
-
-
-REGISTRIES = {
-    make.__name__: make
-    for make in (life, late, guarded, outage, many, published_late, crowd, crowd_back, at_once, empty)
-}
 
 
 class Asked:
@@ -179,16 +47,15 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def of(tmp_path_factory, nobody):
-    """Return a registry by the name of the function that makes it."""
+    """Return a registry by its name."""
     with ExitStack() as consoles:
 
         @cache
-        def of(make):
-            registry = PublishedRegistry(str(tmp_path_factory.mktemp(make) / "registry"), T0)
-            REGISTRIES[make](registry)
-            return Asked(
-                registry.root, consoles.enter_context(BackgroundConsole(make_settings(registry.root, nobody))).url
-            )
+        def of(name):
+            registry = PublishedRegistry(str(tmp_path_factory.mktemp(name) / "registry"), T0)
+            make(name, registry)
+            console = BackgroundConsole(make_settings(registry.root, nobody))
+            return Asked(registry.root, consoles.enter_context(console).url)
 
         yield of
 
@@ -201,26 +68,26 @@ PRINTED = {"brokerList": "brokers", "history": "events", "why": "sentences", "to
 def rows_of(file):
     """The rows of a file, each with the name of its registry."""
     of_registries = yaml.safe_load(Path(__file__).with_name(file).read_text())
-    return [(make, row) for make, rows in of_registries.items() for row in rows]
+    return [(name, row) for name, rows in of_registries.items() for row in rows]
 
 
-@pytest.mark.parametrize(("make", "row"), rows_of("answers.yaml"))
-def test_an_answer_has_what_its_row_says_and_a_command_prints_what_the_console_serves(of, make, row):
-    asked, line = of(make), row.get("command")
+@pytest.mark.parametrize(("name", "row"), rows_of("answers.yaml"))
+def test_an_answer_has_what_its_row_says_and_a_command_prints_what_the_console_serves(of, name, row):
+    asked, line = of(name), row.get("command")
     served = asked.get(row["ask"]).json
     places = row.keys() - {"ask", "command"}
     assert row | {place: part(served, place) for place in places} == row
     described = asked.get("/v1/openapi.json").body.decode() + '"live"'  # `absent` is no word for a misspelt field
     assert not [each for place in places for each in re.findall(r"[a-z]\w+", place) if f'"{each}"' not in described]
     if line is not None:
-        printed, name = json.loads(asked.run(f"{line} --json").stdout), line.split()[0]
-        in_order = (lambda found: sorted(found, key=str)) if name == "brokerList" else (lambda found: found)
-        assert in_order(printed) == in_order(part(served, PRINTED[name]))
+        printed, command = json.loads(asked.run(f"{line} --json").stdout), line.split()[0]
+        in_order = (lambda found: sorted(found, key=str)) if command == "brokerList" else (lambda found: found)
+        assert in_order(printed) == in_order(part(served, PRINTED[command]))
 
 
-@pytest.mark.parametrize(("make", "row"), rows_of("refused.yaml"))
-def test_what_cannot_be_answered_is_a_problem_that_says_what_to_do_in_the_same_words(of, make, row):
-    asked, (status, told, path, *lines) = of(make), row
+@pytest.mark.parametrize(("name", "row"), rows_of("refused.yaml"))
+def test_what_cannot_be_answered_is_a_problem_that_says_what_to_do_in_the_same_words(of, name, row):
+    asked, (status, told, path, *lines) = of(name), row
     answer = asked.get(path)
     assert (answer.status, answer.json["status"]) == (status, status)
     assert answer.headers["content-type"] == "application/problem+json"
@@ -231,15 +98,15 @@ def test_what_cannot_be_answered_is_a_problem_that_says_what_to_do_in_the_same_w
 
 
 SHOWN = [
-    (make, line, text)
-    for make, block in re.findall(r"^# (\w+)\n((?:(?!# ).*\n)*)", SCREENS.read_text(), re.MULTILINE)
+    (name, line, text)
+    for name, block in re.findall(r"^# (\w+)\n((?:(?!# ).*\n)*)", SCREENS.read_text(), re.MULTILINE)
     for line, text in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 ]
 
 
-@pytest.mark.parametrize(("make", "line", "text"), SHOWN)
-def test_an_answer_looks_on_a_terminal_as_the_file_of_screens_shows_it(of, make, line, text):
-    asked = of(make)
+@pytest.mark.parametrize(("name", "line", "text"), SHOWN)
+def test_an_answer_looks_on_a_terminal_as_the_file_of_screens_shows_it(of, name, line, text):
+    asked = of(name)
     shown = asked.run(line).stdout.replace(asked.root, "ROOT")
     assert re.sub(r"published [^.]*? ago", "published ... ago", shown) == text
 
@@ -312,12 +179,12 @@ def changes(client, marks):
     return found
 
 
-@pytest.mark.parametrize(("make", "epochs"), [("life", [*range(2, 17), 18, 19]), ("at_once", [*range(2, 14)])])
-def test_every_epoch_is_reached_through_marks_that_stand_for_several(of, monkeypatch, make, epochs):
+@pytest.mark.parametrize(("name", "epochs"), [("life", [*range(2, 17), 18, 19]), ("at_once", [*range(2, 14)])])
+def test_every_epoch_is_reached_through_marks_that_stand_for_several(of, monkeypatch, name, epochs):
     monkeypatch.setattr(periods, "MAX_MARKS", 3)
-    marks = of(make).get("/v1/timeline?since=23h").json["marks"]
+    marks = of(name).get("/v1/timeline?since=23h").json["marks"]
     assert 1 < len(marks) <= 3
-    assert changes(of(make).client, marks) == epochs
+    assert changes(of(name).client, marks) == epochs
 
 
 def test_topics_are_chosen_by_state_cluster_and_zone_and_sorted(of):

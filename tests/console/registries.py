@@ -1,0 +1,93 @@
+"""Registries that no test of answers changes: those of registries.yaml, and those whose steps are many of a kind."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.records import decode_record
+from namesrv_stream.rules.record_types import PutKvConfig, Scan, WipeWritePerm
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.rows import RejectedRow
+from tests.console.conftest import A, B, C
+from tests.console.crowd import address_of, lose_zone, publish_crowd, register, zone_of
+
+T0 = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
+ADDRESSES = {letter: f"10.0.0.{number}:10911" for number, letter in enumerate("ABCDEF", 1)}
+BROKERS = 36
+PLAYED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+
+
+def make(name, registry):
+    """Let what belongs to the name of a registry happen in an empty one."""
+    if name in PLAYED:
+        play(registry, PLAYED[name])
+    else:
+        MADE[name](registry)
+
+
+def play(registry, steps):
+    """`passes`: time goes on. `ticks`: how many, and the time before each. Others are of the registry."""
+    for verb, *given in steps:
+        match verb, given:
+            case "passes", [after_ms]:
+                registry.now_ms += after_ms
+            case "ticks", [count, every_ms]:
+                for _ in range(count):
+                    registry.now_ms += every_ms
+                    registry.command(Scan(), publish=False)
+            case "set", [settings]:
+                registry.rules = RouteRegistry(NamesrvSettings(**settings))
+            case "reject", []:
+                registry.publish(rejected_at(registry.now_ms))
+            case "command", [command, *more]:
+                registry.command(decode_record(json.dumps(command).encode()), **dict(*more))
+            case _:
+                fields = given.pop() if given and isinstance(given[-1], dict) else {}
+                getattr(registry, verb)(*(ADDRESSES.get(each, each) for each in given), **fields)
+
+
+def rejected_at(now_ms):
+    rows = [RejectedRow(now_ms - 4 + n, 0, n, "a\x1b[2J", b"[" * 999, 999, f"reason {n}") for n in range(3)]
+    return [*rows, RejectedRow(now_ms, 0, 3, None, None, 0, "no value")]
+
+
+def many(registry):
+    """A command changes very many topics, of which a slave's do not count."""
+    topics = tuple(f"T{number}" for number in range(300))
+    registry.register(A, "c1", "broker-a", topics=topics)
+    registry.register(B, "c1", "broker-b", topics=("U",))
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
+    registry.register(C, "c1", "broker-b", 1, topics=topics)
+    registry.expire(A)
+
+
+def crowd(registry):
+    """36 addresses of 18 names; epoch 2 brings them, epoch 3 is the outage of zone-1."""
+    publish_crowd(registry, BROKERS, topics=40, topics_a_broker=5)
+    registry.now_ms += 1_000
+    lose_zone(registry, BROKERS, "zone-1")
+
+
+def crowd_back(registry):
+    """A zone is lost broker by broker, with one of another zone within the same minute, and comes back."""
+    publish_crowd(registry, BROKERS, topics=40, topics_a_broker=5)
+    lost = [number for number in range(BROKERS) if zone_of(number) == "zone-1"]
+    registry.now_ms += 100_000
+    for number in [*lost, 0]:
+        registry.now_ms += 1_000
+        registry.expire(address_of(number))
+    registry.now_ms += 300_000
+    for number in lost:
+        registry.now_ms += 20_000
+        register(registry, number)
+
+
+def at_once(registry):
+    """Twelve epochs of one time."""
+    for number in range(12):
+        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
+
+
+MADE = {each.__name__: each for each in (many, crowd, crowd_back, at_once)}
