@@ -22,19 +22,7 @@ def update(**properties):
 
 pytestmark = pytest.mark.usefixtures("quickly_away")
 
-USERS = """
-[[user]]
-name = "ann"
-role = "admin"
-accessKey = "ann"
-secretKey = "ann-secret"
-
-[[user]]
-name = "bob"
-role = "reader"
-accessKey = "bob"
-secretKey = "bob-secret"
-"""
+USERS = {"ann": "admin", "bob": "reader"}
 
 
 def basic(name, password):
@@ -44,7 +32,8 @@ def basic(name, password):
 @pytest.fixture(scope="module")
 def users(tmp_path_factory):
     file = tmp_path_factory.mktemp("users") / "users.toml"
-    file.write_text(USERS)
+    lines = '[[user]]\nname = "{0}"\nrole = "{1}"\naccessKey = "{0}"\nsecretKey = "{0}-secret"\n'
+    file.write_text("".join(lines.format(*each) for each in USERS.items()))
     file.chmod(0o600)
     return str(file)
 

@@ -40,16 +40,11 @@ def connected(server, host):
     return socket.create_connection(("127.0.0.1", server.server_port), timeout=30, source_address=(host, 0))
 
 
-def hosts(count):
-    """Addresses of so many hosts, none of them the probe's."""
-    return [f"127.0.2.{number}" for number in range(1, count + 1)]
-
-
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\nX: "])
 def test_more_slow_clients_than_are_served_at_a_time_keep_no_probe_waiting(server, said):
     with contextlib.ExitStack() as slow:
-        for host in hosts(3 * MAX_REQUESTS):
-            slow.enter_context(connected(server, host)).sendall(said)
+        for number in range(3 * MAX_REQUESTS):
+            slow.enter_context(connected(server, f"127.0.2.{number + 1}")).sendall(said)
         assert healthz(server) == b"ok\n"
 
 

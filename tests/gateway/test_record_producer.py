@@ -84,34 +84,19 @@ def test_a_record_over_the_limit_is_refused_at_once(nobody):
     assert [type(error) for _, error in ends] == [KafkaRefusedError]
 
 
-def test_a_renewed_producer_reports_the_outcome_of_the_records_before(nobody):
-    producer, before, after = RecordProducer(arguments(nobody), "topic", 60_000), [], []
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_producer_that_is_renewed_or_replaced_reports_the_outcome_of_the_records_before(nobody, is_broken):
+    producer, before, after = BreakableProducer(arguments(nobody), "topic", 60_000), [], []
     producer.send(b"k", b"v", lambda *end: before.append(end))
-    producer.renew()
-    producer.send(b"k", b"v", lambda *end: after.append(end))
+    producer.break_for_good() if is_broken else producer.renew()
 
     @eventually
     def told():
-        producer.poll()
-        assert [type(error) for _, error in before] == [KafkaUnreachableError]
-
-    told()
-    assert after == [], "it is on its way"
-    producer.give_up()
-
-
-def test_a_producer_that_breaks_for_good_is_replaced_and_its_records_have_failed(nobody):
-    producer, before, after = BreakableProducer(arguments(nobody), "topic", 60_000), [], []
-    producer.send(b"k", b"v", lambda *end: before.append(end))
-    producer.break_for_good()
-
-    @eventually
-    def replaced():
         producer.poll()
         assert [type(error) for _, error in before] == [KafkaUnreachableError]
         after.clear()
         producer.send(b"k", b"v", lambda *end: after.append(end))
         assert after == [], "it is on its way"
 
-    replaced()
+    told()
     producer.give_up()
