@@ -1,4 +1,4 @@
-"""Builders that tests of all kinds share: a registration, as a record and as a request, and a log of records."""
+"""Builders that tests of all kinds share: a registration, as a record and as a request, settings and a log."""
 
 from benchmarks.peers import registration_of
 from namesrv_stream.config import NamesrvSettings
@@ -29,6 +29,12 @@ def register_request(
     return registration_of(
         header, _table(topics), counter, version=version, started_ms=started_ms, filter_servers=list(filter_servers)
     )
+
+
+def settings_of(root, kafka, **more):
+    """Settings with tables at `root`; two underscores stand for a dot in a name."""
+    given = {"delta.root": root, "kafka.bootstrap.servers": kafka}
+    return NamesrvSettings.model_validate(given | {name.replace("__", "."): value for name, value in more.items()})
 
 
 def _table(topics):

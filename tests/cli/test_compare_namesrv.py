@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
+from tests.build import settings_of
 from tests.clock import now_ms
 from tests.interruption import running
 from tests.registry import PublishedRegistry
@@ -20,8 +20,8 @@ def theirs(request, tmp_path, patient_start):
     """The NameServer's registry, with the address of a gateway that serves it. Its parameter: more settings."""
     other = PublishedRegistry(str(tmp_path / "theirs"), now_ms() - 60_000)
     fill(other)
-    settings = {"delta.root": other.root, "listenPort": 0, "kafka.bootstrap.servers": "127.0.0.1:1"}
-    with BackgroundGateway(NamesrvSettings.model_validate(settings | getattr(request, "param", {}))) as running:
+    settings = settings_of(other.root, "127.0.0.1:1", listenPort=0, **getattr(request, "param", {}))
+    with BackgroundGateway(settings) as running:
         other.address = f"127.0.0.1:{running.gateway.port}"
         yield other
 

@@ -81,19 +81,22 @@ def test_sql_for_a_schema_makes_the_same_views_permanent(look):
     assert permanent == f"{comment}\nCREATE SCHEMA IF NOT EXISTS `routes`;\nUSE `routes`;\n{wanted}"
 
 
-def test_old_snapshot_with_live_brokers_is_warned_of_unless_the_jobs_sign_says_that_it_holds(run, registry):
-    def assert_is(state, *, is_stale):
-        facts = json.loads(run("status --no-kafka --json").stdout)
+def test_old_snapshot_with_live_brokers_is_warned_of_and_status_ends_with_1_unless_the_jobs_sign_says_that_it_holds(
+    run, registry
+):
+    def assert_is(state, told, *, is_stale):
+        facts, shown = json.loads(run("status --no-kafka --json").stdout), run("status --no-kafka")
         assert ("warning" in run("topicList").stderr, facts["stale"], facts["state"]) == (is_stale, is_stale, state)
+        assert (shown.exit_code, told in shown.stdout) == (is_stale, True)
 
     registry.now_ms = now_ms() - 100_000
     registry.register(MASTER, "c1", "broker-a")
-    assert_is("silent", is_stale=True)
+    assert_is("silent", "nothing was published since", is_stale=True)
     registry.give_sign(now_ms())
-    assert_is("running", is_stale=False)
+    assert_is("running", "running", is_stale=False)
     registry.now_ms = now_ms()
     registry.publish()
-    assert_is("running", is_stale=False)
+    assert_is("running", "running", is_stale=False)
 
 
 def test_folder_without_tables_is_one_message_and_json_where_it_was_asked_for(run, tmp_path, registry):
@@ -106,14 +109,6 @@ def test_folder_without_tables_is_one_message_and_json_where_it_was_asked_for(ru
     result = run("status --json")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["state"], "holds no registry" in found["error"]) == (1, "unknown", True)
-
-
-def test_status_ends_with_the_status_of_its_state(run, registry):
-    for age_ms, shown, exit_code in ((100_000, "nothing was published since", 1), (1_000, "running", 0)):
-        registry.now_ms = now_ms() - age_ms
-        registry.register(MASTER, "c1", "broker-a")
-        result = run("status --no-kafka")
-        assert (result.exit_code, shown in result.stdout) == (exit_code, True)
 
 
 def test_status_shows_the_other_lines_although_the_history_is_damaged(run, registry):

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import running
+from tests.build import settings_of
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.registry import PublishedRegistry
@@ -67,8 +67,7 @@ def make_registry(root):
 
 
 def make_settings(root, kafka, **more):
-    given = {"delta.root": root, "kafka.bootstrap.servers": kafka, "console.port": 0}
-    return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
+    return settings_of(root, kafka, **{"console__port": 0} | more)
 
 
 @pytest.fixture(scope="session")

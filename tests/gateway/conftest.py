@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig
+from tests.build import settings_of
 from tests.gateway.peer import Peer
 from tests.gateway.site import Site
 from tests.registry import PublishedRegistry
@@ -44,8 +44,7 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 def gateway_settings(root, nobody, **more):
-    given = {"delta.root": root, "kafka.bootstrap.servers": nobody, "listenPort": 0}
-    return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
+    return settings_of(root, nobody, **{"listenPort": 0} | more)
 
 
 @pytest.fixture
