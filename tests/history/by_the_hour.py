@@ -1,7 +1,8 @@
 """Histories by the hour as rows of a YAML file, and what is said of them: by the views in SQL, and by answers.
 
-A row has what `happens` up to the hour `until`, and what is `asked` then. A list of such rows is one history. What is
-no SQL asks for an answer, and behind -> for places in it. In rows an address is its letter and a time its hour.
+A row has what `happens` up to the hour `until`, and what is `asked` then, or of the moment `at` if all is published. A
+list of such rows is one history. What is no SQL asks for an answer, and behind -> for places in it. In rows an address
+is its letter and a time its hour.
 """
 
 import json
@@ -42,19 +43,25 @@ def hours(count):
 def check_history(root, registry, row):
     """Let a row's history happen and compare what is said of it."""
     for stage in row if isinstance(row, list) else [row]:
-        for hour, verb, *given in stage.get("happens", ()):
-            fields = given.pop() if given and isinstance(given[-1], dict) else {}
-            if verb == "command":
-                registry.command(hours(hour), decode_record(json.dumps(fields).encode()))
-            else:
-                getattr(registry, verb)(hours(hour), *(ADDRESSES.get(each, each) for each in given), **fields)
-        registry.publish(at_ms=hours(stage["until"]) if "until" in stage else None)
-        assert said_of(root, stage["asked"]) == stage["asked"]
+        if "at" not in stage:
+            play(registry, stage.get("happens", ()))
+            registry.publish(at_ms=hours(stage["until"]) if "until" in stage else None)
+        assert said_of(root, stage["asked"], stage.get("at")) == stage["asked"]
 
 
-def said_of(root, questions):
-    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
-    with opened(root, only=names_in(STATES, *questions)) as views:
+def play(registry, steps):
+    for hour, verb, *given in steps:
+        fields = given.pop() if given and isinstance(given[-1], dict) else {}
+        if verb == "command":
+            registry.command(hours(hour), decode_record(json.dumps(fields).encode()))
+        else:
+            getattr(registry, verb)(hours(hour), *(ADDRESSES.get(each, each) for each in given), **fields)
+
+
+def said_of(root, questions, hour=None):
+    at_ms = None if hour is None else hours(hour)
+    seen = Seen.of(root, RouteReader(root).open(at_ms=at_ms), NamesrvSettings())
+    with opened(root, at=at_ms, only=names_in(STATES, *questions)) as views:
         return {asked: said(seen, views, asked) for asked in questions}
 
 

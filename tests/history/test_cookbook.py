@@ -16,6 +16,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import PINNED_TABLES
 from namesrv_stream.tools.fleet.history import HOUR_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import publish_by_rules
+from tests.history.by_the_hour import LETTERS, histories, play
 from tests.history.seeded import SeededRegistry
 from tests.tables.rows import NOW
 
@@ -94,23 +95,12 @@ def test_the_answers_show_the_incidents_of_the_fleet(answers):
     assert {row.requested_by for row in answers["Who asked for what?"]} == {"ann@operations", "bob@desk"}
 
 
-A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
-
-
 @pytest.fixture(scope="module")
 def small_answers(spark, tmp_path_factory):
     """Return the answers about addresses and topics on a history of a few brokers, by whole hours."""
     place = Root(str(tmp_path_factory.mktemp("small") / "registry"))
     registry = SeededRegistry(place, NOW, NamesrvSettings(delete_topic_with_broker_registration=True))
-    registry.register(START_MS, A, "broker-a", topics=("order_created", "T"))
-    registry.unregister(START_MS + HOUR_MS, A)
-    registry.register(START_MS + 2 * HOUR_MS, B, "broker-a", topics=("order_created", "T"))
-    registry.register(START_MS + 3 * HOUR_MS, B, "broker-a", topics=("T", "U"))
-    registry.register(START_MS + 4 * HOUR_MS, C, "broker-b")
-    registry.register(START_MS + 5 * HOUR_MS, D, "broker-b", cluster="c2")
-    registry.register(START_MS + 6 * HOUR_MS, C, "broker-c")
-    registry.register(START_MS + 7 * HOUR_MS, B, "broker-c")
-    registry.register(START_MS + 8 * HOUR_MS, C, "broker-c")
+    play(registry, histories("cookbook.yaml"))
     registry.publish()
     session = spark.newSession()
     register_views(session, place, only=["topic_change", "broker_session"])
@@ -118,8 +108,11 @@ def small_answers(spark, tmp_path_factory):
 
 
 def test_an_address_has_changed_whether_or_not_the_broker_was_away_but_not_with_the_cluster(small_answers):
-    found = [(row.cluster_name, row.broker_name, row.from_addr, row.to_addr) for row in small_answers[MOVED_HOUSE]]
-    assert found == [("c1", "broker-a", A, B), ("c1", "broker-c", C, B), ("c1", "broker-c", B, C)]
+    found = [
+        (row.cluster_name, row.broker_name, LETTERS[row.from_addr], LETTERS[row.to_addr])
+        for row in small_answers[MOVED_HOUSE]
+    ]
+    assert found == [("c1", "broker-a", "A", "B"), ("c1", "broker-c", "C", "B"), ("c1", "broker-c", "B", "C")]
 
 
 def test_t5_a_removal_is_found_in_a_line_that_also_adds_and_other_topics_are_left_out(small_answers):

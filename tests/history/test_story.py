@@ -8,41 +8,37 @@ import yaml
 
 from namesrv_stream.answers.broker_lines import broker_lines
 from namesrv_stream.answers.story import story_of_broker, story_of_group, story_of_topic
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.history import log_gap_line
 from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion
-from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, RowChange, TopicRow
-from tests.build import registration
+from tests.build import Log, registration
 from tests.history.fleet import RandomLife
 
 ADDRESSES = {"A": "10.0.0.1:10911", "B": "10.0.0.2:10911"}
 ROWS = yaml.safe_load(Path(__file__).with_name("stories.yaml").read_text())
 
 
-class Life:
+class Life(Log):
     """A registry in which A is broker-a 0 of c1 with the topic T, and the lines of what happens next."""
 
     def __init__(self):
-        self.rules = RouteRegistry(NamesrvSettings())
-        self.second = 0
+        super().__init__()
         self.happens([{"register": "A"}])
 
     def happens(self, steps):
         """Return the lines of some steps, a second each."""
         for step in steps:
-            self.second += 1
-            at = LogPosition(1_000 * self.second, 0, self.second)
             if "register" in step:
-                self.rules.apply(registered(**step), at)
+                self.apply(registered(**step))
             elif "end" in step:
+                at = self.at()
                 heard = at._replace(event_time=at.event_time - step.get("silent_ms", 0))
-                self.rules.apply(BrokerHeartbeat(broker_addr=ADDRESSES["A"]), heard)
-                self.rules.end(ADDRESSES["A"], step["end"], at.event_time, at)
+                self.registry.apply(BrokerHeartbeat(broker_addr=ADDRESSES["A"]), heard)
+                self.registry.end(ADDRESSES["A"], step["end"], at.event_time, at)
             else:
-                self.rules.apply(decode_record(json.dumps(step).encode()), at)
-        return self.rules.take_changes().events
+                self.apply(decode_record(json.dumps(step).encode()))
+        return self.registry.take_changes().events
 
 
 def registered(register, topics=("T",), counter=0, state=0, **fields):
