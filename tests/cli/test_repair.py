@@ -14,7 +14,7 @@ from namesrv_stream.errors import TableDamagedError
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.mending import saved_rows
-from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, LIVE, SNAPSHOT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -22,6 +22,7 @@ from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.doctor import storage_checks
 from tests.clock import now_ms
 from tests.registry import PublishedRegistry, tables
+from tests.tables.test_publication import Died, claim, dies_at
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def times_of(root):
 
 def work_as_a_job(root, table):
     """Claim the registry and write the table."""
-    publisher = Publisher.claim(RustWriter(Root(root)), "next", 0)
+    publisher = claim(Root(root), "next")
     rows = publisher.table(table) if table in (TOPIC.name, LIVE.name) else []
     changes = {table: RowChanges(rows.slice(0, 1))} if len(rows) else {}
     publisher.publish(Batch(None, None, None, publisher.last.offsets, changes), 0)
@@ -230,21 +231,11 @@ def test_a_data_file_that_is_lost_costs_no_row_and_no_record_and_the_history_has
     assert "asked for REPAIR of epoch" in run("history").stdout
 
 
-def die_at(point):
-    """Return a callback by which a run dies at a point."""
-
-    def die(reached):
-        if reached == point:
-            raise RuntimeError(point)
-
-    return die
-
-
 def test_a_publication_whose_row_is_lost_is_made_from_the_heads_but_for_what_was_never_published(run, registry, made):
-    run_that_dies = Publisher.claim(RustWriter(Root(registry.root)), "next", 0, on_point=die_at("written topic"))
+    run_that_dies = claim(Root(registry.root), "next", dies_at("written topic"))
     place = run_that_dies.last
     changes = {TOPIC.name: RowChanges((), [("T0", "broker-a")])}
-    with pytest.raises(RuntimeError):
+    with pytest.raises(Died):
         run_that_dies.publish(Batch(None, None, None, place.offsets, changes), 0)
     cut(data_of(registry.root, "snapshot"))
     result = run("repair --take-over --as ann")
@@ -256,9 +247,9 @@ def test_a_publication_whose_row_is_lost_is_made_from_the_heads_but_for_what_was
 
 def test_lines_of_a_run_that_died_before_its_snapshot_are_no_history_after_a_repair(run, registry):
     line = max(rows_from_arrow(BROKER_EVENT, saved_rows(Root(registry.root), BROKER_EVENT)))
-    run_that_dies = Publisher.claim(RustWriter(Root(registry.root)), "next", 0, on_point=die_at("written broker_event"))
+    run_that_dies = claim(Root(registry.root), "next", dies_at("written broker_event"))
     epoch = run_that_dies.last.epoch + 1
-    with pytest.raises(RuntimeError):
+    with pytest.raises(Died):
         run_that_dies.publish(Batch(None, None, None, run_that_dies.last.offsets, {}, [line]), 0)
     cut(data_of(registry.root, "broker_event", newest=False))
     assert "broker_event: 2 rows cannot be got back" in run("repair --take-over --yes").stdout

@@ -10,6 +10,7 @@ from namesrv_stream.cli.entry import main
 from namesrv_stream.gateway.follower import Follower
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import BROKER, LIVE, TOPIC
 from namesrv_stream.tables.writer import RowChanges, RustWriter
 from tests.clock import now_ms
 from tests.registry import PublishedRegistry
@@ -44,13 +45,9 @@ def up_to(served, epoch):
 def empty_without_a_word(registry):
     """Publish empty tables, as no rule does."""
     publisher = Publisher.claim(RustWriter(Root(registry.root)), "faulty", registry.now_ms)
-    keys = {"broker": ("broker_name", "broker_id"), "topic": ("topic", "broker_name"), "live": ("broker_addr",)}
-    gone = {name: RowChanges(deletes=_keys(publisher.table(name), of_one)) for name, of_one in keys.items()}
+    keys = {spec.name: publisher.table(spec.name).select(spec.key) for spec in (BROKER, TOPIC, LIVE)}
+    gone = {name: RowChanges(deletes=[tuple(row.values()) for row in rows.to_pylist()]) for name, rows in keys.items()}
     return publisher.publish(Batch(None, None, None, publisher.last.offsets, gone), registry.now_ms).epoch
-
-
-def _keys(rows, names):
-    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
 def test_an_empty_registry_that_nobody_explains_is_not_served_but_no_lease_is_known(registry, served):

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from chaos.oracle import Oracle, contents
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError
-from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, RegisterBroker
-from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
 from namesrv_stream.rules.registry_tables import net_of
-from namesrv_stream.rules.rows import LogPosition, RejectedRow
+from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import open_tables, unrecorded
 from namesrv_stream.tables.maintenance import maintain
@@ -120,19 +119,12 @@ def check_epochs(lived):
 
 
 def test_a_moment_within_an_epoch_has_the_offsets_of_the_snapshot_before_though_that_of_the_epoch_is_kept(tmp_path):
-    root, (log, at_ms) = Root(str(tmp_path)), ([(1, 1_000), (2, 2_000), (3, 3_000)], T0 + 2_500)
-    registry, publisher = RouteRegistry(NamesrvSettings()), Publisher.claim(RustWriter(root), "run", NOW)
-    for number, after_ms in log:
-        registry.apply(
-            RegisterBroker(cluster_name="c", broker_name=f"b{number}", broker_id=0, broker_addr=f"10.0.0.{number}:1"),
-            LogPosition(T0 + after_ms, 0, number - 1),
-        )
-        if number != 2:  # the second and the third broker come in one epoch
-            came, end_ms = registry.take_changes(), T0 + after_ms
-            changes = changes_to_write(net_of(came.changes))
-            publisher.publish(Batch("query", number, end_ms, {0: number}, changes, came.events), NOW)
-    snapshot = RouteReader(root).open(at_ms=at_ms).snapshot
-    assert (snapshot.epoch, snapshot.event_time, snapshot.offsets) == (3, at_ms, {0: 1})
+    registry = PublishedRegistry(str(tmp_path), T0)
+    for number in (1, 2, 3):
+        registry.now_ms = T0 + 1_000 * number
+        registry.register(f"10.0.0.{number}:1", "c", f"b{number}", publish=number != 2)
+    snapshot = RouteReader(registry.root).open(at_ms=T0 + 2_500).snapshot
+    assert (snapshot.epoch, snapshot.event_time, snapshot.offsets) == (3, T0 + 2_500, {0: 1})
 
 
 def test_rejected_records_of_a_moment(tmp_path):

@@ -15,12 +15,13 @@ from namesrv_stream.tables.writer import RowChanges, RustWriter
 from tests.tables.rows import NOW, topic
 
 
-def test_a_reader_that_was_opened_on_empty_tables_follows_the_first_snapshot(tmp_path):
+def test_a_reader_of_tables_that_no_job_has_claimed_says_so_and_follows_the_first_snapshot(tmp_path):
     writer = RustWriter(Root(str(tmp_path)))
     writer.ensure_tables()
     reader = RouteReader(str(tmp_path))
-    with pytest.raises(NoSuchSnapshotError):
-        reader.follow()
+    for read in (reader.open, reader.follow):
+        with pytest.raises(NoSuchSnapshotError, match="is the job running"):
+            read()
     Publisher.claim(writer, "run", 1)
     assert reader.follow().snapshot.epoch == 1
 

@@ -10,7 +10,7 @@ from namesrv_stream.rules.rows import ClusterRow, RowChange
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import open_tables
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
-from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES, TOPIC
+from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
@@ -120,7 +120,7 @@ def test_the_same_run_can_publish_a_batch_again_after_it_failed_half_way(root):
     assert_shows_exactly(root, 0)
 
 
-def test_a_snapshot_names_our_own_versions_also_where_a_merge_had_no_effect(root):
+def test_a_snapshot_names_our_own_tagged_versions_also_where_a_merge_had_no_effect(root):
     publisher = claim(root)
     first = publisher.publish(batch(0), NOW)
     gone = {"topic": RowChanges(deletes=[("absent", "broker-a")]), "live": RowChanges([live("new")])}
@@ -128,6 +128,8 @@ def test_a_snapshot_names_our_own_versions_also_where_a_merge_had_no_effect(root
     assert second.versions["topic"] == first.versions["topic"]
     assert second.versions["live"] == first.versions["live"] + 1
     assert second.changes == {"topic": 1, "live": 1}
+    tags = [RustWriter(root).commits(spec, 0)[0].user_metadata for spec in (TOPIC, LIVE)]
+    assert tags == [CommitTag(each.epoch, each.term).to_json() for each in (first, second)]
 
 
 def test_a_run_stops_before_it_writes_once_another_has_claimed_the_registry(root):
@@ -252,10 +254,3 @@ def test_e9_a_log_that_is_accepted_again_before_it_was_read_counts_from_the_same
     new_log = KafkaLog(is_new=True)
     claims = [Publisher.claim(RustWriter(root), f"run-{n}", NOW, log_of=lambda _former: new_log) for n in range(2)]
     assert [each.last.log_accepted_at for each in claims] == [T0 + 7] * 2
-
-
-def test_tag_names_epoch_and_term(root):
-    publisher = claim(root)
-    row = publisher.publish(batch(0), NOW)
-    commits = RustWriter(root).commits(TOPIC, 0)
-    assert commits[0].user_metadata == CommitTag(row.epoch, row.term).to_json()

@@ -8,15 +8,13 @@ import pytest
 
 from namesrv_stream.errors import (
     NamesrvError,
-    NoSuchSnapshotError,
     StorageError,
 )
 from namesrv_stream.tables.publication import Batch
-from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import FORMAT, LIVE, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import RowChanges, RustWriter
+from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import NOW, T0, broker, line_of, live, topic
 from tests.tables.test_publication import claim
 
@@ -67,12 +65,6 @@ def test_follow_reads_again_only_the_tables_that_changed(root):
     assert after.tables["topic"] is before.tables["topic"]
     assert set(after.routes.live) == {"a", "b"}
     assert set(before.routes.live) == {"a"}
-
-
-def test_tables_that_no_job_has_claimed_yet_are_an_error_that_names_it(root):
-    RustWriter(root).ensure_tables(DAY_MS)
-    with pytest.raises(NoSuchSnapshotError, match="is the job running"):
-        RouteReader(root).open()
 
 
 def test_a_job_stops_when_a_newer_release_has_taken_its_tables_over(root):
