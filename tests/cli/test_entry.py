@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from namesrv_stream.cli.entry import COMMANDS, main
 from namesrv_stream.config import as_options
 
+READS = Path(__file__).with_name("reads.txt").read_text("utf-8").splitlines()
 NAMESRV_STREAM = str(Path(sys.executable).with_name("namesrv-stream"))
 
 
@@ -74,21 +75,7 @@ def test_a_terminal_that_lacks_letters_gets_the_whole_answer(claimed, tmp_path, 
     registry.register("10.0.0.1:10911", "数é€", "broker-é数€", topics=("主题",))
     before = registry.unregister("10.0.0.1:10911").epoch - 1
     registry.register("10.0.0.1:10911", "数é€", "broker-é数€", topics=("主题",))
-    asked = [
-        "topicRoute -t 主题",
-        "topicList",
-        "clusterList",
-        "history",
-        "why broker-é数€",
-        f"diff {before} {before + 1}",
-        "snapshots",
-        "rejected",
-        "getNamesrvConfig",
-        "status --no-kafka",
-        "doctor --tables",
-        "-p",
-        "records --schema",
-    ]
+    asked = [line.format(before=before, after=before + 1) for line in READS]
     program = (
         "from namesrv_stream.cli.entry import main\n"
         f"for line in {asked!r}:\n"

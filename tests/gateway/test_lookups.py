@@ -31,17 +31,9 @@ def in_json(header):
     return struct.pack(">II", 4 + len(header), len(header)) + header
 
 
-@pytest.mark.parametrize(
-    ("header", "opaques"),
-    [
-        (b'{"code":105,"extFields":{"topic":"TopicA"},"opaque":%d,"version":493}', (5, 6, 123_456_789, 1_234_567_890)),
-        (b'{"opaque":%d,"code":105,"extFields":{"topic":"TopicA"},"opaque":5,"version":493}', (5, 6)),
-        (b'{"code":105,"extFields":{"topic":"TopicA","opaque":%d,"x":1}}', (0, 6)),
-        (b'{"opaque":5,"code":105,"extFields":{"topic":"TopicA","opaque":%d,"x":1}}', (5, 6)),
-    ],
-)
+@pytest.mark.parametrize(("header", "opaques"), CASES["the like of an answered lookup has the opaque of its frame"])
 def test_the_like_of_an_answered_lookup_gets_the_opaque_that_decoding_finds(peer, header, opaques):
-    for said in [header % opaque for opaque in (*opaques, *opaques)]:
+    for said in [header.encode() % opaque for opaque in (*opaques, *opaques)]:
         peer.socket.sendall(in_json(said))
         answer = peer.receive()
         assert (answer.opaque, answer.code) == (decode_command(in_json(said)[4:]).opaque, 0)

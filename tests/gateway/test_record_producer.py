@@ -2,41 +2,29 @@
 
 import logging
 import ssl
+from pathlib import Path
 
 import pytest
+import yaml
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import RecordProducer
 from tests.gateway.fatal import BreakableProducer
 from tests.gateway.test_tls import make_certificate
-from tests.waiting import eventually
+from tests.waiting import eventually, until
+
+OPTIONS = yaml.safe_load(Path(__file__).with_name("cases").joinpath("client_options.yaml").read_text())
 
 
-def arguments(nobody, **options):
-    given = {f"kafka.{key.replace('_', '.')}": text for key, text in options.items()}
+def arguments(nobody, options=None):
+    given = {f"kafka.{key}": text for key, text in (options or {}).items()}
     return kafka_client_arguments(NamesrvSettings.model_validate({"kafka.bootstrap.servers": nobody} | given))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"client_id": "gateway-1", "request_timeout_ms": "5000", "connections_max_idle_ms": "60000"},
-        {"metadata_max_age_ms": "60000", "reconnect_backoff_ms": "50", "reconnect_backoff_max_ms": "500"},
-        {"reconnect_backoff_ms": "2000"},
-        {"retry_backoff_ms": "100", "receive_buffer_bytes": "65536", "send_buffer_bytes": "65536"},
-        {"ssl_endpoint_identification_algorithm": "https"},
-        {
-            "security_protocol": "SASL_PLAINTEXT",
-            "sasl_mechanism": "SCRAM-SHA-256",
-            "sasl_jaas_config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
-            'username="u" password="p";',
-        },
-    ],
-)
+@pytest.mark.parametrize("options", OPTIONS)
 def test_every_setting_that_is_accepted_is_one_of_librdkafka_too(nobody, options):
-    RecordProducer(arguments(nobody, **options), "topic", 1_000).give_up()
+    RecordProducer(arguments(nobody, options), "topic", 1_000).give_up()
 
 
 def test_certificates_of_the_settings_are_used(nobody, tmp_path):
@@ -45,13 +33,14 @@ def test_certificates_of_the_settings_are_used(nobody, tmp_path):
     (tmp_path / "both.pem").write_text(both)
     ssl.create_default_context().load_cert_chain(tmp_path / "both.pem")
     files = {
-        "ssl_truststore_type": "PEM",
-        "ssl_truststore_location": str(tmp_path / "cert.pem"),
-        "ssl_keystore_type": "PEM",
-        "ssl_keystore_location": str(tmp_path / "both.pem"),
-        "ssl_endpoint_identification_algorithm": "",
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tmp_path / "cert.pem"),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tmp_path / "both.pem"),
+        "ssl.endpoint.identification.algorithm": "",
     }
-    given = arguments(nobody, security_protocol="SSL", **files)
+    given = arguments(nobody, files)
     RecordProducer(given, "topic", 1_000).give_up()
     assert given["ssl.endpoint.identification.algorithm"] == "none"
     (tmp_path / "both.pem").write_text("no certificate")
@@ -66,15 +55,10 @@ def test_a_record_that_nobody_takes_has_failed_after_the_limit_and_librdkafkas_l
     producer, ends = RecordProducer(arguments(nobody), "topic", 200), []
     producer.send(b"k", b"v", lambda *end: ends.append(end))
     assert ends == []
-
-    @eventually
-    def failed():
-        producer.poll()
-        ((position, error),) = ends
-        assert position is None
-        assert isinstance(error, KafkaUnreachableError)
-
-    failed()
+    until(lambda: producer.poll() or ends)
+    ((position, error),) = ends
+    assert position is None
+    assert isinstance(error, KafkaUnreachableError)
     assert {record.name for record in caplog.records if "rdkafka#" in record.getMessage()} == {"librdkafka"}
 
 
