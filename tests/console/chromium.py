@@ -2,12 +2,14 @@
 
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
+HOOKS = Path(__file__).with_name("hooks.js").read_text()
 LIMIT_S = 60
 PHONE = 390
 
@@ -42,6 +44,9 @@ class Page:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
         yield
         self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def hook(self, name):
+        self.driver.execute_script(f"{HOOKS}\nwindow.hooks.{name}();")
 
     def column(self, number):
         return [each.text for each in self.find(f"main tbody td:nth-child({number})")]

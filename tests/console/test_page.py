@@ -22,19 +22,6 @@ from tests.console.crowd import lose_zone, publish_crowd
 from tests.registry import PublishedRegistry
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
-HIDE = """
-Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
-document.dispatchEvent(new Event("visibilitychange"));
-"""
-"""Makes a page believe that it is in the background; a browser that nobody sees shows all its tabs."""
-SAVE = """
-URL.createObjectURL = (blob) => {
-  blob.arrayBuffer().then((found) => { window.saved = [...new Uint8Array(found)]; });
-  return "#";
-};
-HTMLAnchorElement.prototype.click = function click() { window.savedAs = this.download; };
-"""
-"""Keeps what the page would save to a file, and its name."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +52,7 @@ def test_a_hidden_tab_says_that_its_console_is_gone(tmp_path, nobody, driver):
         page = Page(driver, console.url)
         page.open()
         page.shows("broker-a")
-        driver.execute_script(HIDE)
+        page.hook("hide")
     page.until(lambda: driver.title.startswith("no console"))
     driver.get("about:blank")
     driver.get_log("browser")  # where it stands that nothing answers
@@ -145,20 +132,11 @@ def test_a_list_that_is_paged_to_is_as_long_when_a_snapshot_comes_and_ends_at_a_
     assert len(page.find(differences)) == 1_000
 
 
-WATCH = """
-window.drawn = [];
-const text = () => `${document.querySelector("#verdict").textContent} ${document.querySelector("main h2").textContent}`;
-const note = () => window.drawn.push(text().match(/\\d+/g).map(Number));
-new MutationObserver(note).observe(document.body, { childList: true, subtree: true, characterData: true });
-"""
-"""Notes the numbers of brokers and topics with each change of the page."""
-
-
 def test_verdict_and_list_are_of_one_epoch_while_snapshots_come(page, registry):
     registry.register(C, "c1", "broker-c")  # with two, the verdict says both, without a number
     page.open("#/topics")
     page.until(lambda: page.find("#verdict.ok"))
-    page.driver.execute_script(WATCH)
+    page.hook("watch")
     for number in range(30):
         registry.register(f"10.1.0.{number}:1", "c1", f"broker-{number}x", topics=(f"T{number}",))
     page.shows("33 topics")
@@ -268,7 +246,7 @@ def test_brokers_are_listed_filtered_and_sorted(crowd):
 
 def saved(page):
     """Return the name of the file of the page's first table, its rows, and its first three octets."""
-    page.driver.execute_script(SAVE)
+    page.hook("save")
     page.find("button.csv")[0].click()
     page.until(lambda: page.driver.execute_script("return window.saved") is not None)
     name, octets = page.driver.execute_script("return [window.savedAs, window.saved]")
@@ -310,7 +288,7 @@ def test_the_overview_follows_the_present_and_a_hidden_tab_says_that_something_i
     registry.register(C, "c1", "broker-c", topics=("T",))
     page.shows("broker-c")
     page.until(lambda: "Now" in page.moment and page.find("#verdict.ok"))
-    page.driver.execute_script(HIDE)
+    page.hook("hide")
     registry.expire(A)
     page.until(lambda: page.driver.title.startswith("TopicA has no route"))
     assert page.find("#icon[href='icon-critical.svg']")

@@ -19,7 +19,6 @@ from tests.console import crowd
 from tests.console.background import BackgroundConsole, kafka_tells
 from tests.console.chromium import Page, chromium
 from tests.console.crowd import address_of, cluster_of, name_of, zone_of
-from tests.console.test_page import HIDE
 from tests.registry import PublishedRegistry
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
@@ -69,7 +68,7 @@ def test_each_stage_of_an_outage_says_the_gravest_first_in_a_tab_that_nobody_see
         page = Page(driver, console.url)
         page.open()
         page.until(lambda: page.find("#verdict")[0].text == "All 1,001 brokers are up, every topic is writable")
-        driver.execute_script(HIDE)
+        page.hook("hide")
 
         def verdict():
             return page.find("#verdict")[0].get_attribute("textContent")
