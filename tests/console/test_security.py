@@ -16,10 +16,6 @@ REFUSED = yaml.safe_load(Path(__file__).with_name("refused_commands.yaml").read_
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
 
 
-def update(**properties):
-    return {"type": "UPDATE_NAMESRV_CONFIG", "properties": properties, "reason": "r"}
-
-
 pytestmark = pytest.mark.usefixtures("quickly_away")
 
 USERS = {"ann": "admin", "bob": "reader"}
@@ -106,7 +102,8 @@ def test_settings_that_stop_lookups_need_an_admin_also_where_all_else_is_open(se
     open_to_all = settings(delta__root=still_root, console__bindAddress="0.0.0.0", auth__mode="off")
     with BackgroundConsole(open_to_all) as console:
         client = Client(console.url.replace("0.0.0.0", "127.0.0.1"))
-        assert client.post(update(needWaitForService="true")).status == 401
+        update = {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"needWaitForService": "true"}, "reason": "r"}
+        assert client.post(update).status == 401
         assert client.post(WIPE).status == 503
 
 

@@ -42,11 +42,7 @@ def trusting(folder):
 def tls(tmp_path, settings):
     make_certificate(tmp_path, "first")
     files = {"tls__server__certPath": str(tmp_path / "cert.pem"), "tls__server__keyPath": str(tmp_path / "key.pem")}
-
-    def make(**more):
-        return BackgroundGateway(settings(**files, **more))
-
-    return make
+    return lambda **more: BackgroundGateway(settings(**files, **more))
 
 
 def test_tls_and_plain_text_share_the_port(registry, tls, tmp_path):

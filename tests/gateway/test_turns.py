@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from namesrv_stream.gateway import fair_shares as shares_module
-from namesrv_stream.gateway.fair_shares import (
-    HEAVY_HOST_SHARE,
-    MOMENT_S,
-    FairShares,
-    LoopTime,
-    Share,
-    Turns,
-)
+from namesrv_stream.gateway.fair_shares import HEAVY_HOST_SHARE, MOMENT_S, FairShares, LoopTime, Share, Turns
 from tests.gateway.transport import Clock
 
 

@@ -10,14 +10,17 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow
 from namesrv_stream.tables.root import Root
 from replay.rules_engine import OneByOne
-from tests.published import Published
+from tests.registry import PublishedRegistry
+
+SETTINGS = NamesrvSettings(tickGapMillis=0)
 
 
 def events_of(records: Iterable[tuple[int, Request]]) -> list[BrokerEventRow]:
     """The lines that records of the past leave, in order of the log."""
-    registry = _registry()
+    registry = OneByOne(RouteRegistry(SETTINGS))
     for at_ms, request in records:
-        _append(registry, at_ms, request)
+        for each in _with_its_tick(request):
+            registry.append(each, at_ms)
     return registry.routes.take_changes().events
 
 
@@ -25,25 +28,19 @@ def publish_by_rules(
     records: Iterable[tuple[int, Request]], root: Root, now_ms: int, batch_ms: int, rejected: list[RejectedRow]
 ) -> None:
     """One epoch each `batch_ms` of event time; `rejected` come with the last."""
-    registry = _registry()
-    published = Published.claim(root, now_ms)
-    at_ms = 0
+    registry = PublishedRegistry(root, now_ms, SETTINGS)
     due_ms: int | None = None
     for at_ms, request in records:
+        registry.now_ms = at_ms
         due_ms = due_ms or at_ms + batch_ms
-        _append(registry, at_ms, request)
+        for each in _with_its_tick(request):
+            registry.command(each, publish=False)
         if at_ms >= due_ms:
-            published.publish(registry.routes, at_ms, registry.next_offset, now_ms)
+            registry.publish(at_ms=now_ms)
             due_ms = at_ms + batch_ms
-    published.publish(registry.routes, at_ms, registry.next_offset, now_ms, rejected)
+    registry.publish(rejected, now_ms)
 
 
-def _registry() -> OneByOne:
-    return OneByOne(RouteRegistry(NamesrvSettings(tickGapMillis=0)))
-
-
-def _append(registry: OneByOne, at_ms: int, request: Request) -> None:
+def _with_its_tick(request: Request) -> list[Request]:
     """A tick of its time stands ahead of each record."""
-    registry.append(Scan(), at_ms)
-    if not isinstance(request, Scan):
-        registry.append(request, at_ms)
+    return [Scan()] if isinstance(request, Scan) else [Scan(), request]

@@ -3,7 +3,7 @@
 DuckDB answers, without Spark: tests/history/test_analysis.py shows that Spark gives the same.
 """
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from math import ceil
 from zoneinfo import ZoneInfo
 
@@ -109,28 +109,24 @@ def test_permanent_views_stay_at_their_snapshot_in_every_session_until_they_are_
     spark.sql("DROP SCHEMA permanent_routes CASCADE")
 
 
-BERLIN = ZoneInfo("Europe/Berlin")
-
-
 @pytest.mark.parametrize(
-    ("zone", "midnight", "lasts"),
+    ("zone", "day", "lasts"),
     [
-        ("Europe/Berlin", datetime(2026, 10, 25, tzinfo=BERLIN), 25),
-        ("Europe/Berlin", datetime(2026, 3, 29, tzinfo=BERLIN), 23),
-        ("Asia/Kolkata", datetime(2026, 3, 29, tzinfo=ZoneInfo("Asia/Kolkata")), 24),
-        ("Australia/Lord_Howe", datetime(2026, 4, 5, tzinfo=ZoneInfo("Australia/Lord_Howe")), 24.5),
+        ("Europe/Berlin", date(2026, 10, 25), 25),
+        ("Europe/Berlin", date(2026, 3, 29), 23),
+        ("Asia/Kolkata", date(2026, 3, 29), 24),
+        ("Australia/Lord_Howe", date(2026, 4, 5), 24.5),
     ],
 )
-def test_a_local_day_has_its_hours_and_availability_by_local_days_is_that_of_the_time(root, zone, midnight, lasts):
-    begins = round(midnight.timestamp() * 1000)
+def test_a_local_day_has_its_hours_and_availability_by_local_days_is_that_of_the_time(root, zone, day, lasts):
+    begins = round(datetime.combine(day, time(), ZoneInfo(zone)).timestamp() * 1000)
     registry = SeededRegistry(root, begins)
     registry.register(begins - DAY_MS, A, "broker-a")
     registry.expire(begins + 2 * HOUR_MS + 30 * MINUTE_MS, A)
     registry.register(begins + 3 * HOUR_MS + 30 * MINUTE_MS, A, "broker-a")
     registry.publish(at_ms=begins + 3 * DAY_MS)
     with opened(root, zone=zone) as views:
-        day, month = midnight.date(), f"{midnight:%Y-%m}"
-        asked = {"day": day, "month": month}
+        asked = {"day": day, "month": f"{day:%Y-%m}"}
         [found] = views.rows("SELECT up_millis, expected_millis FROM broker_local_availability WHERE day = $day", asked)
         assert found == ((lasts - 1) * HOUR_MS, lasts * HOUR_MS)
         [[first, last]] = views.rows("SELECT from_millis, until_millis FROM local_day WHERE day = $day", asked)
@@ -142,7 +138,7 @@ def test_a_local_day_has_its_hours_and_availability_by_local_days_is_that_of_the
         ]
         totals = "SELECT CAST(sum(up_millis) AS BIGINT), CAST(sum(expected_millis) AS BIGINT) FROM "
         assert views.rows(totals + "broker_local_availability", {}) == views.rows(totals + "broker_availability", {})
-        assert views.rows("SELECT DISTINCT month FROM local_day WHERE day = $day", asked) == [(month,)]
+        assert views.rows("SELECT DISTINCT month FROM local_day WHERE day = $day", asked) == [(asked["month"],)]
         days = views.rows("SELECT day, from_millis, until_millis FROM local_day ORDER BY day", {})
         until = datetime.fromtimestamp((begins + 3 * DAY_MS) / 1000, ZoneInfo(zone)).date()
         assert [each[0] for each in days] == [day + timedelta(days=n) for n in range(-1, (until - day).days + 1)]

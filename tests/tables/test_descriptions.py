@@ -6,15 +6,7 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream.rules.rows import ClusterRow, RejectedRow
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import (
-    BROKER,
-    BROKER_EVENT,
-    CLUSTER,
-    LIVE,
-    REJECTED,
-    TABLES,
-    TOPIC,
-)
+from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, CLUSTER, LIVE, REJECTED, TABLES, TOPIC
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.reference_docs import with_columns

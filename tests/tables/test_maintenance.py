@@ -14,11 +14,7 @@ from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.as_of import open_tables
 from namesrv_stream.tables.maintenance import MAX_FILES, maintain
 from namesrv_stream.tables.root import DAY_MS
-from namesrv_stream.tables.schemas import (
-    BROKER_EVENT,
-    REJECTED,
-    TABLES,
-)
+from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from tests.tables.rows import NOW, T0, event

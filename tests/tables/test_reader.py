@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.errors import (
-    NamesrvError,
-    StorageError,
-)
+from namesrv_stream.errors import NamesrvError, StorageError
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.schemas import FORMAT, LIVE, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
