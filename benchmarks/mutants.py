@@ -6,7 +6,8 @@
 
 The mutants are inside functions of PLACES, drawn evenly by a seed. The tests are those of `make test` that reach the
 changed line, quick ones first. A process that has imported all tests without Spark and Kafka forks once for each mutant
-and replaces the function's code there, so that no file changes; with Spark each mutant has a process of its own.
+and replaces the function's code there, so that no file changes; with Spark each mutant has a process of its own. It is
+not in Spark's workers nor in programs that tests start.
 """
 
 import ast
@@ -35,6 +36,8 @@ PACKAGE = ROOT / "namesrv_stream"
 PLACES = ("rules", "wire", "job", "gateway/known_brokers.py", "tables/publication.py")
 TESTS = "not full and not deploy and not spark and not system"
 SPARK_TESTS = "not full and not deploy and (spark or system)"
+START_LIMIT_S = 60
+"""For Spark, Kafka and what else a test with them starts."""
 MIN_LIMIT_S = 20
 """Time of a mutant's tests: this, and three times what they took without it. An endless loop is a kill."""
 
@@ -74,7 +77,8 @@ class Mutant:
         self.path, self.index, self.way, self.function = path, index, way, function
         self.line: int = node.lineno  # type: ignore[attr-defined]
         self.place = str(path.relative_to(PACKAGE))
-        self.name = f"{self.place}:{self.line}:{node.col_offset} {type(node).__name__} {way}"  # type: ignore[attr-defined]
+        column: int = node.col_offset  # type: ignore[attr-defined]
+        self.name = f"{self.place}:{self.line}:{column} {type(node).__name__} {index} {way}"
 
     def apply(self) -> bool:
         """Replace the code of the function in this process; return whether there is one."""
@@ -238,7 +242,8 @@ class Applied:
 
     def pytest_collection_finish(self) -> None:
         """Change the code, which the tests have imported by now."""
-        self._mutant.apply()
+        if not self._mutant.apply():
+            pytest.exit(f"{self._mutant.function} is not in this process", pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 def run_with_mutant(count: int, seed: int, name: str, *tests: str) -> None:
@@ -248,7 +253,7 @@ def run_with_mutant(count: int, seed: int, name: str, *tests: str) -> None:
 
 
 def noticed_with_spark(mutants: list[Mutant], count: int, seed: int, limit_s: float) -> Iterator[Mutant]:
-    """Give the mutants of a sample that a test with Spark or Kafka notices."""
+    """Give the mutants of a sample that a test with Spark or Kafka notices; one that lets tests hang is not given."""
     seconds = seconds_of("spark", "-m", SPARK_TESTS)
     reached = tests_of_lines(CACHE / "spark.coverage")
     for mutant in mutants:
@@ -260,15 +265,18 @@ def noticed_with_spark(mutants: list[Mutant], count: int, seed: int, limit_s: fl
             continue
         code = f"from benchmarks.mutants import run_with_mutant; run_with_mutant{(count, seed, mutant.name, *tests)}"
         run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, process_group=0)
+        result = "time"
         try:
-            result = f"exit code {run.wait(MIN_LIMIT_S + 3 * limit_s)}"
-        except subprocess.TimeoutExpired:
-            result = "time"
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                result = pytest.ExitCode(
+                    run.wait(START_LIMIT_S + 3 * max(limit_s, *map(seconds.__getitem__, tests)))
+                ).name
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
         click.echo(f"{mutant.name} {len(tests)} tests with Spark or Kafka: {result}")
-        if result != f"exit code {int(pytest.ExitCode.OK)}":
+        if result == pytest.ExitCode.TESTS_FAILED.name:
             yield mutant
 
 

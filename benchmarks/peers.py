@@ -10,7 +10,7 @@ from typing import Self
 from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.tools.local.process import HOST
-from namesrv_stream.wire.codes import Flag, RequestCode
+from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration_request import (
@@ -88,10 +88,6 @@ class Peer:
                 raise ConnectionResetError("the server has closed the connection")
             self._received = list(self._decoder.feed(data))
         return self._received.pop(0)
-
-    def send_oneway(self, command: RemotingCommand) -> None:
-        """Send a request that is not answered."""
-        self._send(command, Flag.ONEWAY)
 
     def send_raw(self, data: bytes) -> None:
         """Send bytes that need not be a frame."""

@@ -32,8 +32,6 @@ EXPORTED = {
     for family in registry.collect()
     for suffix in SUFFIXES[family.type]
 }
-OF_PROCESSES = {name for name in EXPORTED if re.match(r"(namesrv_jvm_)?process_", name)}
-"""Metrics of processes, which the client library exports: more than the dashboards show."""
 
 
 def names_in(expression):

@@ -90,6 +90,8 @@ def test_each_record_is_read_or_refused_as_the_case_has_it(case):
             [mistake] = SCHEMA.iter_errors(msgspec.json.decode(said[0]))
             assert field in f"{mistake.json_path} {mistake.message}"
             assert re.search(f"[.`]{field}`", reason(decode_record, *said))
+        case _:
+            raise AssertionError("nothing is expected of it")
 
 
 @pytest.mark.parametrize("address", CASES["no address"])

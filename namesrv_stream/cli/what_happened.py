@@ -161,11 +161,15 @@ def _schema_name(context: click.Context, _parameter: click.Parameter, name: str 
     return name
 
 
+def _views(_context: click.Context, _parameter: click.Parameter, lists: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for each in lists for name in each.split(",") if name.strip())
+
+
 @click.command("snapshots")
 @limit_option(20)
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
-@click.option("--only", multiple=True, metavar="VIEW,...", help="With --sql only these views and what they read.")
+@click.option("--only", multiple=True, callback=_views, metavar="VIEW,...", help="With --sql only these views.")
 @view_options()
 @click.pass_obj
 def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
@@ -187,7 +191,7 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     reader, root = open_reader(invocation.settings), root_of(invocation.settings)
     published = reader.snapshots
     if sql:
-        _print_statements(root, reader, view, schema, ",".join(only).split(",") if only else None)
+        _print_statements(root, reader, view, schema, only or None)
         return
     rows = published.readable(limit) if view.as_of is None else [_pinned(reader, view.as_of)]
     found = list(map(accounts.Snapshot.of_row, rows))

@@ -369,12 +369,13 @@ class KafkaLink:
             try:
                 self._open()
                 return
-            except (KafkaUnreachableError, KafkaRefusedError) as error:
+            except Exception as error:  # no error may end this thread, and with it the link, for good
                 if self._stop.is_set():
                     return
-                log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
-            except Exception:  # no error may end this thread, and with it the link, for good
-                log.exception("Kafka at %s: internal error. Next attempt in %.0f s.", self.address, pause_s)
+                if isinstance(error, KafkaUnreachableError | KafkaRefusedError):
+                    log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
+                else:
+                    log.exception("Kafka at %s: internal error. Next attempt in %.0f s.", self.address, pause_s)
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, _MAX_RETRY_S)
 

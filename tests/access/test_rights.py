@@ -15,6 +15,7 @@ from namesrv_stream.access.rights import MAX_READ_BYTES, WRITING_CODES, NotAllow
 from namesrv_stream.access.users import Role, Sender, User
 from namesrv_stream.gateway.writes import HANDLERS
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from tests.places import require_known
 
 CASES = [
     pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
@@ -50,6 +51,7 @@ def test_every_request_that_can_change_something_needs_a_right():
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_sender_has_the_right_or_lacks_it_as_the_case_has_it(case):
+    require_known(case, "code sender fields body is_long held_by lacks")
     fields = {name: said for name, said in (OWN | case.get("fields", {})).items() if said is not None}
     body = case.get("body", "").replace("QUEUES", QUEUES).encode("latin-1")
     if case.get("is_long"):

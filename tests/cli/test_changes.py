@@ -130,6 +130,7 @@ def test_what_is_down_is_named_and_its_topic_is_there_without_a_route(registry, 
     registry.register("10.0.0.2:10911", "c1", "broker-c", topics=("TopicC",))
     registry.expire("10.0.0.2:10911")
     assert "does not answer" in away("deleteTopic -t TopicC").stderr, "it has no route, and is there"
+    assert "nothing was sent: there is no topic TopicC" in away("deleteTopic -t TopicC -c c1").stderr, "no name is up"
     assert "nothing was sent: broker-c is down, so it is in no route now." in away("wipeWritePerm -b broker-c").stderr
     similar = away("retireBroker -c c1 -b broker-d -i 0 --reason sold").stderr
     assert ("nothing was sent: there is no down broker broker-d" in similar, "Did you mean" in similar) == (True, True)
@@ -141,7 +142,9 @@ def test_missing_topic_is_one_message(kafka, run):
     assert (result.exit_code, address in result.stderr, "Traceback" in result.output) == (1, True, False)
 
 
-@pytest.mark.parametrize("line", ["wipeWritePerm -b x", "deleteTopic -t TopicX", "deleteTopic -t T -c c1", RETIRE])
+@pytest.mark.parametrize(
+    "line", ["wipeWritePerm -b x", "addWritePerm -b x", "deleteTopic -t TopicX", "deleteTopic -t T -c c1", RETIRE]
+)
 def test_a_name_that_is_not_there_is_sent_with_yes_and_kafka_that_is_away_is_named(away, closed_port, line):
     result = away(f"{line} --yes")
     assert (result.exit_code, result.stdout) == (1, "")

@@ -65,7 +65,7 @@ def test_sql_pins_each_table_at_the_version_of_one_snapshot(look):
 
 def test_sql_of_one_view_has_what_it_reads_and_nothing_else(look):
     all_of_them = lines(look("snapshots --sql"))
-    statements = lines(look("snapshots --sql --only broker_dim"))
+    statements = lines(look("snapshots --sql --only cluster,broker_dim"))
     named = re.findall(r"VIEW (\w+) AS", "\n".join(statements))
     assert set(statements) <= set(all_of_them)
     assert named[-1] == "broker_dim"

@@ -21,6 +21,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.doctor import storage_checks
 from tests.clock import now_ms
+from tests.places import require_known
 from tests.registry import PublishedRegistry, tables
 from tests.tables.test_publication import Died, claim, dies_at
 
@@ -94,9 +95,12 @@ HARMS = {
     "empty": lambda hint: hint.write_bytes(b""),
     "point_elsewhere": lambda hint: hint.write_text('{"version": 77, "size": 9}'),
 }
+DAMAGES = yaml.safe_load(Path(__file__).with_name("damages.yaml").read_text())
+for damage in DAMAGES:
+    require_known(damage, "file harm newest in_every_run full")
 CASES = [
     pytest.param(table, row["file"], row["harm"], row.get("newest", True), marks=marks)
-    for row in yaml.safe_load(Path(__file__).with_name("damages.yaml").read_text())
+    for row in DAMAGES
     for when, marks in (("in_every_run", []), ("full", pytest.mark.full))
     for table in row.get(when, [])
 ]

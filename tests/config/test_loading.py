@@ -22,6 +22,7 @@ from namesrv_stream.config import (
 from namesrv_stream.config.loading import RETIRED, environment_name
 from namesrv_stream.config.values import is_object_store, s3a_options
 from namesrv_stream.errors import SettingError
+from tests.places import require_known
 
 ROOT = Path(__file__).parents[2]
 CASES = [
@@ -75,6 +76,7 @@ def read(case, path):
 
 @pytest.mark.parametrize("case", CASES)
 def test_settings_are_read_or_refused_as_the_case_has_it(case, file, tmp_path):
+    require_known(case, "file no_file encoding environ options update of is has refused key")
     path = file(case["file"], case.get("encoding", "utf-8")) if "file" in case else None
     if "no_file" in case:
         path = tmp_path / case["no_file"]
@@ -86,7 +88,9 @@ def test_settings_are_read_or_refused_as_the_case_has_it(case, file, tmp_path):
         return
     with pytest.raises((SettingError, ConfigBlackListError)) as error:
         read(case, path)
-    key = case.get("key") or case.get("file", *case.get("options", ())).partition("=")[0]
+    if case.get("of") == "python":  # Spark takes it
+        assert spark_kafka_options(load_settings(options=case["options"])).keys() >= case["options"].keys()
+    key = case.get("key") or case.get("file", next(iter(case.get("options", [""])))).partition("=")[0]
     assert getattr(error.value, "keys", None) or [error.value.key] == [key]
     said = case["refused"]
     for text in ["FILE" if path else "", *([said] if isinstance(said, str) else said)]:

@@ -150,6 +150,8 @@ def test_each_case_of_senders_is_as_it_says(guarded, caplog, case):
                     answer = peer.ask(code, **said | step.get("changed", {}))
                     assert answer.code == ResponseCode[step["code"]], step
                     assert step.get("remark", "") in (answer.remark or ""), step
+                case _:
+                    raise AssertionError(f"no such step: {step}")
         of_all = [sample for metric in running.gateway.metrics.registry.collect() for sample in metric.samples]
     counted = [each for each in of_all if each.name == "namesrv_not_allowed_total"]
     assert [[*each.labels.values(), each.value] for each in counted] == case["counted"]

@@ -17,7 +17,9 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.build import register_request
+from tests.faulty import UnforeseenError
 from tests.gateway.transport import connected
+from tests.waiting import until
 
 OF_A_BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
 PROCESSES = BodyProcesses()
@@ -168,6 +170,22 @@ async def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monke
             assert await asyncio.to_thread(tried.acquire, timeout=30)
         assert not link.is_connected
     assert "nobody expects this" in caplog.text
+
+
+async def test_a_link_that_is_closed_during_an_attempt_announces_no_next_one(settings, monkeypatch, caplog):
+    has_begun, is_closed = threading.Event(), threading.Event()
+
+    def attempt(*_args, **_options):
+        has_begun.set()
+        is_closed.wait(30)
+        raise UnforeseenError
+
+    monkeypatch.setattr(kafka_link, "wait_for_kafka", attempt)
+    async with KafkaLink(settings(), lambda error: None):
+        assert await asyncio.to_thread(has_begun.wait, 30)
+    is_closed.set()
+    until(lambda: all(each.name != "kafka-link" for each in threading.enumerate()))
+    assert "Next attempt" not in caplog.text
 
 
 async def test_a_link_that_is_closed_gives_up_its_records_without_a_word_about_kafka(settings, caplog):

@@ -61,7 +61,7 @@ def is_answered(running, context=None):
     try:
         with Peer(running.gateway.port, context) as peer:
             return peer.ask(105, topic="TopicA").code == 0
-    except (OSError, EOFError):
+    except (ssl.SSLError, ConnectionError):
         return False
 
 

@@ -1,8 +1,10 @@
 """Histories by the hour as rows of a YAML file, and what is said of them: by the views in SQL, and by answers.
 
-A row has what `happens` up to the hour `until`, and what is `asked` then, or of the moment `at` if all is published. A
-list of such rows is one history. What is no SQL asks for an answer, and behind -> for places in it. In rows an address
-is its letter and a time its hour.
+A step is [HOUR, VERB, ADDRESS, NAME, ID, {FIELD: VALUE}], as far as the verb, a method of SeededRegistry, takes them;
+that of `command` is {type: ..., field: value}. A row has what `happens` up to the hour `until`, and what is `asked`
+then, or of the moment `at` if all is published. A list of such rows is one history. What is no SQL asks for an answer,
+and behind -> for places in it. In rows an address is its letter and a time its hour. The text of a NotFoundError is an
+answer too.
 """
 
 import json

@@ -2,8 +2,9 @@
 
 A step is a micro-batch: its records, and with `->` its outcome, which is the kind of what it published and the tables
 that have changed with it, or `nothing`. A record is `KIND ADDRESS MILLISECONDS [FIELD=VALUE ...]` with A or B for an
-address, or `KIND MILLISECONDS`; a `spoilt` registration has mappings that cannot be read. `stop` ends the job in
-order, `restart` begins another run on the same log, or `restart anew` on a copy of it.
+address, or `KIND MILLISECONDS`; a `spoilt` registration has mappings that cannot be read, `evict` names the last sign
+of life of the state that goes, `junk` is no JSON. `stop` ends the job in order, `restart` begins another run on the
+same log, or `restart anew` on a copy of it.
 
 A table's rows are those that it has at the end, by the columns that are named. `read`: the next offset. `logged`: all
 warnings. `metrics`: some lines of the job's page.
@@ -32,6 +33,7 @@ from tests.job.test_micro_batch import (
     unregistered,
     with_bad_mappings,
 )
+from tests.places import require_known
 
 CASES = yaml.safe_load(Path(__file__).with_name("batches.yaml").read_text("utf-8"))
 ADDRESSES = {"A": A, "B": B}
@@ -107,6 +109,7 @@ class Play:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=[rule.replace(" ", "-") for rule in CASES])
 def test_each_case_of_batches_is_as_it_says(case, tmp_path, caplog):
+    require_known(case, f"steps settings read logged metrics {' '.join(TABLES)}")
     play = Play(tmp_path / "registry", case.get("settings", {}))
     for step in case["steps"]:
         what, is_said, follows = step.partition("->")

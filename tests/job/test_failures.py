@@ -15,6 +15,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.job.failures import LimitReachedError, job_failure, require_sound_spark, storage_errors
 from namesrv_stream.job.micro_batch import BrokenOffError, unread_batch
+from tests.places import require_known
 
 CASES = [
     pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
@@ -31,6 +32,7 @@ def test_an_outage_is_waited_out_and_a_refusal_is_raised(case):
     failure = job_failure(SETTINGS, unread_batch(said), "") if "in_batch" in case else job_failure(SETTINGS, None, said)
     assert type(failure).__name__ == case["is"]
     assert case.get("names", "") in str(failure)
+    require_known(case, "said is in_batch names")
 
 
 FROM_A_BATCH = """An error occurred while calling o12.getResult.

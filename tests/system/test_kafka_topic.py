@@ -27,6 +27,7 @@ from tests.build import registration
 from tests.clock import now_ms
 from tests.interruption import interruptible
 from tests.log_records import requests
+from tests.system.heartbeats import PATIENT
 from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.system
@@ -41,7 +42,7 @@ def kafka(node):
 @pytest.fixture
 def topic(kafka, request):
     name = request.node.name.replace("[", "-").replace("]", "")
-    assert ensure_topic(kafka, name).warnings == []
+    assert ensure_topic(PATIENT | kafka, name).warnings == []
     return name
 
 
