@@ -136,7 +136,6 @@ class MicroBatches:
     ) -> None:
         self.failure: BaseException | None = None
         self.tick_silence = TickSilence()
-        self.disagreements = 0
         self.metrics = metrics or JobMetrics()
         self._collecting, self._lock = threading.Lock(), threading.Lock()
         self._is_closed = self._has_stopped = False
@@ -316,7 +315,6 @@ class MicroBatches:
             lease = self._registry.lease(eviction.broker_addr)
             if lease is None or self._is_kept_by_a_rule(lease, eviction.last_heard_ms):
                 continue
-            self.disagreements += 1
             self.metrics.disagreements.inc()
             log.error("keyed state evicted %s (last sign of life %d), but its lease is valid (last sign of life %d, "
                       "newest tick %s): keeping the lease. Cause: missing ticks, or a bug.",
