@@ -13,8 +13,3 @@ def part(value: Any, place: str) -> Any:
     if head == "*":
         return [part(each, rest) for each in value]
     return part(value[int(head)] if isinstance(value, list) else value.get(head, "absent"), rest)
-
-
-def require_known(case: Any, names: str) -> None:
-    """Fail if a case of a data file has a key that its driver does not read: it would compare nothing."""
-    assert case.keys() <= {*names.split()}, f"unknown: {case.keys() - {*names.split()}}"

@@ -8,12 +8,10 @@ published schema refuses it too.
 
 import gzip
 import re
-from pathlib import Path
 
 import jsonschema
 import msgspec
 import pytest
-import yaml
 
 from namesrv_stream.errors import MalformedRecordError
 from namesrv_stream.records import decode_readable, decode_record, encode_record, record_key, record_schema
@@ -25,8 +23,9 @@ from namesrv_stream.rules.record_types import (
     Scan,
     UnregisterBroker,
 )
+from tests.data import data
 
-CASES = yaml.safe_load(Path(__file__).with_name("records.yaml").read_text("utf-8"))
+CASES = data(__file__, "records.yaml")
 ADDRESS = "10.0.0.1:10911"
 REGISTRATION = {
     "type": "REGISTER_BROKER",

@@ -17,7 +17,7 @@ from zoneinfo import available_timezones
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
@@ -180,7 +180,8 @@ def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[
     wanted = {only} if isinstance(only, str) else set(only)
     if unknown := wanted - known:
         raise NamesrvError(
-            f"no view or table is called {' or '.join(sorted(unknown))}. `only` may name {', '.join(sorted(known))}."
+            f"no view or table is called {' or '.join(sorted(unknown))}. {did_you_mean(min(unknown), known)}"
+            f"There are {', '.join(sorted(known))}."
         )
     for name in reversed(list(queries)):  # a view reads only those before it
         if name in wanted:

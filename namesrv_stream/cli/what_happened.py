@@ -161,8 +161,13 @@ def _schema_name(context: click.Context, _parameter: click.Parameter, name: str 
     return name
 
 
-def _views(_context: click.Context, _parameter: click.Parameter, lists: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.strip() for each in lists for name in each.split(",") if name.strip())
+def _views(context: click.Context, _parameter: click.Parameter, lists: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.strip() for each in lists for name in each.split(","))
+    if names and not context.params.get("sql"):
+        raise click.BadParameter("it needs --sql.")
+    if not all(names):
+        raise click.BadParameter("a name is empty.")
+    return names
 
 
 @click.command("snapshots")

@@ -5,21 +5,19 @@ from OWN, `held_by` is the broker that has the address, `lacks` the right that i
 over the wire.
 """
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 
 from namesrv_stream.access.rights import MAX_READ_BYTES, WRITING_CODES, NotAllowedError, check_right, check_settings
 from namesrv_stream.access.users import Role, Sender, User
 from namesrv_stream.gateway.writes import HANDLERS
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from tests.places import require_known
+from tests.data import data, require_known
 
 CASES = [
     pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
-    for rule, cases in yaml.safe_load(Path(__file__).with_name("rights.yaml").read_text("utf-8")).items()
+    for rule, cases in data(__file__, "rights.yaml").items()
     for number, case in enumerate(cases)
 ]
 OWN = {"clusterName": "c", "brokerName": "a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0", "topic": "T"}

@@ -6,14 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.access.users import Role, users_file
 from namesrv_stream.errors import SettingError
 from namesrv_stream.wire.remoting_command import RemotingCommand, signed
+from tests.data import data
 
 ANN = '[[user]]\nname = "ann"\nrole = "admin"\naccessKey = "ann"\nsecretKey = "ann-secret"\n'
-REFUSED = yaml.safe_load(Path(__file__).with_name("users_refused.yaml").read_text("utf-8"))
+REFUSED = data(__file__, "users_refused.yaml")
 SECURITY = Path(__file__).parents[2] / "docs/security.md"
 SET_UP = re.compile(r"<!-- tested: as written -->\n```sh\n(.*?)```", re.DOTALL)
 

@@ -2,15 +2,14 @@ import getpass
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.answers import job_status
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.record_types import PutKvConfig
+from tests.data import data
 from tests.log_records import first_records
 from tests.system.heartbeats import PATIENT
 from tests.waiting import until
@@ -47,7 +46,7 @@ def published(registry, kafka, topic):
         yield publish
 
 
-COMMANDS = yaml.safe_load(Path(__file__).with_name("commands.yaml").read_text())
+COMMANDS = data(__file__, "commands.yaml")
 
 
 def test_a_change_is_one_record_without_a_brokers_key_and_a_name_that_is_there_needs_no_word(

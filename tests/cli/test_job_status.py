@@ -1,15 +1,13 @@
 """The job's state as `status` shows it: from the election and the active job's report, and from the tables."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from namesrv_stream.answers.job_status import FromKafka, job_state
 from namesrv_stream.kafka.election import Candidate, JobReport
+from tests.data import data
 
 JOBS = {"active": Candidate("run-1", "host", True), "waiting": Candidate("run-2", "host", False)}
-ROWS = yaml.safe_load(Path(__file__).with_name("job_states.yaml").read_text())
+ROWS = data(__file__, "job_states.yaml")
 
 
 def from_kafka(jobs=None, reported=None, **facts):

@@ -3,7 +3,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
@@ -11,8 +10,9 @@ from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
 from tests.clock import now_ms
+from tests.data import data
 
-REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
+REFUSED = data(__file__, "refused.yaml")
 MASTER, OTHER = "10.0.0.1:10911", "10.0.0.3:10911"
 
 

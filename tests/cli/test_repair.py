@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
@@ -21,7 +20,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.doctor import storage_checks
 from tests.clock import now_ms
-from tests.places import require_known
+from tests.data import data, require_known
 from tests.registry import PublishedRegistry, tables
 from tests.tables.test_publication import Died, claim, dies_at
 
@@ -95,7 +94,7 @@ HARMS = {
     "empty": lambda hint: hint.write_bytes(b""),
     "point_elsewhere": lambda hint: hint.write_text('{"version": 77, "size": 9}'),
 }
-DAMAGES = yaml.safe_load(Path(__file__).with_name("damages.yaml").read_text())
+DAMAGES = data(__file__, "damages.yaml")
 for damage in DAMAGES:
     require_known(damage, "file harm newest in_every_run full")
 CASES = [

@@ -1,17 +1,16 @@
 from datetime import UTC, datetime
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-import yaml
 
 from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.subject import parsed_time
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.reporting.texts import SHOWN_ZONE
+from tests.data import data
 
 NOW = datetime(2026, 11, 21, 3, 12, 5, tzinfo=UTC)
-READ = yaml.safe_load(Path(__file__).with_name("times.yaml").read_text())
+READ = data(__file__, "times.yaml")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.config import (
     CATALOGUE,
@@ -22,12 +21,12 @@ from namesrv_stream.config import (
 from namesrv_stream.config.loading import RETIRED, environment_name
 from namesrv_stream.config.values import is_object_store, s3a_options
 from namesrv_stream.errors import SettingError
-from tests.places import require_known
+from tests.data import data, require_known
 
 ROOT = Path(__file__).parents[2]
 CASES = [
     pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
-    for rule, cases in yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text("utf-8")).items()
+    for rule, cases in data(__file__, "settings.yaml").items()
     for number, case in enumerate(cases)
 ]
 DEFAULTS = NamesrvSettings().properties(masked=False)
@@ -77,6 +76,8 @@ def read(case, path):
 @pytest.mark.parametrize("case", CASES)
 def test_settings_are_read_or_refused_as_the_case_has_it(case, file, tmp_path):
     require_known(case, "file no_file encoding environ options update of is has refused key")
+    assert len(case.keys() & {"is", "has", "refused"}) == 1
+    assert "refused" in case or "key" not in case
     path = file(case["file"], case.get("encoding", "utf-8")) if "file" in case else None
     if "no_file" in case:
         path = tmp_path / case["no_file"]

@@ -1,9 +1,6 @@
 """Registries that no test of answers changes: those of registries.yaml, and those whose steps are many of a kind."""
 
 import json
-from pathlib import Path
-
-import yaml
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.records import decode_record
@@ -12,11 +9,12 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow
 from tests.console.conftest import A, B, C
 from tests.console.crowd import address_of, lose_zone, publish_crowd, register, zone_of
+from tests.data import data
 
 T0 = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 ADDRESSES = {letter: f"10.0.0.{number}:10911" for number, letter in enumerate("ABCDEF", 1)}
 BROKERS = 36
-PLAYED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+PLAYED = data(__file__, "registries.yaml")
 
 
 def make(name, registry):

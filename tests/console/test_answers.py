@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.answers import periods
@@ -26,6 +25,7 @@ from namesrv_stream.wire import bodies
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, Client, make_settings
 from tests.console.registries import T0, make
+from tests.data import data
 from tests.places import part
 from tests.registry import PublishedRegistry
 from tests.waiting import eventually
@@ -67,7 +67,7 @@ PRINTED = {"brokerList": "brokers", "history": "events", "why": "sentences", "to
 
 def rows_of(file):
     """The rows of a file, each with the name of its registry."""
-    of_registries = yaml.safe_load(Path(__file__).with_name(file).read_text())
+    of_registries = data(__file__, file)
     return [(name, row) for name, rows in of_registries.items() for row in rows]
 
 

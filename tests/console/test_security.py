@@ -1,18 +1,17 @@
 """Rights to send commands, and the web pages that may reach the console at all."""
 
 import base64
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.console.serving import ConsoleServer
 from namesrv_stream.errors import SettingError
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client, make_settings
+from tests.data import data
 
-ADMITTED = yaml.safe_load(Path(__file__).with_name("admitted.yaml").read_text())
-REFUSED = yaml.safe_load(Path(__file__).with_name("refused_commands.yaml").read_text())
+ADMITTED = data(__file__, "admitted.yaml")
+REFUSED = data(__file__, "refused_commands.yaml")
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
 
 

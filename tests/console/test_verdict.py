@@ -1,17 +1,16 @@
 """The verdict groups brokers by what they share, and says in one sentence what is wrong."""
 
 import re
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.answers.causes import Member, causes
 from namesrv_stream.answers.definitions import DownBroker, TopicVerdict
 from namesrv_stream.answers.verdict import Left, TopicVerdicts, verdict
+from tests.data import data
 
 AT = 1_795_683_180_000  # 2026-11-26 08:53 UTC
-ROWS = yaml.safe_load(Path(__file__).with_name("verdict.yaml").read_text())
+ROWS = data(__file__, "verdict.yaml")
 BROKER = re.compile(r"([!~]?)([0-9]+)(s?)(?:@(\w+)/(\w*))?(?:([+-][0-9]+)(ms|))?")
 
 

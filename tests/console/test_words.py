@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 import namesrv_stream.console
+from tests.data import data
 
 MiniRacer = pytest.importorskip("py_mini_racer").MiniRacer
 SCRIPT = Path(namesrv_stream.console.__file__).with_name("page") / "words.js"
-ROWS = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text())
+ROWS = data(__file__, "words.yaml")
 
 
 @pytest.fixture(scope="module")

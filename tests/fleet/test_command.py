@@ -6,7 +6,6 @@ from unittest.mock import Mock
 
 import click
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.cli import fleet
@@ -14,8 +13,9 @@ from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.fleet import churn
 from namesrv_stream.tools.fleet.broker import Churn
 from namesrv_stream.tools.fleet.history import chronicle_plan
+from tests.data import data
 
-CASES = yaml.safe_load(Path(__file__).with_name("options.yaml").read_text("utf-8"))
+CASES = data(__file__, "options.yaml")
 
 
 @pytest.mark.parametrize(("text", "kind", "per_minute"), CASES["churn has a kind and a rate a minute"])

@@ -1,18 +1,17 @@
 """Kept answers: which of them stay, and the answer to a request without its fields."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from namesrv_stream.gateway import answers as answers_module
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import BrokerRow, LogPosition, TopicRow
+from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from tests.data import data
 
-CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("answers.yaml").read_text("utf-8"))
+CASES = data(__file__, "cases/answers.yaml")
 LIMIT_BYTES = 100_000
 
 
@@ -91,8 +90,10 @@ ASKED = {105: {"topic": "t"}, 206: {}, 101: {"namespace": "n", "key": "k"}, 901:
 
 def answers_after(settings, before, changed_tables, changed_routes):
     """Return the answers of the next snapshot, in which topic `t` has gone."""
+    changed = frozenset(changed_tables.split())
+    assert changed <= TABLES.keys()
     answers = Answers(RouteTables(queues=TopicQueues.of([row("u")]), brokers=BROKERS), settings())
-    answers.take_over(before, frozenset(changed_tables.split()), changed_routes)
+    answers.take_over(before, changed, changed_routes)
     return answers
 
 

@@ -14,7 +14,6 @@ import ssl
 from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.access.rights import NotAllowedError, is_loopback
 from namesrv_stream.access.users import Sender
@@ -25,11 +24,12 @@ from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.remoting_command import RemotingCommand, signed
+from tests.data import data, require_known
 from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting
 from tests.waiting import until
 
-CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("authorization.yaml").read_text("utf-8"))
+CASES = data(__file__, "cases/authorization.yaml")
 SECURITY = Path(__file__).parents[2] / "docs/security.md"
 MODES = ["off", "observe", "operators", "writes"]
 """From the one that refuses least."""
@@ -139,9 +139,11 @@ def test_each_sender_is_admitted_as_in_the_table(guarded, mode):
 
 @pytest.mark.parametrize("case", CASES.values(), ids=[rule.replace(" ", "-") for rule in CASES])
 def test_each_case_of_senders_is_as_it_says(guarded, caplog, case):
+    require_known(case, "mode steps counted logged")
     caplog.set_level(logging.WARNING)
     with guarded(case["mode"]) as running, Peer(running.gateway.port) as peer:
         for step in case["steps"]:
+            require_known(step, "oneway ask by fields changed code remark")
             match step:
                 case {"oneway": code}:
                     peer.send(code, flag=Flag.ONEWAY, **said_by(step.get("by"), code, **step["fields"]))

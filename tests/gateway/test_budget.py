@@ -2,16 +2,15 @@
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.fair_shares import FairShares
+from tests.data import data
 from tests.gateway.transport import Clock
 
-HOLDINGS = yaml.safe_load(Path(__file__).with_name("cases").joinpath("holdings.yaml").read_text())
+HOLDINGS = data(__file__, "cases/holdings.yaml")
 
 
 @dataclass(eq=False)

@@ -1,19 +1,18 @@
 """The beginnings of a connection, byte by byte and without a socket."""
 
 import struct
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway import inbound as inbound_module
 from namesrv_stream.gateway.inbound import Inbound, Terms
 from namesrv_stream.wire.frame import Opening
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from tests.data import data
 
 OPEN = Terms(has_tls=True, has_plain_text=True, is_trusted_proxy=True)
-CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("handshakes.yaml").read_text())
+CASES = data(__file__, "cases/handshakes.yaml")
 HELLO = b"\x16\x03\x01\x02\0"
 V1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"
 V2 = b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes([192, 0, 2, 7, 127, 0, 0, 1]) + struct.pack(">HH", 5000, 9876)

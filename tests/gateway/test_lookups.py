@@ -5,17 +5,17 @@ import struct
 from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.remoting_command import decode_command
+from tests.data import data
 from tests.gateway.peer import Peer
 from tests.waiting import eventually, until
 
-CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("answers.yaml").read_text("utf-8"))
+CASES = data(__file__, "cases/answers.yaml")
 
 
 def body(answer):

@@ -2,16 +2,15 @@
 
 import asyncio
 import socket
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.gateway.notices import Notice, notices, send_notice
 from namesrv_stream.rules.rows import BrokerRow, LogPosition
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader, header_fields
+from tests.data import data
 from tests.gateway.conftest import T0
 from tests.tables.rows import live
 from tests.waiting import until
@@ -25,7 +24,7 @@ def group(holders, acting):
 
 
 LEASES = {address: live(address)._replace(ha_server_addr=f"{address}:2") for address in "abcde"}
-STEPS = yaml.safe_load(Path(__file__).with_name("cases").joinpath("notices.yaml").read_text("utf-8"))
+STEPS = data(__file__, "cases/notices.yaml")
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

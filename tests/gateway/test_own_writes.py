@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import own_writes
@@ -16,8 +14,9 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.rules.rows import LogPosition, TopicRow
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from tests.data import data
 
-WRITES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("own_writes.yaml").read_text())
+WRITES = data(__file__, "cases/own_writes.yaml")
 PLACE = LogPosition(0, 0, 5)
 
 

@@ -2,19 +2,18 @@
 
 import logging
 import ssl
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import RecordProducer
+from tests.data import data
 from tests.gateway.fatal import BreakableProducer
 from tests.gateway.test_tls import make_certificate
 from tests.waiting import eventually, until
 
-OPTIONS = yaml.safe_load(Path(__file__).with_name("cases").joinpath("client_options.yaml").read_text())
+OPTIONS = data(__file__, "cases/client_options.yaml")
 
 
 def arguments(nobody, options=None):

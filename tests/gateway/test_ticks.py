@@ -1,12 +1,10 @@
 """The times of a gateway's ticks (E7): seldom while no lease can end, often while one may."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from namesrv_stream.gateway.kafka_link import Ticks
 from namesrv_stream.rules.lease import LogClock
+from tests.data import data
 from tests.gateway.site import Clock
 from tests.gateway.test_known_brokers import live
 
@@ -45,7 +43,7 @@ def gateway():
     return Gateway(Clock())
 
 
-CASES = yaml.safe_load(Path(__file__).with_name("cases").joinpath("ticks.yaml").read_text("utf-8"))
+CASES = data(__file__, "cases/ticks.yaml")
 
 
 @pytest.mark.parametrize("rule", CASES)

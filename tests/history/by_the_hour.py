@@ -9,10 +9,8 @@ answer too.
 
 import json
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import msgspec
-import yaml
 
 from namesrv_stream.analysis.ask import names_in, opened
 from namesrv_stream.answers.accounts import why
@@ -24,6 +22,7 @@ from namesrv_stream.answers.topics import route, topics
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.records import decode_record
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from tests.data import data, require_known
 from tests.history.seeded import HOUR_MS
 from tests.places import part
 
@@ -35,7 +34,7 @@ STATES = "SELECT topic, state FROM topic_state ORDER BY topic"
 
 def histories(file):
     """The rows of a file in this folder, by name."""
-    return yaml.safe_load(Path(__file__).with_name(file).read_text())
+    return data(__file__, file)
 
 
 def hours(count):
@@ -45,8 +44,11 @@ def hours(count):
 def check_history(root, registry, row):
     """Let a row's history happen and compare what is said of it."""
     for stage in row if isinstance(row, list) else [row]:
+        require_known(stage, "happens until at asked")
         if "at" not in stage:
-            play(registry, stage.get("happens", ()))
+            happens = stage.get("happens", [])
+            assert "until" not in stage or not happens or stage["until"] >= happens[-1][0]
+            play(registry, happens)
             registry.publish(at_ms=hours(stage["until"]) if "until" in stage else None)
         assert said_of(root, stage["asked"], stage.get("at")) == stage["asked"]
 

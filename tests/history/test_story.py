@@ -1,10 +1,8 @@
 """Each line of history as a sentence, and no sentence that is untrue."""
 
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.answers.broker_lines import broker_lines
 from namesrv_stream.answers.story import story_of_broker, story_of_group, story_of_topic
@@ -13,10 +11,11 @@ from namesrv_stream.rules.history import log_gap_line
 from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, RowChange, TopicRow
 from tests.build import Log, registration
+from tests.data import data, require_known
 from tests.history.fleet import RandomLife
 
 ADDRESSES = {"A": "10.0.0.1:10911", "B": "10.0.0.2:10911"}
-ROWS = yaml.safe_load(Path(__file__).with_name("stories.yaml").read_text())
+ROWS = data(__file__, "stories.yaml")
 
 
 class Life(Log):
@@ -52,6 +51,7 @@ def texts(sentences):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["told"][-1])
 def test_what_brokers_and_operators_do_has_a_sentence(row):
+    require_known(row, "given when topic told logged")
     life = Life()
     life.happens(row.get("given", ()))
     lines = life.happens(row["when"])

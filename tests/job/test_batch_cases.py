@@ -11,7 +11,6 @@ warnings. `metrics`: some lines of the job's page.
 """
 
 import logging
-from pathlib import Path
 
 import pytest
 import yaml
@@ -20,6 +19,7 @@ from prometheus_client import generate_latest
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import DataVersion, RequestRefused
 from namesrv_stream.tables.schemas import TABLES
+from tests.data import data, require_known
 from tests.job.test_micro_batch import (
     T0,
     A,
@@ -33,9 +33,8 @@ from tests.job.test_micro_batch import (
     unregistered,
     with_bad_mappings,
 )
-from tests.places import require_known
 
-CASES = yaml.safe_load(Path(__file__).with_name("batches.yaml").read_text("utf-8"))
+CASES = data(__file__, "batches.yaml")
 ADDRESSES = {"A": A, "B": B}
 REFUSED = RequestRefused(request="PUT_KV_CONFIG", requested_by="eve@10.0.0.9", missing="the admin role", count=7)
 

@@ -6,20 +6,18 @@ A case has what was `said`, by Spark or `in_batch`, and the error that it is: it
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import yaml
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.job.failures import LimitReachedError, job_failure, require_sound_spark, storage_errors
 from namesrv_stream.job.micro_batch import BrokenOffError, unread_batch
-from tests.places import require_known
+from tests.data import data, require_known
 
 CASES = [
     pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
-    for rule, cases in yaml.safe_load(Path(__file__).with_name("failures.yaml").read_text("utf-8")).items()
+    for rule, cases in data(__file__, "failures.yaml").items()
     for number, case in enumerate(cases)
 ]
 SETTINGS = NamesrvSettings()

@@ -1,9 +1,6 @@
 """The guard against mass expiry (D11): who is held, for how long, and what ends the suspicion."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from namesrv_stream.answers.broker_lines import broker_lines
 from namesrv_stream.config import NamesrvSettings
@@ -18,9 +15,10 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from tests.build import registration
+from tests.data import data
 
 LEASE_S, HELD_S = 120, 600
-CASES = yaml.safe_load(Path(__file__).with_name("guard.yaml").read_text("utf-8"))
+CASES = data(__file__, "guard.yaml")
 ENDS_AND_SIGNS = {
     "beat": lambda address: BrokerHeartbeat(broker_addr=address),
     "unregister": lambda address: UnregisterBroker(broker_addr=address),
@@ -71,6 +69,7 @@ class Cluster:
         """Do what a step of a case says. Return types of lines with their brokers, who lives, and who is suspect."""
         match text.split():
             case ["tick", second, *heard]:
+                assert heard[:1] in ([], ["heard"])
                 self.tick(int(second), *"".join(heard[1:]))
             case ["promote", number]:
                 self.register(number, data_version=DataVersion(state_version=7))

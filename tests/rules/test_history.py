@@ -6,18 +6,17 @@ are named are as they stand, and `before` and `after` are all tables that it has
 """
 
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.history import rows_before_and_after
 from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion
 from tests.build import Log
+from tests.data import data, require_known
 
-CASES = yaml.safe_load(Path(__file__).with_name("history.yaml").read_text("utf-8"))
+CASES = data(__file__, "history.yaml")
 
 
 class Lines(Log):
@@ -64,6 +63,7 @@ def assert_has(found, wanted):
 
 @pytest.mark.parametrize("case", CASES.values(), ids=[rule.replace(" ", "-") for rule in CASES])
 def test_records_leave_the_lines_that_the_case_says(case):
+    require_known(case, "first then lines")
     log = Lines()
     for record in case.get("first", []):
         log.add(**record)

@@ -11,12 +11,10 @@ its own connection NAME/ID; `close`: that connection. `code`, `remark`, `fields`
 
 import json
 from contextlib import ExitStack
-from pathlib import Path
 
 import javaproperties
 import msgspec
 import pytest
-import yaml
 
 from namesrv_stream.config.rocketmq_settings import is_idle
 from namesrv_stream.rules.record_types import TopicConfig
@@ -24,12 +22,13 @@ from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.json_text import decode_json
 from real_rocketmq.servers import name_server
 from tests.build import register_request
+from tests.data import data
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually, running_stack
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
-PARTS = yaml.safe_load(Path(__file__).with_name("golden.yaml").read_text("utf-8"))
+PARTS = data(__file__, "golden.yaml")
 OF_ANSWER = ("code", "remark", "fields", "said")
 QUEUE = {"perm": 6, "readQueueNums": 2, "writeQueueNums": 2, "topicSysFlag": 0}
 decoder = msgspec.json.Decoder()

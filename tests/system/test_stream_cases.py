@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 
 from replay.cases import load_case
 from replay.replay_run import CASES_AT_ONCE
 from replay.stream_engine import stream_engine
 from tests.arrival_logs import arrival_cases, as_log
+from tests.data import data
 from tests.replay_comparison import differences
 
-IN_EVERY_RUN = yaml.safe_load(Path(__file__).with_name("cases_of_every_run.yaml").read_text("utf-8"))
+IN_EVERY_RUN = data(__file__, "cases_of_every_run.yaml")
 
 
 def read(path):
