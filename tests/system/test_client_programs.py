@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from namesrv_stream.answers.events import newest_events
+from namesrv_stream.answers.events import topic_events
 from namesrv_stream.gateway.own_writes import WAIT_LIMIT_S
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
@@ -103,8 +103,7 @@ def used_at_once(stack, name, use):
 def publication_s(stack, topic):
     """Return the time from the record that brings a topic to the snapshot that has it."""
     root = Root(stack.settings.delta_root)
-    lines = newest_events(root, Snapshots(root).newest(), limit=None)
-    first = next(line for line in lines if f'"{topic}"' in (line.after or ""))
+    first = min(topic_events(root, Snapshots(root).newest(), topic), key=lambda line: line.epoch)
     return (Snapshots(root).find(first.epoch).published_at - first.event_time) / 1000
 
 
