@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 
@@ -19,6 +20,17 @@ class _OnceEach(yaml.SafeLoader):
 def data(test: str, name: str) -> Any:
     """Return what a YAML file says; `name`: its path from the folder of the test, whose `__file__` is `test`."""
     return yaml.load((Path(test).parent / name).read_text("utf-8"), _OnceEach)
+
+
+def params(rules: dict[str, Any]) -> list[Any]:
+    """Return cases, each rule's one or several, as parameters of a test, which have the rule as their id."""
+    assert all(rules.values()), "a rule has no case"
+    named = {
+        f"{rule} {number}" if isinstance(cases, list) else rule: case
+        for rule, cases in rules.items()
+        for number, case in enumerate(cases if isinstance(cases, list) else [cases])
+    }
+    return [pytest.param(case, id=name.replace(" ", "-")) for name, case in named.items()]
 
 
 def require_known(case: Any, names: str) -> None:

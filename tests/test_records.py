@@ -23,7 +23,7 @@ from namesrv_stream.rules.record_types import (
     Scan,
     UnregisterBroker,
 )
-from tests.data import data
+from tests.data import data, params
 
 CASES = data(__file__, "records.yaml")
 ADDRESS = "10.0.0.1:10911"
@@ -61,14 +61,7 @@ def assert_has(request, attributes):
     assert {name: getattr(request, name) for name in attributes} == attributes
 
 
-RECORDS = [
-    pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
-    for rule, cases in CASES["records"].items()
-    for number, case in enumerate(cases)
-]
-
-
-@pytest.mark.parametrize("case", RECORDS)
+@pytest.mark.parametrize("case", params(CASES["records"]))
 def test_each_record_is_read_or_refused_as_the_case_has_it(case):
     said = said_by(case)
     match case:

@@ -153,18 +153,23 @@ def _text(name: str, value: Any) -> str:
     return _READABLE.get(name, java_text)(value)
 
 
+def _require_sql(context: click.Context) -> None:
+    if not context.params.get("sql"):
+        raise click.BadParameter("it needs --sql.")
+
+
 def _schema_name(context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
     if name is not None and not re.fullmatch(r"[A-Za-z0-9_]+", name):
         raise click.BadParameter("a schema's name has letters, digits and _ alone.")
-    if name is not None and not context.params.get("sql"):
-        raise click.BadParameter("it needs --sql.")
+    if name is not None:
+        _require_sql(context)
     return name
 
 
 def _views(context: click.Context, _parameter: click.Parameter, lists: tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(name.strip() for each in lists for name in each.split(","))
-    if names and not context.params.get("sql"):
-        raise click.BadParameter("it needs --sql.")
+    if names:
+        _require_sql(context)
     if not all(names):
         raise click.BadParameter("a name is empty.")
     return names
@@ -174,7 +179,9 @@ def _views(context: click.Context, _parameter: click.Parameter, lists: tuple[str
 @limit_option(20)
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
-@click.option("--only", multiple=True, callback=_views, metavar="VIEW,...", help="With --sql only these views.")
+@click.option(
+    "--only", multiple=True, callback=_views, metavar="VIEW,...", help="With --sql: these views and what they read."
+)
 @view_options()
 @click.pass_obj
 def snapshots(  # noqa: PLR0913, PLR0917 -- each an option

@@ -13,13 +13,9 @@ from namesrv_stream.access.rights import MAX_READ_BYTES, WRITING_CODES, NotAllow
 from namesrv_stream.access.users import Role, Sender, User
 from namesrv_stream.gateway.writes import HANDLERS
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from tests.data import data, require_known
+from tests.data import data, params, require_known
 
-CASES = [
-    pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
-    for rule, cases in data(__file__, "rights.yaml").items()
-    for number, case in enumerate(cases)
-]
+CASES = params(data(__file__, "rights.yaml"))
 OWN = {"clusterName": "c", "brokerName": "a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0", "topic": "T"}
 OF_BROKERS = [103, 104, 322, 904]
 QUEUES = '"readQueueNums":1,"writeQueueNums":1,"perm":6'

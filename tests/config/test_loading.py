@@ -1,8 +1,9 @@
 """The cases in tests/config/settings.yaml: what is given as file, environment or options, and the settings then.
 
-Cases stand under their rule. `update` is a change at run time. `is`: all settings that are not as by default, or what
-the reader finds that `of` names. `has`: some of them. `refused`: a text of the error, or several. The error also has
-the key that is given, or `key`, and names the file, for whose path FILE stands.
+Cases stand under their rule. `environ` are variables, `update` is a change at run time, `no_file` a file that is not
+there. `is`: all settings that are not as by default, or what the reader finds that `of` names. `has`: some of them.
+`refused`: a text of the error, or several. The error also has the key that is given, or `key`, and names the file, for
+whose path FILE stands.
 """
 
 import re
@@ -21,14 +22,10 @@ from namesrv_stream.config import (
 from namesrv_stream.config.loading import RETIRED, environment_name
 from namesrv_stream.config.values import is_object_store, s3a_options
 from namesrv_stream.errors import SettingError
-from tests.data import data, require_known
+from tests.data import data, params, require_known
 
 ROOT = Path(__file__).parents[2]
-CASES = [
-    pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
-    for rule, cases in data(__file__, "settings.yaml").items()
-    for number, case in enumerate(cases)
-]
+CASES = params(data(__file__, "settings.yaml"))
 DEFAULTS = NamesrvSettings().properties(masked=False)
 
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import yaml
 
+from tests.data import data
+
 PROJECT = Path(__file__).resolve().parents[2]
 CHART = PROJECT / "deploy" / "helm" / "namesrv-stream"
 HELM = PROJECT / ".cache" / "deploy" / "helm"
 KUBERNETES = "1.34"
 
-VALUE_SETS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("values.yaml").read_text("utf-8"))
+VALUE_SETS: dict[str, dict[str, Any]] = data(__file__, "values.yaml")
 
 
 def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,6 @@
 """The Helm chart: Kubernetes accepts what it renders, the settings are right, and pods have no needless rights."""
 
 import re
-from pathlib import Path
 
 import kubernetes_validate
 import pytest
@@ -9,6 +8,7 @@ import yaml
 
 from namesrv_stream import __version__
 from namesrv_stream.config import load_settings
+from tests.data import data
 from tests.deploy.chart import (
     CHART,
     KUBERNETES,
@@ -26,7 +26,7 @@ from tests.deploy.commands import options_problem, settings_of
 
 pytestmark = pytest.mark.deploy
 
-REFUSED = yaml.safe_load(Path(__file__).with_name("values_refused.yaml").read_text("utf-8"))
+REFUSED = data(__file__, "values_refused.yaml")
 OF_OPERATORS = {"SparkApplication", "ServiceMonitor", "PodMonitor"}
 """Kinds whose schemas are not Kubernetes' own."""
 

@@ -24,12 +24,12 @@ from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.remoting_command import RemotingCommand, signed
-from tests.data import data, require_known
+from tests.data import data, params, require_known
 from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting
 from tests.waiting import until
 
-CASES = data(__file__, "cases/authorization.yaml")
+CASES = params(data(__file__, "cases/authorization.yaml"))
 SECURITY = Path(__file__).parents[2] / "docs/security.md"
 MODES = ["off", "observe", "operators", "writes"]
 """From the one that refuses least."""
@@ -137,7 +137,7 @@ def test_each_sender_is_admitted_as_in_the_table(guarded, mode):
             assert (answer.code != ResponseCode.NO_PERMISSION) == (MODES.index(mode) <= MODES.index(last)), sender
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=[rule.replace(" ", "-") for rule in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_each_case_of_senders_is_as_it_says(guarded, caplog, case):
     require_known(case, "mode steps counted logged")
     caplog.set_level(logging.WARNING)

@@ -34,6 +34,7 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from tests.data import require_known
 from tests.gateway.site import LEAVE, PARTS, Site, settle
 from tests.gateway.test_known_brokers import ADDRESS, command, live
 
@@ -202,6 +203,7 @@ class Play:
 
 @pytest.mark.parametrize("case", CASES, ids=[each["rule"].replace(" ", "-") for each in CASES])
 async def test_each_case_of_brokers_is_as_it_says(case, monkeypatch):
+    require_known(case, "rule steps limits reconcile_ms")
     for name, limit in case.get("limits", {}).items():
         monkeypatch.setattr(known_brokers, name, limit)
     play = Play(case.get("reconcile_ms", 300_000))

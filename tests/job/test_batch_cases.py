@@ -19,7 +19,7 @@ from prometheus_client import generate_latest
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import DataVersion, RequestRefused
 from namesrv_stream.tables.schemas import TABLES
-from tests.data import data, require_known
+from tests.data import data, params, require_known
 from tests.job.test_micro_batch import (
     T0,
     A,
@@ -34,7 +34,7 @@ from tests.job.test_micro_batch import (
     with_bad_mappings,
 )
 
-CASES = data(__file__, "batches.yaml")
+CASES = params(data(__file__, "batches.yaml"))
 ADDRESSES = {"A": A, "B": B}
 REFUSED = RequestRefused(request="PUT_KV_CONFIG", requested_by="eve@10.0.0.9", missing="the admin role", count=7)
 
@@ -106,7 +106,7 @@ class Play:
         return value
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=[rule.replace(" ", "-") for rule in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_each_case_of_batches_is_as_it_says(case, tmp_path, caplog):
     require_known(case, f"steps settings read logged metrics {' '.join(TABLES)}")
     play = Play(tmp_path / "registry", case.get("settings", {}))

@@ -13,13 +13,9 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.job.failures import LimitReachedError, job_failure, require_sound_spark, storage_errors
 from namesrv_stream.job.micro_batch import BrokenOffError, unread_batch
-from tests.data import data, require_known
+from tests.data import data, params, require_known
 
-CASES = [
-    pytest.param(case, id=f"{rule} {number}".replace(" ", "-"))
-    for rule, cases in data(__file__, "failures.yaml").items()
-    for number, case in enumerate(cases)
-]
+CASES = params(data(__file__, "failures.yaml"))
 SETTINGS = NamesrvSettings()
 KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: org.apache.kafka.common.errors"
 

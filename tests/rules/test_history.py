@@ -14,9 +14,9 @@ from namesrv_stream.records import decode_record
 from namesrv_stream.rules.history import rows_before_and_after
 from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion
 from tests.build import Log
-from tests.data import data, require_known
+from tests.data import data, params, require_known
 
-CASES = data(__file__, "history.yaml")
+CASES = params(data(__file__, "history.yaml"))
 
 
 class Lines(Log):
@@ -61,7 +61,7 @@ def assert_has(found, wanted):
             assert found == wanted
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=[rule.replace(" ", "-") for rule in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_records_leave_the_lines_that_the_case_says(case):
     require_known(case, "first then lines")
     log = Lines()
