@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
 from namesrv_stream.cli.entry import main
@@ -78,6 +80,27 @@ def test_a_kafka_that_announces_an_address_nobody_reaches_is_told_as_that(tmp_pa
                     assert "ok" not in told.output.split(), line
         for each in taken:
             each.close()
+
+
+class WithoutController(LocalKafka):
+    """A Kafka that loses its only node for seconds, again and again: it then names no controller."""
+
+    def _server_properties(self):
+        return super()._server_properties() + "broker.heartbeat.interval.ms=6000\n"
+
+
+def test_a_client_opened_while_there_is_no_controller_goes_on_when_there_is_one(tmp_path):
+    with WithoutController(tmp_path) as server:
+        kafka = {"bootstrap.servers": server.bootstrap_servers, "socket.timeout.ms": 30_000}
+
+        def has_lost_its_node():
+            try:
+                AdminClient(kafka).list_topics(timeout=LIMIT_S)
+            except KafkaException as error:
+                return "Partial response" in str(error)
+
+        until(has_lost_its_node)
+        assert end_offsets(kafka, "none") == {}
 
 
 def make_topic(kafka, name, partitions, configs):
