@@ -16,10 +16,8 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
@@ -56,8 +54,6 @@ from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 TOPIC_CONFIG = {
     "message.timestamp.type": "LogAppendTime",
     "max.message.bytes": str(MAX_RECORD_BYTES),
@@ -80,7 +76,6 @@ _CONNECTING = ("TRY_CONNECT", "CONNECT")
 _NOT_OF_THE_ADDRESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _MADE_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.05
-_CONTROLLER_EVERY_S = 0.5
 _NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -240,9 +235,7 @@ def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
     """
     admin = _Admin(kafka)
     found = admin.answer(
-        lambda: admin.answered(
-            admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)[group_id]
-        ),
+        lambda: answered(admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)[group_id]),
         but=(KafkaError.GROUP_ID_NOT_FOUND,),
     )
     members = found.members if found is not None else ()
@@ -254,9 +247,7 @@ def committed_text(kafka: KafkaOptions, group_id: str, topic: str) -> str | None
     admin = _Admin(kafka)
     wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
     found = admin.answer(
-        lambda: admin.answered(
-            admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)[group_id]
-        ),
+        lambda: answered(admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)[group_id]),
         but=(KafkaError.GROUP_ID_NOT_FOUND,),
     )
     return next((each.metadata for each in found.topic_partitions), None) if found is not None else None
@@ -280,12 +271,13 @@ class _Admin:
         self._problems: list[KafkaError] = []
         self._states: deque[str] = deque(maxlen=1)
         watching = {"statistics.interval.ms": _STATES_EVERY_MS, "stats_cb": self._states.append}
-        self.client = opened(AdminClient, {**kafka, **watching, "error_cb": self._problems.append}, self._address)
+        self._options = {**kafka, **watching, "error_cb": self._problems.append}
+        self.client = opened(AdminClient, self._options, self._address)
 
     def cluster(self) -> DescribeClusterResult:
         """Return the id and the nodes of the Kafka cluster."""
         found: DescribeClusterResult = self.answer(
-            lambda: self.answered(self.client.describe_cluster(request_timeout=self.limit_s))
+            lambda: answered(self.client.describe_cluster(request_timeout=self.limit_s))
         )
         return found
 
@@ -293,7 +285,7 @@ class _Admin:
         """Return Kafka's own description of the topic, None if there is no such topic or this client may not see it."""
         wanted = TopicCollection([topic])
         found: TopicDescription | None = self.answer(
-            lambda: self.answered(self.client.describe_topics(wanted, request_timeout=self.limit_s)[topic]),
+            lambda: answered(self.client.describe_topics(wanted, request_timeout=self.limit_s)[topic]),
             but=_NO_SUCH_TOPIC,
         )
         return found
@@ -302,7 +294,7 @@ class _Admin:
         """Make the topic, and return its description once it can be written."""
         wanted = [NewTopic(topic, 1, config=dict(config))]
         self.answer(
-            lambda: self.answered(self.client.create_topics(wanted, request_timeout=self.limit_s)[topic]),
+            lambda: answered(self.client.create_topics(wanted, request_timeout=self.limit_s)[topic]),
             but=(KafkaError.TOPIC_ALREADY_EXISTS,),  # another process was faster
         )
         until = Retrying(
@@ -320,7 +312,7 @@ class _Admin:
         """Return the facts about a topic that Kafka has described."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, found.name)
         entries = self.answer(
-            lambda: self.answered(self.client.describe_configs([resource], request_timeout=self.limit_s)[resource]),
+            lambda: answered(self.client.describe_configs([resource], request_timeout=self.limit_s)[resource]),
             but=_NO_SUCH_TOPIC,
         )
         cluster = self.cluster()
@@ -342,30 +334,19 @@ class _Admin:
 
         def asked() -> dict[int, ListOffsetsResultInfo]:
             answers = self.client.list_offsets(wanted, request_timeout=self.limit_s)
-            return {partition.partition: self.answered(each) for partition, each in answers.items()}
+            return {partition.partition: answered(each) for partition, each in answers.items()}
 
         found_offsets: dict[int, ListOffsetsResultInfo] = self.answer(asked) if wanted else {}
         return found_offsets
-
-    def answered(self, asked: Future[T]) -> T:
-        """Return the answer to a call of the client, as `librdkafka.answered` does.
-
-        Most calls wait for the controller that the client's first metadata named. If it named none, as in an election,
-        librdkafka asks again after minutes.
-        """
-        while True:
-            try:
-                return answered(asked, _CONTROLLER_EVERY_S)
-            except TimeoutError:
-                with suppress(KafkaException):
-                    self.client.list_topics(timeout=_CONTROLLER_EVERY_S)
 
     def answer(self, ask: Callable[[], Any], but: Collection[int] = ()) -> Any:
         """Return Kafka's answer, None if it is an error with one of the codes `but`.
 
         An error that passes is waited out for as long as an answer. If no answer came, raise the error that kept the
-        connection from opening.
+        connection from opening. If none did, Kafka may have named no controller to this client, as in an election, and
+        librdkafka would ask for it again after minutes: a new client asks once more.
         """
+        is_renewed = False
         given_up_s = time.monotonic() + self.limit_s
         while True:  # tenacity would keep the client alive in its last error: see `answered`
             try:
@@ -380,7 +361,10 @@ class _Admin:
                 if error.code() == KafkaError._TIMED_OUT:
                     if away := self._announced_away():
                         raise KafkaMisaddressedError(self._address, away) from raised
-                    error = self._why_away() or error
+                    if not (why := self._why_away()) and not is_renewed:
+                        is_renewed, self.client = True, opened(AdminClient, self._options, self._address)
+                        continue
+                    error = why or error
                 raise named_kafka_error(error, self._address) from raised
 
     def _announced_away(self) -> dict[str, str]:
