@@ -200,6 +200,8 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     """
     if view.watch_s is not None and not sql:
         raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
+    if sql and view.as_json:
+        raise click.UsageError("--sql prints statements, which have no --json.")
     reader, root = open_reader(invocation.settings), root_of(invocation.settings)
     published = reader.snapshots
     if sql:
