@@ -11,7 +11,7 @@ import javaproperties
 import psutil
 import pytest
 
-from benchmarks.hostile_bytes import LONG_SETTINGS, MIB
+from benchmarks.hostile_bytes import LONG_SETTINGS, MIB, framed
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules import lookup
@@ -78,7 +78,7 @@ def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
         assert peer.ask(105, topic="TopicA").code == 0
 
 
-def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, settings):
+def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself_and_is_named(registry, settings, caplog):
     limits = {"maxConnectionsPerAddress": 2, "proxyProtocol__trusted": "127.0.0.0/8"}
     with BackgroundGateway(settings(**limits)) as running, contextlib.ExitStack() as open_peers:
 
@@ -90,7 +90,11 @@ def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, se
         for source in (b"192.0.2.1", b"192.0.2.2", b"192.0.2.1", b"192.0.2.2"):
             assert behind(source).receive().code == 0
         assert behind(b"192.0.2.1").is_closed_by_server()
-        assert behind(b"192.0.2.3").receive().code == 0
+        last = behind(b"192.0.2.3")
+        assert last.receive().code == 0
+        last.socket.sendall(framed(b"{]"))
+        assert last.is_closed_by_server()
+    assert "connection of 192.0.2.3:5000 (through 127.0.0.1:" in caplog.text
 
 
 FEW_FILES = """
