@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from namesrv_stream.console.serving import ConsoleServer
+from namesrv_stream.errors import NamesrvError
+
 PROGRAM = Path(sys.executable).with_name("namesrv-stream")
 CHART_VALUES = Path(__file__).parents[2] / "deploy" / "helm" / "namesrv-stream" / "values.yaml"
 GRACE_S = yaml.safe_load(CHART_VALUES.read_text())["console"]["terminationGracePeriodSeconds"]
@@ -50,11 +53,8 @@ def test_a_signal_ends_it_and_all_its_watches_in_order(still_root, number):
         assert all(b"event: dropped\n" in lines.readlines() for lines in watches)
 
 
-def test_an_address_that_is_taken_is_one_message(still_root):
+def test_an_address_that_is_taken_is_one_message(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [PROGRAM, "console", "--root", still_root, "--set", f"console.port={port}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=GRACE_S, check=False)
-    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
-    assert f"cannot listen at 127.0.0.1:{port}" in done.stderr
-    assert f"`ss -ltnp 'sport = :{port}'` names it." in done.stderr
+        with pytest.raises(NamesrvError, match=rf"cannot listen at 127.0.0.1:{port} .*`ss -ltnp 'sport = :{port}'`"):
+            ConsoleServer(settings(console__port=port))

@@ -64,19 +64,3 @@ def test_head_has_the_headers_of_get_and_no_body(still, path):
 def test_a_method_that_a_path_lacks_is_refused_with_those_that_it_has(still, method, path, allowed, sent):
     answer = still.get(path, method=method, **sent)
     assert (answer.status, answer.headers.get("allow")) == (405 if allowed else 404, allowed)
-
-
-def test_an_error_is_a_problem_by_rfc_9457(still):
-    answer = still.get("/v1/overview?at=2100-01-01")
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert (answer.json["type"], answer.json["title"], answer.json["status"]) == ("about:blank", "Bad Request", 400)
-    assert "still to come" in answer.json["detail"]
-
-
-def test_the_description_names_server_tags_and_the_keys_of_commands(still):
-    about = still.get("/v1/openapi.json").json
-    assert about["servers"] == [{"url": "/"}]
-    assert {tag["name"] for tag in about["tags"]} == {"moments", "present", "commands"}
-    assert all(each["tags"] for path in about["paths"].values() for each in path.values())
-    assert about["paths"]["/v1/commands"]["post"]["security"] == [{"keys": []}, {}]
-    assert about["components"]["securitySchemes"]["keys"] == {"type": "http", "scheme": "basic"}
