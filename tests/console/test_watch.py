@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import re
 import shutil
 import socket
@@ -147,19 +146,6 @@ def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(kept):
     one, other = asyncio.run(step())
     assert one[0].place.epoch == 3
     assert one[0] is other[0]
-
-
-def test_a_watch_ends_in_order_when_the_console_stops(registry, settings):
-    with BackgroundConsole(settings()) as console:
-        netloc = urlsplit(console.url).netloc.split(":")
-        stream = socket.create_connection(netloc)
-        stream.sendall(b"GET /v1/watch HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        lines = stream.makefile("rb")
-        next(line for line in lines if line.startswith(b"id: "))
-    with stream, lines:
-        rest = lines.read().decode()
-    told = json.loads([line for line in rest.splitlines() if line.startswith("data: ")][-1][6:])
-    assert "this console stops" in told["reason"]
 
 
 @pytest.mark.parametrize("topics", [(), ("TopicA",)])
