@@ -91,7 +91,8 @@ WORDS = {
 def said_by(word):
     """Return what a word says, and the last digit of the address that says it."""
     word, _, number = word.partition("@")
-    return WORDS[word], number or "1"
+    said, number = WORDS[word], number or "1"
+    return replace(said, ext_fields=said.ext_fields | {"brokerAddr": address(number)}), number
 
 
 def address(number):
@@ -142,9 +143,8 @@ class Play:
         return [*self.new_records(), *self.new_answers(), *self.new_ends()]
 
     async def ask(self, letter, word):
-        said, number = said_by(word.rstrip("?"))
-        fields = said.ext_fields | {"brokerAddr": address(number)}
-        self.asked.append(self.site.ask(replace(said, ext_fields=fields), self.connection(letter)))
+        said, _ = said_by(word.rstrip("?"))
+        self.asked.append(self.site.ask(said, self.connection(letter)))
         await settle()
         if not word.endswith("?"):
             self.site.log.acknowledge()

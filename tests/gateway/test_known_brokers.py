@@ -150,17 +150,6 @@ def test_a_topic_with_the_name_of_that_version_is_no_version():
     assert len({token_of(with_body(body)) for body in (*bodies, *own)}) == 4
 
 
-def test_no_more_than_so_many_unread_records_are_remembered(monkeypatch):
-    monkeypatch.setattr(module, "MAX_UNREAD", 2)
-    known = KnownBrokers(RECONCILE_MS)
-    for address in ("1", "2", "1", "3"):
-        known.note_sent_closed(address)
-    rows = {address: live(command()) for address in "123"}
-    shown = SimpleNamespace(live=rows, offsets={}, log_id="log")
-    light = [address for address in "123" if known.why_in_full(address, token_of(command()), shown, 0) is None]
-    assert light == ["2"], "the one whose record is the oldest"
-
-
 def test_what_fails_of_an_unknown_broker_is_not_remembered(gateway):
     """Peers may name any number of addresses."""
     gateway.known.note_failed(ADDRESS, NOTHING)
