@@ -38,14 +38,14 @@ LEAVE = RemotingCommand(
 
 
 class Log:
-    """A link whose records get their places when `acknowledge` is called, or never."""
+    """A link whose records get their places when `acknowledge` is called, at once, or never."""
 
     address = "127.0.0.1:1"
 
     def __init__(self, ticks=NO_TICKS):
         self.ticks = ticks
         self.sent, self.records, self.waiting = [], [], []
-        self.is_full = self.refuses = False
+        self.is_full = self.refuses = self.acknowledges_at_once = False
         self.working = asyncio.Event()
         self.working.set()
 
@@ -56,6 +56,8 @@ class Log:
         self.sent.append(request)
         self.records.append(record)
         self.waiting.append((len(self.sent) - 1, place))
+        if self.acknowledges_at_once:
+            self.acknowledge()
         return place
 
     def check_room(self, more_bytes, host):
