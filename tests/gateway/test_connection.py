@@ -1,7 +1,6 @@
 """One connection without a socket: when its requests are answered, and when its memory is free."""
 
 import asyncio
-from contextlib import contextmanager
 
 import pytest
 
@@ -39,16 +38,6 @@ async def until(condition):
     async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0)
-
-
-@contextmanager
-def stopped_clock():
-    """Stop the loop's clock: also on a busy machine no moment is over."""
-    loop = asyncio.get_running_loop()
-    now_s = loop.time()
-    loop.time = lambda: now_s
-    yield now_s
-    del loop.time
 
 
 async def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_last_request(monkeypatch):
@@ -104,7 +93,9 @@ async def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monk
     connections = open_connections()
     transports = {host: Transport(host) for host in (HEAVY, LIGHT)}
     opened = {host: connected(Answering(), connections, each) for host, each in transports.items()}
-    with stopped_clock() as now_s:
+    loop, now_s = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+    with monkeypatch.context() as stopped:
+        stopped.setattr(loop, "time", lambda: now_s)  # also on a busy machine no moment is over
         for connection in opened.values():
             connection.data_received(REQUEST)
         connections.shares.loop_time.spend(LIGHT, now_s, 0.0)

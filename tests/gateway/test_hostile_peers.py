@@ -17,13 +17,13 @@ from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
 from tests.registry import PublishedRegistry
 from tests.waiting import until
 
 EVIL, GOOD = "127.0.0.66", "127.0.0.1"
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
-T0 = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")

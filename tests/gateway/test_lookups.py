@@ -8,7 +8,7 @@ import pytest
 
 from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.launch import BackgroundGateway
-from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
+from namesrv_stream.rules.record_types import UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.remoting_command import decode_command
 from tests.data import data
@@ -67,14 +67,6 @@ def test_lookups_wait_for_service_only_where_that_is_set(registry, settings):
     ready = settings(needWaitForService=True, waitSecondsForService=0)
     with BackgroundGateway(ready) as running, Peer(running.gateway.port) as peer:
         until(lambda: peer.ask(105, topic="TopicA").code == 0)
-
-
-def test_gateway_starts_without_any_table_and_finds_them_later(settings, request):
-    with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
-        assert peer.ask(105, topic="TopicA").code == 17
-        request.getfixturevalue("registry").command(PutKvConfig(namespace="n", key="k", value="v"))
-        until(lambda: peer.ask(101, namespace="n", key="k").ext_fields == {"value": "v"})
-        assert peer.ask(105, topic="TopicA").code == 0
 
 
 def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registry, settings, monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.hostile_bytes import HEADERS, framed
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.launch import BackgroundGateway
+from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.process import free_ports
 from tests.clock import now_ms
@@ -136,11 +137,15 @@ def test_metrics_and_health_follow_the_requests_the_snapshot_and_the_jobs_signs_
         until(lambda: "namesrv_snapshot_stale 0.0\n" in page_of(port, "/metrics"))
 
 
-def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, settings):
+def test_a_gateway_without_tables_is_healthy_and_not_ready_and_finds_them_later(settings, request):
     port = free_ports(1)
-    with BackgroundGateway(settings(**{"metricsPort": port, "delta.root": str(tmp_path / "none")})):
+    with BackgroundGateway(settings(metricsPort=port)) as running, Peer(running.gateway.port) as peer:
         assert unreadiness(port) == "no snapshot has been read yet\n"
         assert page_of(port, "/healthz") == "ok\n"
+        assert peer.ask(105, topic="TopicA").code == 17
+        request.getfixturevalue("registry").command(PutKvConfig(namespace="n", key="k", value="v"))
+        until(lambda: peer.ask(101, namespace="n", key="k").ext_fields == {"value": "v"})
+        assert peer.ask(105, topic="TopicA").code == 0
 
 
 def page_of(port, path, host="127.0.0.1"):
