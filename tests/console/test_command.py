@@ -1,6 +1,5 @@
 """The command: as a process of its own, from start to an orderly end, with watches open."""
 
-import contextlib
 import re
 import signal
 import socket
@@ -21,30 +20,23 @@ GRACE_S = yaml.safe_load(CHART_VALUES.read_text())["console"]["terminationGraceP
 WATCHES = 20
 
 
-@contextlib.contextmanager
-def running_console(root):
-    """The process and its URL."""
-    command = [PROGRAM, "console", "--root", root, "--set", "console.port=0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process, re.fullmatch(r"console: (http://127\.0\.0\.1:\d+)/\n", process.stdout.readline())[1]
-    finally:
-        process.kill()
-        process.communicate()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_signal_ends_it_and_all_its_watches_in_order(still_root, number):
-    with running_console(still_root) as (process, url):
-        watches = [watch(url, ["TopicA"]) for _ in range(WATCHES)]
-        assert {next(events).name for events in watches} == {"route"}
-        process.send_signal(number)
-        _, log = process.communicate(timeout=GRACE_S)
-        assert (process.returncode, "Traceback" in log) == (0, False)
-        assert log.splitlines()[-1].endswith("the console has stopped in order")
-        for events in watches:
-            *_, last = events
-            assert (last.name, "this console stops" in last.data["reason"]) == ("dropped", True)
+    command = [PROGRAM, "console", "--root", still_root, "--set", "console.port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            url = re.fullmatch(r"console: (http://127\.0\.0\.1:\d+)/\n", process.stdout.readline())[1]
+            watches = [watch(url, ["TopicA"]) for _ in range(WATCHES)]
+            assert {next(events).name for events in watches} == {"route"}
+            process.send_signal(number)
+            _, log = process.communicate(timeout=GRACE_S)
+        finally:
+            process.kill()
+    assert (process.returncode, "Traceback" in log) == (0, False)
+    assert log.splitlines()[-1].endswith("the console has stopped in order")
+    for events in watches:
+        *_, last = events
+        assert (last.name, "this console stops" in last.data["reason"]) == ("dropped", True)
 
 
 def test_an_address_that_is_taken_is_one_message(settings):
