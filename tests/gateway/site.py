@@ -141,10 +141,9 @@ class Site:
     def connect(self, host="127.0.0.1"):
         return connected(None, self.connections, Transport(host))
 
-    def dispatcher(self, authorization=None):
+    def dispatcher(self):
         metrics = Metrics()
-        admits = authorization or Authorization(self.settings, metrics)
-        return Dispatcher(self.answers(), self.writes, metrics, admits)
+        return Dispatcher(self.answers(), self.writes, metrics, Authorization(self.settings, metrics))
 
     def ask(self, command, connection):
         """Begin a request that waits for the earlier ones of its connection."""
