@@ -225,8 +225,3 @@ def test_an_open_gateway_has_to_be_asked_for(registry, settings, address):
 def test_programs_of_this_machine_need_not_sign(settings, address):
     assert is_loopback(address)
     assert Authorization(settings(bindAddress=address), Metrics()).checked == frozenset()
-
-
-def test_a_mode_that_refuses_needs_its_users(settings):
-    with pytest.raises(SettingError, match=r"auth\.usersPath"):
-        settings(auth__mode="writes")
