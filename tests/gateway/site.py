@@ -129,7 +129,9 @@ class Site:
         self.log = Log()
         self.settings = NamesrvSettings()
         self.clock = Clock()
-        self.writes = WriteHandler(KafkaSender(self.log, Here(), "g", self.clock), reconcile_ms, self.answers())
+        self.reasons = []
+        sender = KafkaSender(self.log, Here(), "g", self.clock, self.reasons.append)
+        self.writes = WriteHandler(sender, reconcile_ms, self.answers())
         self.connections = Connections(self.settings)
 
     def answers(self, read_to=None, reading_ms=0, log_id="log", **live):
