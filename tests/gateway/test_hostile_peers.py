@@ -45,10 +45,6 @@ def greedy_peer(port, host=EVIL):
         yield greedy
 
 
-def held_bytes(running):
-    return running.gateway.connections.shares.held_bytes
-
-
 def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide, settings):
     """One read of small requests, each with an answer of 1 MB, is over 1 GB if all are answered at once."""
     questions = encode_command(RemotingCommand(code=206, opaque=1)) * 2_000
@@ -65,7 +61,7 @@ def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide,
                 assert good.ask(105, topic="TopicA").code == 0
             grown_bytes = psutil.Process().memory_info().rss - before_bytes
             assert grown_bytes < 100 * MIB
-            assert held_bytes(running) < 8 * MIB
+            assert running.gateway.connections.shares.held_bytes < 8 * MIB
 
 
 def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
