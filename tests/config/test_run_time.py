@@ -19,6 +19,7 @@ SECRETS = {
     "kafka.ssl.keystore.key": "s3cret",
     "delta.storage.aws_secret_access_key": "s3cret",
     "delta.storage.azure_storage_account_key": "s3cret",
+    "delta.storage.proxy_url": "http://user:s3cret@proxy:3128",
 }
 
 
@@ -47,7 +48,9 @@ def test_secrets_are_shown_nowhere():
     settings = load_settings(options=SECRETS)
     assert "s3cret" not in to_properties_text(settings) + repr(settings)
     assert settings.properties(masked=False)["kafka.sasl.jaas.config"] == "s3cret"
-    assert "tls.server.keyPath=k\n" in to_properties_text(settings)
+    assert settings.storage_options["proxy_url"] == "http://user:s3cret@proxy:3128"
+    shown = {"tls.server.keyPath=k", "delta.storage.proxy_url=http://******@proxy:3128"}
+    assert shown <= {*to_properties_text(settings).splitlines()}
 
 
 def test_documents_are_those_of_the_catalogue():

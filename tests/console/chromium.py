@@ -9,6 +9,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.console.background import BackgroundConsole
+
 HOOKS = Path(__file__).with_name("hooks.js").read_text()
 LIMIT_S = 60
 PHONE = 390
@@ -26,6 +28,17 @@ def chromium():
     driver.quit()
 
 
+@contextmanager
+def window(driver, settings):
+    """A page on a console of its own, which is left before the console ends: it would complain in the next test."""
+    with BackgroundConsole(settings) as console:
+        page = Page(driver, console.url)
+        try:
+            yield page
+        finally:
+            page.leave()
+
+
 class Page:
     """One window on one console."""
 
@@ -37,6 +50,11 @@ class Page:
         self.driver.get("about:blank")
         self.driver.get(f"{self.url}/{address}")
         self.until(lambda: self.find("main h1, main .problem"))
+
+    def leave(self):
+        """Go to an empty page, and forget what the browser has logged."""
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
 
     @contextmanager
     def phone(self, width=PHONE, height=800):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from namesrv_stream.rules.record_types import BrokerHeartbeat, WipeWritePerm
 from tests.clock import now_ms
-from tests.console.background import BackgroundConsole, kafka_tells
-from tests.console.chromium import Page, chromium
+from tests.console.background import kafka_tells
+from tests.console.chromium import chromium, window
 from tests.console.conftest import make_settings
 from tests.console.crowd import address_of, lose_zone, name_of, publish_crowd, register
 from tests.registry import PublishedRegistry
@@ -64,16 +64,12 @@ def shown(driver, folder):
     for sample, pictures in SAMPLES.items():
         root = str(Path(folder, sample.__name__))
         epoch = sample(root)
-        with kafka_tells(), BackgroundConsole(make_settings(root, NOBODY)) as console:
-            page = Page(driver, console.url)
-            with page.phone(*WINDOW):
-                for name, address in pictures.items():
-                    page.open(address.format(epoch))
-                    page.until(lambda page=page: page.find("#verdict span") and page.find(".rail path.came[d^=M]"))
-                    page.until(lambda page=page: page.colour("main", "opacity") == "1")
-                    yield name
-            driver.get("about:blank")
-            driver.get_log("browser")
+        with kafka_tells(), window(driver, make_settings(root, NOBODY)) as page, page.phone(*WINDOW):
+            for name, address in pictures.items():
+                page.open(address.format(epoch))
+                page.until(lambda page=page: page.find("#verdict span") and page.find(".rail path.came[d^=M]"))
+                page.until(lambda page=page: page.colour("main", "opacity") == "1")
+                yield name
 
 
 def main():

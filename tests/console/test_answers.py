@@ -9,6 +9,7 @@ import json
 import re
 from contextlib import ExitStack
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
@@ -89,8 +90,9 @@ def test_an_answer_has_what_its_row_says_and_a_command_prints_what_the_console_s
 def test_what_cannot_be_answered_is_a_problem_that_says_what_to_do_in_the_same_words(of, name, row):
     asked, (status, told, path, *lines) = of(name), row
     answer = asked.get(path)
-    assert (answer.status, answer.json["status"]) == (status, status)
-    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
+    of_rfc_9457 = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
+    assert answer.json == of_rfc_9457 | {"detail": answer.json["detail"]}
     assert told in answer.json["detail"]
     for said in map(asked.run, lines):
         assert (said.exit_code, said.stdout) == (2 if status == 400 else 1, "")
@@ -140,8 +142,14 @@ def names_in(value):
     return {*(value if isinstance(value, dict) else ()), *(name for each in parts for name in names_in(each))}
 
 
-def test_the_description_has_a_shape_for_each_answer_and_error(of):
-    paths = of("life").get("/v1/openapi.json").json["paths"]
+def test_the_description_has_a_shape_for_each_answer_and_error_and_names_server_tags_and_keys_of_commands(of):
+    description = of("life").get("/v1/openapi.json").json
+    paths = description["paths"]
+    assert description["servers"] == [{"url": "/"}]
+    tags = {tag for about in paths.values() for each in about.values() for tag in each["tags"]}
+    assert {tag["name"] for tag in description["tags"]} == tags == {"moments", "present", "commands"}
+    assert paths["/v1/commands"]["post"]["security"] == [{"keys": []}, {}]
+    assert description["components"]["securitySchemes"]["keys"] == {"type": "http", "scheme": "basic"}
     assert {path for path, about in paths.items() if "get" in about} == {*OF_MOMENTS, "/v1/status", "/v1/watch"}
     for path, about in paths.items():
         for method in about.values():
@@ -185,18 +193,6 @@ def test_every_epoch_is_reached_through_marks_that_stand_for_several(of, monkeyp
     marks = of(name).get("/v1/timeline?since=23h").json["marks"]
     assert 1 < len(marks) <= 3
     assert changes(of(name).client, marks) == epochs
-
-
-def test_topics_are_chosen_by_state_cluster_and_zone_and_sorted(of):
-    def names(query):
-        return part(of("crowd").get(f"/v1/topics?epoch=3&system=false&limit=1000{query}").json, "topics.*.topic")
-
-    counts = of("crowd").get("/v1/overview?epoch=3").json["verdict"]["topics"]
-    for state, key in (("degraded", "degraded"), ("without_route", "withoutRoute"), ("writable", "writable")):
-        assert len(names(f"&state={state}")) == counts[key] > 0
-    assert names("&sort=-name") == sorted(names(""), reverse=True)
-    assert set(names("&zone=zone-1")) == set(names("")) - set(names("&state=writable"))
-    assert set(names("&cluster=cluster-0&zone=zone-1")) < set(names("&zone=zone-1"))
 
 
 @pytest.mark.parametrize(("name", "row"), rows_of("pages.yaml"))

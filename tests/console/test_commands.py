@@ -1,6 +1,9 @@
 """A command over HTTP is one record on a real Kafka, with who asked and why."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
 
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from tests.console.background import BackgroundConsole
@@ -13,10 +16,15 @@ WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason":
 RETIRE = {"type": "RETIRE_BROKER", "clusterName": "c1", "brokerName": "broker-a", "brokerId": 0, "reason": "sold"}
 
 
-def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic, registry, settings):
+@pytest.fixture
+def on_topic(kafka, topic, settings):
+    """Settings of a console that sends commands to a topic of the test's own."""
     ensure_topic(PATIENT | {"bootstrap.servers": kafka.bootstrap_servers}, topic)
-    given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
-    with BackgroundConsole(settings(**given)) as console:
+    return partial(settings, kafka__bootstrap__servers=kafka.bootstrap_servers, kafka__topic=topic)
+
+
+def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic, registry, on_topic):
+    with BackgroundConsole(on_topic()) as console:
         client = Client(console.url)
         answer = client.post(WIPE, "/v1/commands?wait=10ms")
         assert (answer.status, answer.json["offset"]) == (202, 0)
@@ -33,19 +41,16 @@ def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic
         assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]
 
 
-def test_a_command_that_the_job_refuses_is_a_conflict(kafka, topic, registry, settings):
-    kafka_args = {"bootstrap.servers": kafka.bootstrap_servers}
-    ensure_topic(PATIENT | kafka_args, topic)
+def test_a_command_that_the_job_refuses_is_a_conflict(kafka, topic, registry, on_topic):
     registry.expire(A)
     registry.register(A, "c1", "broker-a", publish=False)
     offset = registry.next_offset
-    given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
-    with BackgroundConsole(settings(**given)) as console, ThreadPoolExecutor() as pool:
+    with BackgroundConsole(on_topic()) as console, ThreadPoolExecutor() as pool:
         client = Client(console.url)
         for _ in range(offset):
             client.post({"type": "LIFT_EXPIRY_GUARD", "reason": "r"})
         answer = pool.submit(client.post, RETIRE, "/v1/commands?wait=60s")
-        until(lambda: end_offsets(kafka_args, topic) == {0: offset + 1})
+        until(lambda: end_offsets({"bootstrap.servers": kafka.bootstrap_servers}, topic) == {0: offset + 1})
         registry.command(first_records(kafka, topic, offset + 1)[-1][1])
         assert answer.result().status == 409
         assert f"refused it with epoch 5: {A} is up" in answer.result().json["detail"]

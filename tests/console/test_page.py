@@ -11,13 +11,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from namesrv_stream.answers import periods
-from namesrv_stream.answers.job_status import NOT_ASKED, FromKafka
+from namesrv_stream.answers.job_status import FromKafka
 from namesrv_stream.kafka.election import JobReport
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.clock import now_ms
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
-from tests.console.chromium import PHONE, Page, chromium
-from tests.console.conftest import A, B, C, make_registry, make_settings
+from tests.console.chromium import PHONE, Page, chromium, window
+from tests.console.conftest import A, C
 from tests.console.crowd import lose_zone, publish_crowd
 from tests.registry import PublishedRegistry
 
@@ -37,25 +37,20 @@ def job():
 
 
 @pytest.fixture
-def page(client, driver):
-    page = Page(driver, client.url)
-    yield page
-    errors = page.errors
-    driver.get("about:blank")  # a page that outlives its server would complain of it in the next test
-    driver.get_log("browser")
-    assert errors == []
+def page(registry, settings, driver):
+    with window(driver, settings()) as page:
+        yield page
+        assert page.errors == []
 
 
-def test_a_hidden_tab_says_that_its_console_is_gone(tmp_path, nobody, driver):
-    make_registry(str(tmp_path / "registry"))
-    with BackgroundConsole(make_settings(str(tmp_path / "registry"), nobody)) as console:
+def test_a_hidden_tab_says_that_its_console_is_gone(registry, settings, driver):
+    with BackgroundConsole(settings()) as console:
         page = Page(driver, console.url)
         page.open()
         page.shows("broker-a")
         page.hook("hide")
     page.until(lambda: driver.title.startswith("no console"))
-    driver.get("about:blank")
-    driver.get_log("browser")  # where it stands that nothing answers
+    page.leave()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +71,7 @@ def test_names_of_brokers_are_text_and_never_markup(page, registry):
     assert not page.find("main img, main script, main b.bold")
 
 
-def test_a_job_that_does_not_work_is_in_banner_title_and_icon_however_new_the_tables_are(page, registry):
+def test_a_job_that_does_not_work_is_said_however_new_the_tables_are_and_no_broker_looks_alive(page, registry):
     registry.now_ms = now_ms()
     registry.register(C, "c1", "broker-c")
     for state, facts in {
@@ -92,26 +87,24 @@ def test_a_job_that_does_not_work_is_in_banner_title_and_icon_however_new_the_ta
             told = facts.problem or (facts.report.problem if facts.report else "submit")
             assert told in page.find("#banner")[0].text
             assert page.find("#icon[href='icon-critical.svg']")
+            assert "follows every change" not in page.moment
+            assert page.colour(".group .dot.alive") == page.colour(".group .quiet", "color")
     page.until(lambda: not page.find("#banner")[0].is_displayed() and page.find("#icon[href='icon.svg']"))
+    page.until(lambda: "follows every change" in page.moment)
 
 
-def test_what_is_typed_focused_opened_and_paged_to_stays_while_snapshots_come(page, registry):
-    registry.register(C, "c1", "broker-c", topics=tuple(f"topic-{number:03}" for number in range(150)))
+def test_what_is_typed_focused_and_opened_stays_while_snapshots_come(page, registry):
+    registry.register(C, "c1", "broker-c", topics=("topic-1",))
     page.open("#/topics")
-    page.until(lambda: len(page.column(1)) == 100)
+    page.shows("4 topics")
     typed = page.find("main input[name=q]")[0]
     typed.send_keys("-")
-    page.shows("150 topics")  # without TopicA, TopicB and Shared
-    page.find(".foot button")[0].click()
-    page.until(lambda: len(page.column(1)) == 150)
-    page.driver.execute_script("scrollTo(0, 0)")
-    typed.click()
-    for number in range(60):
+    page.shows("1 topic")  # without TopicA, TopicB and Shared
+    for number in range(20):
         registry.register(C, "c1", "broker-c", topics=(f"new-{number:02}",))
-    page.shows("new-59")
+    page.shows("new-19")
     assert page.driver.switch_to.active_element == typed
     assert typed.get_attribute("value") == "-"
-    assert len(page.column(1)) == 150
     page.open("#/topics/TopicA")  # as the path of the API
     page.find("main details summary")[0].click()
     page.until(lambda: "queueDatas" in page.find("main pre")[0].text)
@@ -195,10 +188,8 @@ def crowd_root(tmp_path_factory):
 
 @pytest.fixture
 def crowd(crowd_root, settings, driver):
-    with BackgroundConsole(settings(delta__root=crowd_root)) as console:
-        yield Page(driver, console.url)
-        driver.get("about:blank")
-        driver.get_log("browser")
+    with window(driver, settings(delta__root=crowd_root)) as page:
+        yield page
 
 
 def test_in_an_outage_of_a_zone_what_is_wrong_comes_first_and_in_a_few_lines(crowd):
@@ -215,12 +206,19 @@ def test_in_an_outage_of_a_zone_what_is_wrong_comes_first_and_in_a_few_lines(cro
     assert "EXPIRED" in crowd.text
 
 
-def test_a_list_is_chosen_while_one_types_and_the_verdict_stays_in_sight_at_200_percent(crowd):
+def test_a_list_is_sorted_and_chosen_by_place_and_while_one_types(crowd):
     crowd.open("#/brokers?epoch=2")
     crowd.shows("200 addresses")
-    crowd.find("main input[name=q]")[0].send_keys("broker-12 1")
-    crowd.until(lambda: crowd.column(1) == ["broker-12"] and crowd.column(2) == ["1"])
-    assert crowd.driver.switch_to.active_element.get_attribute("value") == "broker-12 1"
+    crowd.find("th button.sort")[0].click()
+    crowd.until(lambda: crowd.column(1)[0] == "broker-99")
+    crowd.find("select[aria-label=Zone] option[value=zone-2]")[0].click()
+    crowd.until(lambda: "zone=zone-2" in crowd.driver.current_url and set(crowd.column(5)) == {"zone-2"})
+    crowd.find("main input[name=q]")[0].send_keys("broker-15 1")
+    crowd.until(lambda: crowd.column(1) == ["broker-15"] and crowd.column(2) == ["1"])
+    assert crowd.driver.switch_to.active_element.get_attribute("value") == "broker-15 1"
+
+
+def test_the_verdict_stays_in_sight_at_200_percent(crowd):
     with crowd.phone(700, 500):  # a window of 1400 by 1000 at 200 %
         crowd.open("#/brokers?epoch=2")
         crowd.shows("200 addresses")
@@ -228,20 +226,6 @@ def test_a_list_is_chosen_while_one_types_and_the_verdict_stays_in_sight_at_200_
         [verdict], [track] = crowd.find("#verdict"), crowd.find("#time")
         assert crowd.driver.execute_script("return arguments[0].getBoundingClientRect().top", verdict) == 0
         assert crowd.driver.execute_script("return arguments[0].getBoundingClientRect().bottom", track) < 0
-
-
-def test_brokers_are_listed_filtered_and_sorted(crowd):
-    crowd.open("#/brokers?epoch=2")
-    crowd.shows("200 addresses")
-    assert crowd.column(1)[:6] == ["broker-0", "broker-0", "broker-1", "broker-1", "broker-2", "broker-2"]
-    assert len(crowd.column(1)) == 100
-    crowd.find(".foot button")[0].click()
-    crowd.until(lambda: len(crowd.column(1)) == CROWD)
-    crowd.driver.execute_script("scrollTo(0, 0)")
-    crowd.find("th button.sort")[0].click()
-    crowd.until(lambda: crowd.column(1)[0] == "broker-99")
-    crowd.find("select[aria-label=Zone] option[value=zone-2]")[0].click()
-    crowd.until(lambda: "zone=zone-2" in crowd.driver.current_url and set(crowd.column(5)) == {"zone-2"})
 
 
 def saved(page):
@@ -312,12 +296,9 @@ def test_a_topic_and_a_broker_begin_with_their_verdict_and_name_what_is_missing(
     page.shows("TopicA has no route")
     assert [each.text for each in page.find(".missing s")] == ["broker-a"]
     page.open("#/topic/TopicA?epoch=4")
-    page.shows("(reason: disk full)")
-    assert "R--" in page.text
+    page.shows("R--")
     page.open("#/broker/broker-a")
     page.until(lambda: "(EXPIRED); of its 2 topics 1 has no route" in page.find("main .verdict.down")[0].text)
-    page.open("#/topics?state=without_route")
-    page.until(lambda: page.column(1) == ["TopicA"])
     registry.register(C, "c1", "broker-a", broker_id=1)
     page.open()
     page.until(lambda: [A in each.text for each in page.find(".group .ghost")] == [True])
@@ -397,21 +378,6 @@ def test_a_command_asks_for_its_reason_and_a_deletion_for_the_name(page):
     assert len(page.errors) == 1  # Chromium reports the answer 503
 
 
-def test_a_job_that_publishes_nothing_is_said_and_no_broker_looks_alive(tmp_path, settings, driver):
-    registry = PublishedRegistry(str(tmp_path / "stale"), now_ms() - 3_600_000)
-    registry.register(A, "c1", "broker-a")
-    with kafka_tells(NOT_ASKED), BackgroundConsole(settings(delta__root=registry.root)) as console:
-        page = Page(driver, console.url)
-        page.open()
-        page.until(lambda: "has published nothing since" in page.find("#banner")[0].text)
-        assert "follows every change" not in page.moment
-        assert page.colour(".group .dot.alive") == page.colour(".group .quiet", "color")
-        registry.now_ms = now_ms()
-        registry.register(B, "c1", "broker-b")
-        page.until(lambda: not page.find("#banner")[0].is_displayed() and "follows every change" in page.moment)
-        driver.get("about:blank")
-
-
 def test_a_time_is_typed_in_the_zone_that_is_chosen_and_shown_to_the_second(page, registry):
     registry.now_ms += 20_000
     registry.expire(A)
@@ -462,10 +428,8 @@ def test_the_search_finds_as_one_types_and_leads_to_an_exact_name(page, registry
     page.find("#search input")[0].send_keys(Keys.CONTROL + "a", Keys.NULL, "pay")
     page.until(lambda: page.find("#found li")[0].text == "pay\ntopic")
     page.until(lambda: page.find("#found li")[-1].text == "6 of 7 topics")
-    page.find("#search input")[0].send_keys(Keys.CONTROL + "a", Keys.NULL, "TopicA")
-    page.until(lambda: page.find("#found li")[0].text == "TopicA\ntopic")
     page.find("#search input")[0].send_keys(Keys.ENTER)
-    page.until(lambda: page.driver.current_url.endswith("#/topic/TopicA"))
+    page.until(lambda: page.driver.current_url.endswith("#/topic/pay"))
     page.shows("Route, as clients get it")
     assert page.driver.switch_to.active_element.get_attribute("id") == "content"
 
@@ -481,8 +445,7 @@ def test_system_topics_are_hidden_until_asked_for_and_again_after_a_step_back(cr
 
 
 def test_tables_that_are_not_there_or_empty_are_said(tmp_path, settings, driver):
-    with BackgroundConsole(settings(delta__root=str(tmp_path / "none"))) as console:
-        page = Page(driver, console.url)
+    with window(driver, settings(delta__root=str(tmp_path / "none"))) as page:
         page.open()
         page.shows("holds no registry")
         assert ("namesrv-stream demo" in page.text, page.find("#time")[0].is_displayed()) == (True, False)
@@ -491,5 +454,3 @@ def test_tables_that_are_not_there_or_empty_are_said(tmp_path, settings, driver)
         registry.register(A, "c1", "broker-a")
         page.shows("broker-a")
         assert page.find("#time")[0].is_displayed()
-        driver.get("about:blank")
-        driver.get_log("browser")

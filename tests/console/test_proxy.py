@@ -6,74 +6,59 @@ Debian: apt-get install nginx-light chromium chromium-driver.
 
 import re
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tools.local.process import HOST, OwnedProcess, free_ports, listens
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
-from tests.console.test_commands import WIPE
+from tests.console.test_commands import WIPE, on_topic  # noqa: F401  # a fixture
 from tests.console.test_page import Page, driver  # noqa: F401  # a fixture
 from tests.console.watching import watch
 from tests.log_records import first_records
-from tests.system.heartbeats import PATIENT
-from tests.waiting import eventually
+from tests.waiting import until
 
 DOCUMENT = Path(__file__).parents[2] / "docs/console.md"
 [LOCATION] = re.findall(r"<!-- tested: nginx -->\n```nginx\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 PROXIED = {"X_Forwarded_Host": "registry.example.org:8443", "X_Forwarded_Proto": "https"}
 
 
-@pytest.fixture
-def nginx(tmp_path):
-    """Starts nginx before a console, and returns the URL of its path."""
-    running = []
-
-    def start(console, location=LOCATION):
-        program = shutil.which("nginx") or "/usr/sbin/nginx"
-        port = free_ports(1)
-        server = location.replace("127.0.0.1:9870", console.url.partition("://")[2])
-        places = "".join(
-            f"{each}_temp_path {tmp_path}/{each}; " for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        file = tmp_path / "nginx.conf"
-        file.write_text(
-            f"daemon off; pid {tmp_path}/pid; error_log stderr; events {{}}\n"
-            f"http {{ access_log off; {places} server {{ listen {HOST}:{port}; {server} }} }}\n"
-        )
-        process = OwnedProcess([program, "-p", str(tmp_path), "-c", str(file)], tmp_path / "nginx.log")
-        running.append(process)
-        eventually(lambda: _assert_listens(process, port, tmp_path / "nginx.log"))()
-        return f"http://{HOST}:{port}/routes"
-
-    yield start
-    for process in running:
+@contextmanager
+def nginx(folder, console, location):
+    """Run nginx before a console; yields the URL of its path."""
+    program, port, log = shutil.which("nginx") or "/usr/sbin/nginx", free_ports(1), folder / "nginx.log"
+    server = location.replace("127.0.0.1:9870", console.url.partition("://")[2])
+    places = "".join(
+        f"{each}_temp_path {folder}/{each}; " for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    file = folder / "nginx.conf"
+    file.write_text(
+        f"daemon off; pid {folder}/pid; error_log stderr; events {{}}\n"
+        f"http {{ access_log off; {places} server {{ listen {HOST}:{port}; {server} }} }}\n"
+    )
+    process = OwnedProcess([program, "-p", str(folder), "-c", str(file)], log)
+    try:
+        until(lambda: listens(port) or process.exit_code is not None)
+        assert process.exit_code is None, log.read_text()
+        yield f"http://{HOST}:{port}/routes"
+    finally:
         process.stop()
-
-
-def _assert_listens(process, port, log):
-    assert process.exit_code is None or pytest.fail(log.read_text())
-    assert listens(port)
 
 
 @pytest.mark.full
 @pytest.mark.needs("chromedriver", "nginx")
 @pytest.mark.parametrize("keeps_path", [False, True])
 def test_behind_nginx_page_changes_and_commands_work_below_a_path(
-    kafka, topic, registry, settings, nginx, driver, keeps_path
+    kafka, topic, registry, on_topic, driver, tmp_path, keeps_path
 ):
-    ensure_topic(PATIENT | {"bootstrap.servers": kafka.bootstrap_servers}, topic)
-    given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
     more = {"console__trustedProxies": HOST} | ({"console__basePath": "/routes"} if keeps_path else {})
     location = LOCATION.replace("9870/;", "9870;") if keeps_path else LOCATION
-    with BackgroundConsole(settings(**given, **more)) as console:
-        url = nginx(console, location)
+    with BackgroundConsole(on_topic(**more)) as console, nginx(tmp_path, console, location) as url:
         page = Page(driver, url)
-        driver.get("about:blank")
-        driver.get_log("browser")  # what a page of a server that has ended says
+        page.leave()
         page.open()
         page.shows("broker-a")
         assert page.errors == []

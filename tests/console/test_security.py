@@ -25,17 +25,12 @@ def basic(name, password):
 
 
 @pytest.fixture(scope="module")
-def users(tmp_path_factory):
-    file = tmp_path_factory.mktemp("users") / "users.toml"
+def closed(still_root, nobody, tmp_path_factory):
+    users = tmp_path_factory.mktemp("users") / "users.toml"
     lines = '[[user]]\nname = "{0}"\nrole = "{1}"\naccessKey = "{0}"\nsecretKey = "{0}-secret"\n'
-    file.write_text("".join(lines.format(*each) for each in USERS.items()))
-    file.chmod(0o600)
-    return str(file)
-
-
-@pytest.fixture(scope="module")
-def closed(still_root, nobody, users):
-    settings = make_settings(still_root, nobody, auth__mode="operators", auth__usersPath=users)
+    users.write_text("".join(lines.format(*each) for each in USERS.items()))
+    users.chmod(0o600)
+    settings = make_settings(still_root, nobody, auth__mode="operators", auth__usersPath=str(users))
     with BackgroundConsole(settings) as console:
         yield Client(console.url)
 

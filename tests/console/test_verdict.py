@@ -49,11 +49,7 @@ def test_nearly_all_brokers_are_not_said_to_be_all():
     assert cause.text == "399 of 400 brokers of zone z1 in c1 are down (over 99 % of all) since 08:53 UTC"
 
 
-@pytest.mark.parametrize(
-    ("brokers", "gone", "end"),
-    [("!2", (), "1 unregistered at 08:55 UTC and is not back"),
-     ("!2 !3", ("T",), "2 unregistered, the last at 08:55 UTC, and are not back, 1 topic went with them")],
-)  # fmt: skip
+@pytest.mark.parametrize(("brokers", "gone", "end"), ROWS["left"])
 def test_who_unregistered_and_is_not_back_is_told_without_alarm(brokers, gone, end):
     left = [each.down for each in members(brokers)]
     found = verdict(members("1"), TopicVerdicts({}, frozenset()), Left(left, gone))

@@ -18,9 +18,9 @@ class WatchEvent(NamedTuple):
     place: str | None
 
 
-def watch(console, topics=(), since=None):
+def watch(console, topics=(), since=None, **query):
     """Yield the events but for progress, until the connection ends."""
-    url = f"{console}/v1/watch?{urlencode([('topic', topic) for topic in topics])}"
+    url = f"{console}/v1/watch?{urlencode([*query.items(), *(('topic', topic) for topic in topics)])}"
     headers = {} if since is None else {"Last-Event-ID": str(since)}
     with urlopen(Request(url, headers=headers), timeout=SILENCE_LIMIT_S) as stream:
         fields = {}

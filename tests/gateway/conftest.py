@@ -96,9 +96,3 @@ def own_gateway(registry, settings):
 @pytest.fixture
 def site():
     return Site
-
-
-@pytest.fixture
-def own_peer(own_gateway):
-    with Peer(own_gateway.port) as connected:
-        yield connected

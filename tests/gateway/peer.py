@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 
 from benchmarks import peers
@@ -25,11 +24,6 @@ class Peer(peers.Peer):
 
     def __exit__(self, *_):
         self.close()
-
-    def reset(self):
-        """Closes as a crashed process does."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        self.socket.close()
 
     def send(self, code: int, body: bytes = b"", flag: int = 0, version: int = 493, **fields: object) -> int:
         self._opaque += 1

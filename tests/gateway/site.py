@@ -38,14 +38,14 @@ LEAVE = RemotingCommand(
 
 
 class Log:
-    """A link whose records get their places when `acknowledge` is called, or never."""
+    """A link whose records get their places when `acknowledge` is called, at once, or never."""
 
     address = "127.0.0.1:1"
 
     def __init__(self, ticks=NO_TICKS):
         self.ticks = ticks
         self.sent, self.records, self.waiting = [], [], []
-        self.is_full = self.refuses = False
+        self.is_full = self.refuses = self.acknowledges_at_once = False
         self.working = asyncio.Event()
         self.working.set()
 
@@ -56,6 +56,8 @@ class Log:
         self.sent.append(request)
         self.records.append(record)
         self.waiting.append((len(self.sent) - 1, place))
+        if self.acknowledges_at_once:
+            self.acknowledge()
         return place
 
     def check_room(self, more_bytes, host):
@@ -127,7 +129,9 @@ class Site:
         self.log = Log()
         self.settings = NamesrvSettings()
         self.clock = Clock()
-        self.writes = WriteHandler(KafkaSender(self.log, Here(), "g", self.clock), reconcile_ms, self.answers())
+        self.reasons = []
+        sender = KafkaSender(self.log, Here(), "g", self.clock, self.reasons.append)
+        self.writes = WriteHandler(sender, reconcile_ms, self.answers())
         self.connections = Connections(self.settings)
 
     def answers(self, read_to=None, reading_ms=0, log_id="log", **live):
@@ -139,10 +143,9 @@ class Site:
     def connect(self, host="127.0.0.1"):
         return connected(None, self.connections, Transport(host))
 
-    def dispatcher(self, authorization=None):
+    def dispatcher(self):
         metrics = Metrics()
-        admits = authorization or Authorization(self.settings, metrics)
-        return Dispatcher(self.answers(), self.writes, metrics, admits)
+        return Dispatcher(self.answers(), self.writes, metrics, Authorization(self.settings, metrics))
 
     def ask(self, command, connection):
         """Begin a request that waits for the earlier ones of its connection."""

@@ -163,5 +163,6 @@ def test_each_lookup_is_answered_from_its_tables_and_a_missing_field_is_null(set
     queues = TopicQueues.of([row(topic)._replace(topic_sys_flag=flag) for topic, flag in flags.items()])
     holders = {"broker-a": {0: BROKERS["broker-a"][0]._replace(zone_name="y")}}
     kv = {"n": {"k": "v"}} | {name: dict.fromkeys(("None", "null", ""), "v") for name in ("None", "null", "")}
-    found = Answers(RouteTables(queues, holders, {"c": ("broker-a",)}, kv=kv), settings()).answer(asked(code, **fields))
+    in_force = settings(kafka__ssl__key__password="geheim")
+    found = Answers(RouteTables(queues, holders, {"c": ("broker-a",)}, kv=kv), in_force).answer(asked(code, **fields))
     assert (found.result, said.encode() in found.prepared.frame(1)) == (result, True), found.prepared.frame(1)

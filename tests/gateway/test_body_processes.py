@@ -67,18 +67,14 @@ def test_an_error_comes_back_with_its_kind_its_facts_and_its_remark(run):
     assert (str(there.value), vars(there.value)) == (str(here.value), vars(here.value))
 
 
-def test_after_a_process_was_ended_the_next_body_is_decoded_by_a_new_one(run):
-    settings = RemotingCommand(code=318, body=b"a=b")
-    first, _, second, decoded = run(
-        work(os.getpid), lost(os._exit, 1), work(os.getpid), work(operator_command, settings)
-    )
+@pytest.mark.parametrize(("loss", "limit_s"), [((os._exit, 1), 30), ((signal.pause,), 1)], ids=["ended", "too long"])
+def test_after_a_process_was_ended_or_took_longer_than_the_limit_the_next_body_is_decoded_by_a_new_one(
+    run, loss, limit_s
+):
+    decode = work(operator_command, RemotingCommand(code=318, body=b"a=b"))
+    first, _, second, decoded = run(work(os.getpid), lost(*loss), work(os.getpid), decode, limit_s=limit_s)
     assert second not in (first, os.getpid())
     assert decoded.properties == {"a": "b"}
-
-
-def test_a_process_that_takes_longer_than_the_limit_is_ended_and_the_next_body_is_decoded_by_a_new_one(run):
-    first, _, second = run(work(os.getpid), lost(signal.pause), work(os.getpid), limit_s=1)
-    assert second != first
     until(lambda: has_ended(first))
 
 

@@ -1,9 +1,10 @@
 """The cases in tests/gateway/cases: what brokers ask of a gateway, step by step, what it sends, and its answers.
 
-Each line is a case: a `rule`, its `steps`, and perhaps `limits` of known_brokers or `reconcile_ms`. A step is
-`[+SECONDS] WHAT [-> OUTCOME ...]`. Time passes first. The outcomes are all records that were sent (`LIGHT/a`, of the
-connection `a`), all codes answered (of a version query `same` or `changed`) and all connections closed (`end/a`); of
-other addresses than ADDRESS the last digit is said: `LIGHT/a@2`. WHAT is one of:
+Each line is a case: a `rule`, its `steps`, and perhaps `limits` of known_brokers, `reconcile_ms`, or the `reasons` for
+which its registrations were sent in full. A step is `[+SECONDS] WHAT [-> OUTCOME ...]`. Time passes first. The outcomes
+are all records that were sent (`LIGHT/a`, of the connection `a`), all codes answered (of a version query `same` or
+`changed`) and all connections closed (`end/a`); of other addresses than ADDRESS the last digit is said: `LIGHT/a@2`.
+WHAT is one of:
 
 `a WORD`: a request of WORDS over the connection `a`, which Kafka acknowledges; with `?` it does not. Connections from
 `w` on are of another host. `ack`, `ack 1`: Kafka acknowledges, in a partition; `fail`: it fails; `refuses`, `takes`: it
@@ -91,7 +92,8 @@ WORDS = {
 def said_by(word):
     """Return what a word says, and the last digit of the address that says it."""
     word, _, number = word.partition("@")
-    return WORDS[word], number or "1"
+    said, number = WORDS[word], number or "1"
+    return replace(said, ext_fields=said.ext_fields | {"brokerAddr": address(number)}), number
 
 
 def address(number):
@@ -142,9 +144,8 @@ class Play:
         return [*self.new_records(), *self.new_answers(), *self.new_ends()]
 
     async def ask(self, letter, word):
-        said, number = said_by(word.rstrip("?"))
-        fields = said.ext_fields | {"brokerAddr": address(number)}
-        self.asked.append(self.site.ask(replace(said, ext_fields=fields), self.connection(letter)))
+        said, _ = said_by(word.rstrip("?"))
+        self.asked.append(self.site.ask(said, self.connection(letter)))
         await settle()
         if not word.endswith("?"):
             self.site.log.acknowledge()
@@ -203,10 +204,11 @@ class Play:
 
 @pytest.mark.parametrize("case", CASES, ids=[each["rule"].replace(" ", "-") for each in CASES])
 async def test_each_case_of_brokers_is_as_it_says(case, monkeypatch):
-    require_known(case, "rule steps limits reconcile_ms")
+    require_known(case, "rule steps limits reconcile_ms reasons")
     for name, limit in case.get("limits", {}).items():
         monkeypatch.setattr(known_brokers, name, limit)
     play = Play(case.get("reconcile_ms", 300_000))
     for step in case["steps"]:
         what, _, follows = step.partition("->")
         assert await play.step(what) == follows.split(), step
+    assert play.site.reasons == case.get("reasons", play.site.reasons)

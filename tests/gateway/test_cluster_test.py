@@ -3,6 +3,7 @@
 import http.server
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,36 +30,27 @@ def production(settings, tmp_path):
         yield running
 
 
-class AddressServer(http.server.ThreadingHTTPServer):
-    """Names `addresses` as the environment `center`, once it may `go_on`. `asked` counts requests."""
-
-    def __init__(self, addresses):
-        super().__init__(("127.0.0.1", 0), _Names)
-        self.addresses = addresses
-        self.asked = 0
-        self.go_on = threading.Event()
-        self.go_on.set()
-
-
-class _Names(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.asked += 1
-        self.server.go_on.wait(30)
-        self.send_response(200 if self.path == "/rocketmq/nsaddr-center?nofix=1" else 404)
-        self.end_headers()
-        self.wfile.write(f"{';'.join(self.server.addresses)}\n".encode())
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def named(production, monkeypatch):
-    with AddressServer(["127.0.0.1:1", production.address]) as server:
+    """An address server that names production as the environment `center`, once it may `go_on`; `asked` counts."""
+    found = SimpleNamespace(asked=0, go_on=threading.Event())
+
+    class Names(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            found.asked += 1
+            found.go_on.wait(30)
+            self.send_response(200 if self.path == "/rocketmq/nsaddr-center?nofix=1" else 404)
+            self.end_headers()
+            self.wfile.write(f"127.0.0.1:1;{production.address}\n".encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Names) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("ROCKETMQ_NAMESRV_DOMAIN", f"127.0.0.1:{server.server_port}")
-        yield server
-        server.go_on.set()
+        yield found
+        found.go_on.set()
         server.shutdown()
 
 
@@ -67,32 +59,25 @@ def broker_names(answer):
     return {each["brokerName"] for each in json.loads(answer.body)["brokerDatas"]}
 
 
-def test_routes_that_are_not_here_come_from_production(registry, settings, named, monkeypatch):
-    monkeypatch.setattr(answers, "_PRODUCTION_S", LIMIT_S)
-    with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
-        for _ in range(2):
-            assert broker_names(peer.ask(105, topic="OnlyThere")) == {"broker-p"}
-            assert broker_names(peer.ask(105, topic="TopicA")) == {"broker-a", "broker-b"}
-        assert json.loads(peer.ask(105, topic="TopicA").body)["orderTopicConf"] == "broker-a:8"
-        answer = peer.ask(105, topic="Nowhere")
-        assert answer.code == 17
-        assert answer.remark.startswith("No topic route info in name server for the topic: Nowhere\n")
-
-
 def test_without_an_address_server_there_is_no_route(registry, settings, nobody, monkeypatch):
     monkeypatch.setenv("ROCKETMQ_NAMESRV_DOMAIN", nobody)
     with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
         assert peer.ask(105, topic="OnlyThere").code == 17
 
 
-def test_lookups_wait_for_an_address_server_together_and_its_late_answer_counts(registry, settings, named, monkeypatch):
-    named.go_on.clear()
+def test_routes_that_are_not_here_come_from_production_whose_address_lookups_wait_for_together(
+    registry, settings, named, monkeypatch
+):
     with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
         assert peer.ask(105, topic="OnlyThere").code == 17, "it takes longer than a client waits"
         monkeypatch.setattr(answers, "_PRODUCTION_S", LIMIT_S)
         for _ in range(2):
             peer.send(105, topic="OnlyThere")
-        assert peer.ask(106).code == 0, "so both are waiting"
+        assert broker_names(peer.ask(105, topic="TopicA")) == {"broker-a", "broker-b"}, "both are waiting"
         named.go_on.set()
         assert [broker_names(peer.receive()) for _ in range(2)] == [{"broker-p"}] * 2
-        assert named.asked == 1
+        assert json.loads(peer.ask(105, topic="TopicA").body)["orderTopicConf"] == "broker-a:8"
+        answer = peer.ask(105, topic="Nowhere")
+        assert answer.code == 17
+        assert answer.remark.startswith("No topic route info in name server for the topic: Nowhere\n")
+        assert named.asked == 1, "a late answer counts"

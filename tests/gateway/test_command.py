@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import load_settings, to_properties_text
-from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
 from tests.waiting import until
@@ -34,17 +33,6 @@ def test_p_prints_what_is_in_force_of_the_file_and_of_rocketmqs_settings_as_opti
     assert {"listenPort=19877", "orderMessageEnable=true", "enableTopicList=false"} <= set(done.stdout.splitlines())
     wrong = run("--listenProt", "1")
     assert (wrong.exit_code, "--listenPort" in wrong.stderr) == (2, True)
-
-
-def test_p_and_request_319_show_no_password_in_an_address(registry, settings):
-    proxy = {"delta__storage__proxy_url": "http://user:geheim@proxy:3128", "kafka__ssl__key__password": "geheim"}
-    given = settings(**proxy)
-    assert given.storage_options["proxy_url"] == "http://user:geheim@proxy:3128"
-    with BackgroundGateway(given) as running, Peer(running.gateway.port) as peer:
-        shown = peer.ask(319).body.decode()
-    assert shown == to_properties_text(given)
-    assert "geheim" not in shown
-    assert "delta.storage.proxy_url=http://******@proxy:3128\n" in shown
 
 
 def test_it_serves_the_last_snapshot_without_kafka_or_spark_and_ends_on_sigterm(registry, tmp_path, nobody):

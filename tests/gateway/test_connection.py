@@ -1,8 +1,6 @@
 """One connection without a socket: when its requests are answered, and when its memory is free."""
 
 import asyncio
-import time
-from contextlib import contextmanager
 
 import pytest
 
@@ -32,18 +30,8 @@ class Answering:
         pass
 
 
-class AnsweringSlowly(Answering):
-    """Takes 50 µs for each."""
-
-    def answer(self, command, connection):
-        until_s = time.perf_counter() + 0.000_05
-        while time.perf_counter() < until_s:
-            pass
-        return super().answer(command, connection)
-
-
-def open_connections(max_connections=None):
-    return Connections(NamesrvSettings(), max_connections)
+def open_connections(**given):
+    return Connections(NamesrvSettings(**given))
 
 
 async def until(condition):
@@ -52,22 +40,13 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
-@contextmanager
-def stopped_clock():
-    """Stop the loop's clock: also on a busy machine no moment is over."""
-    loop = asyncio.get_running_loop()
-    now_s = loop.time()
-    loop.time = lambda: now_s
-    yield now_s
-    del loop.time
+async def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_last_request(monkeypatch):
+    monkeypatch.setattr(connection_module, "_TURN_S", -1.0)  # its turn ends with each request
 
-
-async def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_last_request():
-
-    class Full(AnsweringSlowly):
+    class Full(Answering):
         def answer(self, command, connection):
             connection.pause_writing()
-            return b"".join(super(Full, self).answer(command, connection) for _ in range(50))
+            return super().answer(command, connection) * 50
 
     transport = Transport(HEAVY)
     connection = connected(Full(), open_connections(), transport)
@@ -114,7 +93,9 @@ async def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monk
     connections = open_connections()
     transports = {host: Transport(host) for host in (HEAVY, LIGHT)}
     opened = {host: connected(Answering(), connections, each) for host, each in transports.items()}
-    with stopped_clock() as now_s:
+    loop, now_s = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+    with monkeypatch.context() as stopped:
+        stopped.setattr(loop, "time", lambda: now_s)  # also on a busy machine no moment is over
         for connection in opened.values():
             connection.data_received(REQUEST)
         connections.shares.loop_time.spend(LIGHT, now_s, 0.0)
@@ -128,7 +109,7 @@ async def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once(monk
 
 async def test_a_host_pays_for_what_its_connections_hold_and_a_silent_one_makes_room(monkeypatch):
     monkeypatch.setattr(connection_module, "PEER_BUFFER_BYTES", 1_000)
-    connections, transports = Connections(NamesrvSettings(max_connections_per_address=2)), []
+    connections, transports = open_connections(max_connections_per_address=2), []
     unfinished = encode_command(RemotingCommand(code=106, body=bytes(1_000)))[:400]
     for host, said in (
         *((LIGHT, unfinished), (HEAVY, unfinished), (HEAVY, unfinished)),
@@ -144,8 +125,8 @@ async def test_a_host_pays_for_what_its_connections_hold_and_a_silent_one_makes_
 @pytest.mark.parametrize("said", [b"PROX", b"\x16\x03\x01", REQUEST[:9], b""])
 async def test_what_is_begun_has_a_limit_of_its_own_to_become_whole(tmp_path, said):
     make_certificate(tmp_path, "localhost")
-    given = NamesrvSettings(tls_cert_path=str(tmp_path / "cert.pem"), tls_key_path=str(tmp_path / "key.pem"))
-    connection = connected(Answering(), Connections(given))
+    given = {"tls_cert_path": str(tmp_path / "cert.pem"), "tls_key_path": str(tmp_path / "key.pem")}
+    connection = connected(Answering(), open_connections(**given))
     connection.data_received(said)
     now_s = asyncio.get_running_loop().time()
     for after_s, is_closed in ((WHOLE_LIMIT_S - 1, False), (WHOLE_LIMIT_S + 1, said != b""), (121, True)):

@@ -11,19 +11,19 @@ import javaproperties
 import psutil
 import pytest
 
-from benchmarks.hostile_bytes import LONG_SETTINGS, MIB
+from benchmarks.hostile_bytes import LONG_SETTINGS, MIB, framed
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer
 from tests.registry import PublishedRegistry
 from tests.waiting import until
 
 EVIL, GOOD = "127.0.0.66", "127.0.0.1"
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
-T0 = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,6 @@ def greedy_peer(port, host=EVIL):
         yield greedy
 
 
-def held_bytes(running):
-    return running.gateway.connections.shares.held_bytes
-
-
 def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide, settings):
     """One read of small requests, each with an answer of 1 MB, is over 1 GB if all are answered at once."""
     questions = encode_command(RemotingCommand(code=206, opaque=1)) * 2_000
@@ -65,7 +61,7 @@ def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide,
                 assert good.ask(105, topic="TopicA").code == 0
             grown_bytes = psutil.Process().memory_info().rss - before_bytes
             assert grown_bytes < 100 * MIB
-            assert held_bytes(running) < 8 * MIB
+            assert running.gateway.connections.shares.held_bytes < 8 * MIB
 
 
 def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
@@ -78,7 +74,7 @@ def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
         assert peer.ask(105, topic="TopicA").code == 0
 
 
-def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, settings):
+def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself_and_is_named(registry, settings, caplog):
     limits = {"maxConnectionsPerAddress": 2, "proxyProtocol__trusted": "127.0.0.0/8"}
     with BackgroundGateway(settings(**limits)) as running, contextlib.ExitStack() as open_peers:
 
@@ -90,7 +86,11 @@ def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, se
         for source in (b"192.0.2.1", b"192.0.2.2", b"192.0.2.1", b"192.0.2.2"):
             assert behind(source).receive().code == 0
         assert behind(b"192.0.2.1").is_closed_by_server()
-        assert behind(b"192.0.2.3").receive().code == 0
+        last = behind(b"192.0.2.3")
+        assert last.receive().code == 0
+        last.socket.sendall(framed(b"{]"))
+        assert last.is_closed_by_server()
+    assert "connection of 192.0.2.3:5000 (through 127.0.0.1:" in caplog.text
 
 
 FEW_FILES = """

@@ -148,13 +148,6 @@ async def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, 
     await first
 
 
-async def test_a_large_body_is_not_read_for_a_connection_that_is_lost_meanwhile(settings):
-    way = Way(settings())
-    way.connection.is_lost = True
-    answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
-    assert answer.remark == "the connection was lost"
-
-
 async def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch, caplog):
     """The thread tries again; what it meets is in the log."""
     tried = threading.Semaphore(0)

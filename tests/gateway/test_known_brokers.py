@@ -1,6 +1,5 @@
-"""Light heartbeat or full registration: every condition of E10, and the connections of a broker (L6)."""
+"""The token of a registration (E10), and how much is remembered of brokers; test_broker_cases.py has what follows."""
 
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
@@ -19,10 +18,6 @@ from namesrv_stream.wire.write_requests import register_broker
 from tests.build import ADDRESS, register_request
 from tests.wire.golden import RECORDINGS
 
-RECONCILE_MS = 300_000
-IN_LOG = LogPosition(0, 0, 5)
-NOTHING = SimpleNamespace(live={}, offsets={}, log_id="log")
-
 
 def command(counter=1, topics=("A", "B"), **changed):
     """A registration without a checksum, so that a test may change its body."""
@@ -37,42 +32,9 @@ def live(*said, counter=1, broker_id=0, name="a"):
     return LiveRow(ADDRESS, "c", name, broker_id, 0, 120_000, DataVersion(0, 7, counter), "", 0, tokens=tokens)
 
 
-def published(*rows, offset=100, log_id="log"):
-    return SimpleNamespace(live={row.broker_addr: row for row in rows}, offsets={0: offset}, log_id=log_id)
-
-
-@dataclass
-class Gateway:
-    """A gateway's use of it when brokers register."""
-
-    known: KnownBrokers = field(default_factory=lambda: KnownBrokers(RECONCILE_MS))
-    now_ms: int = 0
-
-    def why(self, said, shown=NOTHING):
-        return self.known.why_in_full(ADDRESS, token_of(said), shown, self.now_ms)
-
-    def send(self, said, place=IN_LOG):
-        """Hands it to Kafka, which acknowledges it unless `place` is None."""
-        head = replace(register_broker(said), topic_config_table={}, token=token_of(said))
-        unread = self.known.note_sent_in_full(head, self.now_ms)
-        unread.place = place
-        return unread
-
-
 @pytest.fixture
-def gateway():
-    return Gateway()
-
-
-def test_a_registration_in_full_has_its_reason(gateway):
-    assert gateway.why(command(), published(live(command()))) is None
-    assert gateway.why(command()) == "no lease"
-    assert gateway.why(command(), published(live())) == "not shown"
-    gateway.now_ms = RECONCILE_MS
-    assert gateway.why(command(), published(live(command()))) == "reconcileIntervalMillis"
-    gateway.send(command(), None)
-    assert gateway.why(command()) == "not acknowledged"
-    assert gateway.why(command(2)) == "another record unread"
+def known():
+    return KnownBrokers(300_000)
 
 
 @pytest.mark.parametrize(
@@ -150,29 +112,20 @@ def test_a_topic_with_the_name_of_that_version_is_no_version():
     assert len({token_of(with_body(body)) for body in (*bodies, *own)}) == 4
 
 
-def test_no_more_than_so_many_unread_records_are_remembered(monkeypatch):
-    monkeypatch.setattr(module, "MAX_UNREAD", 2)
-    known = KnownBrokers(RECONCILE_MS)
-    for address in ("1", "2", "1", "3"):
-        known.note_sent_closed(address)
-    rows = {address: live(command()) for address in "123"}
-    shown = SimpleNamespace(live=rows, offsets={}, log_id="log")
-    light = [address for address in "123" if known.why_in_full(address, token_of(command()), shown, 0) is None]
-    assert light == ["2"], "the one whose record is the oldest"
-
-
-def test_what_fails_of_an_unknown_broker_is_not_remembered(gateway):
+def test_what_fails_of_an_unknown_broker_is_not_remembered(known):
     """Peers may name any number of addresses."""
-    gateway.known.note_failed(ADDRESS, NOTHING)
-    assert gateway.known.kept == 0
+    known.note_failed(ADDRESS, SimpleNamespace(live={}))
+    assert known.kept == 0
 
 
-def test_registrations_that_are_never_repeated_take_no_more_room_than_a_lease_has_tokens(gateway):
+def test_registrations_that_are_never_repeated_take_no_more_room_than_a_lease_has_tokens(known):
     for channel in ("g/1", "g/2"):
-        gateway.known.note_sign_of_life(ADDRESS, channel, 1)
+        known.note_sign_of_life(ADDRESS, channel, 1)
     for counter in range(3 * MAX_TOKENS):
-        gateway.send(command(counter=counter))
-    gateway.known.forget_channel("g/1")
-    assert gateway.known.kept == MAX_TOKENS + 1, "it has another connection"
-    gateway.known.forget_channel("g/2")
-    assert gateway.known.kept == 1, "the last record, which no snapshot has read"
+        said = command(counter=counter)
+        head = replace(register_broker(said), topic_config_table={}, token=token_of(said))
+        known.note_sent_in_full(head, 0).place = LogPosition(0, 0, 5)
+    known.forget_channel("g/1")
+    assert known.kept == MAX_TOKENS + 1, "it has another connection"
+    known.forget_channel("g/2")
+    assert known.kept == 1, "the last record, which no snapshot has read"

@@ -8,19 +8,14 @@ import pytest
 
 from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.launch import BackgroundGateway
-from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
+from namesrv_stream.rules.record_types import UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.remoting_command import decode_command
 from tests.data import data
 from tests.gateway.peer import Peer
-from tests.waiting import eventually, until
+from tests.waiting import until
 
 CASES = data(__file__, "cases/answers.yaml")
-
-
-def body(answer):
-    assert answer.code == 0, answer
-    return json.loads(answer.body)
 
 
 def in_json(header):
@@ -50,37 +45,17 @@ def test_the_like_of_an_answered_lookup_is_counted_and_a_body_or_flag_makes_it_a
     assert counted() == before + 5
 
 
-def test_oneway_requests_get_no_answer_not_even_an_error(peer):
-    peer.send(105, flag=Flag.ONEWAY, topic="TopicA")
-    peer.send(4711, flag=Flag.ONEWAY)
-    peer.send(904, flag=Flag.ONEWAY)
-    assert peer.ask(106).code == 0
-
-
-def test_new_snapshot_is_served_whole(own_peer, registry):
-    peer = own_peer
-    assert peer.ask(105, topic="Later").code == 17
-    registry.register("10.0.0.4:10911", "c3", "broker-c", topics=("Later", "TopicA"))
-    until(lambda: peer.ask(105, topic="Later").code == 0)
-    assert len(body(peer.ask(105, topic="TopicA"))["brokerDatas"]) == 3
-
-
-def test_settings_changed_at_run_time_hold_with_their_snapshot(own_peer, registry):
-    peer = own_peer
-    assert peer.ask(206).code == 0
-    changes = {"enableAllTopicList": "false", "enableTopicList": "false", "orderMessageEnable": "true"}
-    registry.command(UpdateNamesrvConfig(properties=changes))
-
-    @eventually
-    def disabled():
-        answer = peer.ask(206)
-        assert (answer.code, answer.remark) == (1, "disable")
-
-    disabled()
-    for code in (224, 311, 312, 313):
-        assert peer.ask(code, cluster="c1").remark == "disable"
-    assert body(peer.ask(105, topic="TopicA"))["orderTopicConf"] == "broker-a:8"
-    assert b"enableTopicList=false\n" in peer.ask(319).body
+def test_settings_changed_at_run_time_hold_with_their_snapshot(registry, settings):
+    with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
+        assert peer.ask(206).code == 0
+        changes = {"enableAllTopicList": "false", "enableTopicList": "false", "orderMessageEnable": "true"}
+        registry.command(UpdateNamesrvConfig(properties=changes))
+        until(lambda: peer.ask(206).remark == "disable")
+        for code in (206, 224, 311, 312, 313):
+            answer = peer.ask(code, cluster="c1")
+            assert (answer.code, answer.remark) == (1, "disable")
+        assert json.loads(peer.ask(105, topic="TopicA").body)["orderTopicConf"] == "broker-a:8"
+        assert b"enableTopicList=false\n" in peer.ask(319).body
 
 
 def test_lookups_wait_for_service_only_where_that_is_set(registry, settings):
@@ -92,14 +67,6 @@ def test_lookups_wait_for_service_only_where_that_is_set(registry, settings):
     ready = settings(needWaitForService=True, waitSecondsForService=0)
     with BackgroundGateway(ready) as running, Peer(running.gateway.port) as peer:
         until(lambda: peer.ask(105, topic="TopicA").code == 0)
-
-
-def test_gateway_starts_without_any_table_and_finds_them_later(settings, request):
-    with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
-        assert peer.ask(105, topic="TopicA").code == 17
-        request.getfixturevalue("registry").command(PutKvConfig(namespace="n", key="k", value="v"))
-        until(lambda: peer.ask(101, namespace="n", key="k").ext_fields == {"value": "v"})
-        assert peer.ask(105, topic="TopicA").code == 0
 
 
 def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registry, settings, monkeypatch):

@@ -1,15 +1,14 @@
 """Request 905: the notices to brokers when the smallest id of a group changes (R14)."""
 
-import asyncio
 import socket
 
 import pytest
 
 from namesrv_stream.gateway.launch import BackgroundGateway
-from namesrv_stream.gateway.notices import Notice, notices, send_notice
+from namesrv_stream.gateway.notices import notices
 from namesrv_stream.rules.rows import BrokerRow, LogPosition
 from namesrv_stream.wire.frame import FrameDecoder
-from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader, header_fields
+from namesrv_stream.wire.headers import header_fields
 from tests.data import data
 from tests.gateway.conftest import T0
 from tests.tables.rows import live
@@ -37,26 +36,10 @@ def test_r14_a_group_is_notified_of_a_new_smallest_id(step):
     assert sorted((each.broker_addr, header_fields(each.header)) for each in found) == [(each, header) for each in to]
 
 
-async def test_a_broker_at_an_address_in_brackets_is_notified():
-    """Brackets are no part of a host of IPv6."""
-
-    came = asyncio.get_running_loop().create_future()
-    server = await asyncio.start_server(lambda *streams: came.set_result(streams), "::1", 0)
-    async with server:
-        address = f"[::1]:{server.sockets[0].getsockname()[1]}"
-        header = NotifyMinBrokerIdChangeHeader(min_broker_id=0, min_broker_addr="[::1]:1")
-        await send_notice(Notice(address, header), asyncio.Semaphore(1))
-        reader, writer = await came
-        (command,) = FrameDecoder().feed(await reader.read(65536))
-        writer.close()
-        await writer.wait_closed()
-        assert (command.code, command.ext_fields["minBrokerAddr"]) == (905, "[::1]:1")
-
-
 @pytest.mark.parametrize("is_on", [True, False])
-def test_a_broker_is_notified_over_a_connection_to_its_own_port(registry, settings, is_on):
-    with socket.create_server(("127.0.0.1", 0)) as broker:
-        address = "{}:{}".format(*broker.getsockname())
+def test_a_broker_is_notified_over_a_connection_to_its_own_port_also_in_brackets(registry, settings, is_on):
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as broker:
+        address = f"[::1]:{broker.getsockname()[1]}"
         registry.register(address, "c", "told", 1)
         with BackgroundGateway(settings(notifyMinBrokerIdChanged=is_on)) as running:
             epoch = registry.register("10.0.0.8:1", "c", "told", 0).epoch

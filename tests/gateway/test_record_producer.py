@@ -1,19 +1,34 @@
 """The producer without a Kafka: its options, and what becomes of records that nobody takes."""
 
+import ctypes
 import logging
 import ssl
+from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import RecordProducer
 from tests.data import data
-from tests.gateway.fatal import BreakableProducer
 from tests.gateway.test_tls import make_certificate
 from tests.waiting import eventually, until
 
 OPTIONS = data(__file__, "cases/client_options.yaml")
+INVALID_PRODUCER_EPOCH = 47
+
+
+class BreakableProducer(RecordProducer):
+    """Breaks for good when a test says so, as when Kafka has forgotten what an idempotent producer has sent."""
+
+    def break_for_good(self):
+        """Break by librdkafka's own function for tests; the handle stands behind the head of its Python object."""
+        (library,) = Path(confluent_kafka.__file__).parent.parent.glob("confluent_kafka.libs/librdkafka*")
+        handle = ctypes.c_void_p.from_address(id(self._producer) + object.__basicsize__)
+        test_fatal_error = ctypes.CDLL(str(library)).rd_kafka_test_fatal_error
+        test_fatal_error.argtypes = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
+        assert test_fatal_error(handle, INVALID_PRODUCER_EPOCH, b"as a test wants it") == 0
 
 
 def arguments(nobody, options=None):

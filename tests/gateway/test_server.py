@@ -12,6 +12,7 @@ import pytest
 from benchmarks.hostile_bytes import HEADERS, framed
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.launch import BackgroundGateway
+from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.process import free_ports
 from tests.clock import now_ms
@@ -24,12 +25,10 @@ from tests.wire.test_wire_cases import CASES, bytes_of
 HIGH_WATER_BYTES = 64 * 1024
 """The bytes that a transport of asyncio holds back before it pauses its protocol, unless it is told otherwise."""
 
-BROKEN = framed(b"{]")
-
 SENSELESS = [
     *((bytes_of(each["bytes"]), each["refused"]) for each in CASES if "refused" in each and each["of"] == "frames"),
     *((framed(header), r"header (cannot be read|of \d+ fields)") for header in HEADERS.values()),
-    (LOOKUP + BROKEN, "header cannot be read"),
+    (LOOKUP + framed(b"{]"), "header cannot be read"),
 ]
 """What the codec refuses, with what is said of it."""
 
@@ -47,16 +46,6 @@ def test_a_stream_that_makes_no_sense_is_closed_once_and_by_name(gateway, peer, 
     named, _, why = told.partition(" closed: ")
     assert me in named
     assert re.search(f"{refused.rstrip(',')}|add it to proxyProtocol.trusted", why)
-
-
-def test_proxy_header_names_the_peer_and_the_requests_follow(registry, settings, caplog):
-    trusting = settings(proxyProtocol__trusted="127.0.0.0/8")
-    with BackgroundGateway(trusting) as running, Peer(running.gateway.port) as behind:
-        behind.socket.sendall(b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n" + LOOKUP)
-        assert behind.receive().code == 0
-        behind.socket.sendall(BROKEN)
-        assert behind.is_closed_by_server()
-    assert "connection of 192.0.2.7:5000 (through 127.0.0.1:" in caplog.text
 
 
 def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, settings, caplog):
@@ -99,35 +88,22 @@ def test_every_captured_request_gets_an_answer_or_none_as_it_wants(gateway, name
 # --- the whole process
 
 
-def test_a_port_that_is_taken_is_an_error_that_names_it(gateway, settings):
-    with pytest.raises(NamesrvError, match="listenPort"), BackgroundGateway(settings(listenPort=gateway.port)):
-        pass
-
-
-def test_stop_closes_connections_and_frees_the_port(registry, settings):
+def test_a_port_that_is_taken_is_an_error_that_names_it_until_stop_closes_its_connections_and_frees_it(
+    registry, settings
+):
     with BackgroundGateway(settings()) as running:
         port = running.gateway.port
         connected = Peer(port)
         assert connected.ask(105, topic="TopicA").code == 0
+        with pytest.raises(NamesrvError, match="listenPort"), BackgroundGateway(settings(listenPort=port)):
+            pass
     with connected:
         assert connected.is_closed_by_server()
-    with BackgroundGateway(settings(listenPort=port)), Peer(port) as again:
-        assert again.ask(105, topic="TopicA").code == 0
+    with BackgroundGateway(settings(listenPort=port)):
+        pass
 
 
-def test_an_old_snapshot_is_not_stale_while_the_job_gives_signs_of_progress(registry, settings):
-    registry.give_sign(now_ms())
-    with BackgroundGateway(settings()) as running:
-        value = running.gateway.metrics.registry.get_sample_value
-        until(
-            lambda: (
-                value("namesrv_job_state", {"namesrv_job_state": "running"}) == 1
-                and value("namesrv_snapshot_stale") == 0
-            )
-        )
-
-
-def test_metrics_and_health(registry, settings):
+def test_metrics_and_health_follow_the_requests_the_snapshot_and_the_jobs_signs_of_progress(registry, settings):
     port = free_ports(1)
     with BackgroundGateway(settings(metricsPort=port)) as running, Peer(running.gateway.port) as peer:
         for topic in ("TopicA", "TopicA", "Nowhere"):
@@ -157,13 +133,19 @@ def test_metrics_and_health(registry, settings):
         assert page_of(port, "/healthz") == "ok\n"
         assert page_of(port, "/readyz") == "ok\n", "for lookups"
         assert "not connected yet" in unreadiness(port, "/readyz/writes"), "no Kafka runs at the gateway's address"
+        registry.give_sign(now_ms())
+        until(lambda: "namesrv_snapshot_stale 0.0\n" in page_of(port, "/metrics"))
 
 
-def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, settings):
+def test_a_gateway_without_tables_is_healthy_and_not_ready_and_finds_them_later(settings, request):
     port = free_ports(1)
-    with BackgroundGateway(settings(**{"metricsPort": port, "delta.root": str(tmp_path / "none")})):
+    with BackgroundGateway(settings(metricsPort=port)) as running, Peer(running.gateway.port) as peer:
         assert unreadiness(port) == "no snapshot has been read yet\n"
         assert page_of(port, "/healthz") == "ok\n"
+        assert peer.ask(105, topic="TopicA").code == 17
+        request.getfixturevalue("registry").command(PutKvConfig(namespace="n", key="k", value="v"))
+        until(lambda: peer.ask(101, namespace="n", key="k").ext_fields == {"value": "v"})
+        assert peer.ask(105, topic="TopicA").code == 0
 
 
 def page_of(port, path, host="127.0.0.1"):

@@ -96,14 +96,3 @@ async def test_an_error_of_ours_does_not_end_the_ticks(gateway):
     gateway.fails = False
     await gateway.clock.passes(10)
     assert gateway.sent_s == [0, 1.9, 5.9, 10.9]
-
-
-async def test_gateways_that_start_at_different_times_tick_together(gateway):
-    other = Gateway(gateway.clock)
-    gateway.lease(last_s=0)
-    other.lease(last_s=0)
-    gateway.start()
-    await gateway.clock.passes(2.3)
-    other.start()
-    await gateway.clock.passes(20)
-    assert gateway.sent_s[2:] == other.sent_s[1:] == [5.9, 10.9, 15.9, 20.9]

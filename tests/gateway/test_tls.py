@@ -34,8 +34,12 @@ def make_certificate(folder, name, file="", from_days=-9, until_days=1):
     (folder / f"{file}key.pem").write_bytes(private)
 
 
-def trusting(folder):
-    return ssl.create_default_context(cafile=folder / "cert.pem")
+def trusting(folder, shown=None):
+    """A client that trusts the server, and perhaps shows a certificate."""
+    client = ssl.create_default_context(cafile=folder / "cert.pem")
+    if shown is not None:
+        client.load_cert_chain(folder / f"{shown}-cert.pem", folder / f"{shown}-key.pem")
+    return client
 
 
 @pytest.fixture
@@ -81,9 +85,7 @@ def test_the_mode_and_a_clients_certificate_where_it_counts_decide_who_is_answer
 ):
     for name in ("known", "stranger"):
         make_certificate(tmp_path, name, f"{name}-")
-    client, given = trusting(tmp_path), given | {"trustCertPath": str(tmp_path / "known-cert.pem")}
-    if shown is not None:
-        client.load_cert_chain(tmp_path / f"{shown}-cert.pem", tmp_path / f"{shown}-key.pem")
+    client, given = trusting(tmp_path, shown), given | {"trustCertPath": str(tmp_path / "known-cert.pem")}
     with tls(**{f"tls__server__{name}": text for name, text in given.items()}) as running:
         assert (is_answered(running, client), is_answered(running)) == (is_with_tls, is_without)
 

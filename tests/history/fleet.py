@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import (
@@ -21,7 +22,7 @@ from namesrv_stream.rules.record_types import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
 from tests.published import Published
 
@@ -110,6 +111,6 @@ class RandomHistory(RandomLife):
         self._now_ms = now_ms
         self._published = Published.claim(root, now_ms)
 
-    def publish(self) -> int:
+    def publish(self, rejected: Iterable[RejectedRow] = ()) -> int:
         """Publish what has happened as one micro-batch; return its epoch."""
-        return self._published.publish(self.rules, self.event_ms, self._offset + 1, self._now_ms).epoch
+        return self._published.publish(self.rules, self.event_ms, self._offset + 1, self._now_ms, rejected).epoch

@@ -39,11 +39,8 @@ class SeededRegistry:
         cluster: str = "c1",
         topics: Iterable[str] = (),
         state_version: int = 0,
-        zone: str | None = None,
-        is_acting: bool | None = None,  # as the flag of the request
-        release: str | None = None,
+        **fields: object,
     ) -> None:
-        fields = {"zone_name": zone, "enable_acting_master": is_acting, "broker_version": release}
         fields |= {"data_version": DataVersion(state_version, at_ms, 1), "topics": dict.fromkeys(topics, QUEUES)}
         self._at(at_ms).register(address, cluster, name, broker_id, publish=False, **fields)
 

@@ -50,15 +50,11 @@ def lines(table, column):
 
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
-def test_a_comparison_shows_all_but_quiet_columns(table, column):
-    changes = [change for line in lines(table, column) for change in line.changes]
-    assert bool(differences(changes)) == ((table, column) in SHOWN)
-
-
-@pytest.mark.parametrize(("table", "column"), COLUMNS)
-def test_the_log_names_all_but_quiet_columns(table, column):
-    """One without a label in `history.story` would be missing here."""
-    assert len(broker_lines(lines(table, column))) == ((table, column) in SHOWN)
+def test_a_comparison_shows_and_the_log_names_all_but_quiet_columns(table, column):
+    """One without a label in `history.story` would be missing in the log."""
+    found = lines(table, column)
+    compared, logged = differences(change for line in found for change in line.changes), broker_lines(found)
+    assert (bool(compared), len(logged)) == ((table, column) in SHOWN, (table, column) in SHOWN)
 
 
 def test_the_history_without_versions_has_all_but_quiet_columns(tmp_path):

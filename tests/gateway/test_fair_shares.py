@@ -1,4 +1,4 @@
-"""The share of a scarce resource that one host may have, beside others and alone."""
+"""What one host may have of what is scarce: memory and connections of the gateway, and the time of its loop."""
 
 import asyncio
 from dataclasses import dataclass
@@ -6,9 +6,91 @@ from typing import Any
 
 import pytest
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway import fair_shares as shares_module
 from namesrv_stream.gateway.fair_shares import HEAVY_HOST_SHARE, MOMENT_S, FairShares, LoopTime, Share, Turns
+from tests.data import data
 from tests.gateway.transport import Clock
+
+HOLDINGS = data(__file__, "cases/holdings.yaml")
+
+
+@dataclass(eq=False)
+class Peer:
+    """A connection by what is counted for it, which does `work` in its turn."""
+
+    counted_for: str | None
+    work: Any = None
+    counted_bytes: int = 0
+    holds_since_s: float = 0.0
+    peer: str = "a peer"
+    ended: str = ""
+
+    def log_line(self, _level, _message):
+        pass
+
+    def on_turn(self):
+        self.work(self)
+
+    def abort(self, why):
+        self.ended = why
+
+
+def run(scenario):
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        runner.run(scenario)
+
+
+@pytest.mark.parametrize(("limit", "steps", "gives_up", "left"), HOLDINGS.values(), ids=HOLDINGS)
+def test_over_the_limit_of_all_one_connection_gives_up_what_it_holds(limit, steps, gives_up, left):
+    async def scenario():
+        shares, loop, connections = FairShares(100, 100, limit), asyncio.get_running_loop(), {}
+        for name, held_bytes, now_s in steps:
+            loop.now_s = now_s
+            assert not any(each.ended for each in connections.values())
+            if name not in connections:
+                connections[name] = Peer(name.split()[0])
+                shares.enter(connections[name])
+            shares.hold(connections[name], held_bytes)
+        assert [who for who, each in connections.items() if each.ended] == [gives_up]
+        assert shares.held_bytes == left
+
+    run(scenario())
+
+
+async def test_what_a_load_balancers_connection_holds_goes_over_to_the_peer_behind_it():
+    shares, behind, other = FairShares(100, 100, 10), Peer(None), Peer("other")
+    shares.enter(behind)
+    shares.hold(behind, 7)
+    shares.name(behind, "peer")
+    shares.hold(behind, 8)
+    assert not behind.ended
+    shares.enter(other)
+    shares.hold(other, 3)
+    assert (behind.ended != "", behind.counted_for, shares.held_bytes) == (True, "peer", 3)
+
+
+async def test_the_host_with_most_silent_connections_makes_room_and_without_any_a_new_one_is_refused():
+    shares = FairShares(4, 3, 100)
+    few, *many = (Peer(host) for host in ("few", "many", "many", "many"))
+    for each in (few, *many):
+        shares.enter(each)
+    shares.spoke(many[0])
+    shares.enter(Peer("new"))
+    assert (many[1].ended, many[1] in shares.open) == ("it has sent nothing, and a new one needs room", False)
+    for each in list(shares.open):
+        shares.spoke(each)
+    with pytest.raises(NamesrvError, match=r"over 4 connections of all peers: .* maxConnections"):
+        shares.enter(Peer("newer"))
+
+
+async def test_connections_of_one_host_are_limited_and_others_come_in():
+    shares, first = FairShares(9, 1, 100), Peer("evil")
+    shares.enter(first)
+    shares.spoke(first)
+    with pytest.raises(NamesrvError, match=r"over 1 connections of evil: .* maxConnectionsPerAddress"):
+        shares.enter(Peer("evil"))
+    shares.enter(Peer("good"))
 
 
 def test_a_host_may_have_as_much_as_is_left_free():
@@ -36,17 +118,6 @@ def test_beside_others_a_host_is_heavy_until_it_has_worked_its_time_off():
     assert not loop_time.is_heavy("good", 0.0)
 
 
-@dataclass(eq=False)
-class Working:
-    """A connection that does `work` in its turn."""
-
-    counted_for: str
-    work: Any
-
-    def on_turn(self):
-        self.work(self)
-
-
 def in_heavy_turns(worked, count, enter, round_s=0.001):
     """Let heavy hosts `one` and `two` work until `count` turns are in `worked`."""
 
@@ -66,8 +137,7 @@ def in_heavy_turns(worked, count, enter, round_s=0.001):
             while len(worked) < count:
                 await asyncio.sleep(0)
 
-    with asyncio.Runner(loop_factory=Clock) as runner:
-        runner.run(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize(("hosts", "share"), [("a", 0.2), ("ab", 0.4), ("abc", 0.5), ("abcdef", 0.5)])
@@ -85,7 +155,7 @@ def test_a_heavy_host_has_a_fifth_of_the_time_and_all_together_half(turn_s, turn
         for host in hosts:
             shares.loop_time.spend(host, 0.0, 50 * MOMENT_S)
             for _ in range(2):
-                shares.rest(Working(host, work))
+                shares.rest(Peer(host, work))
 
     in_heavy_turns(worked, turns, enter, round_s=turn_s / 100)
     rested_s = (turns - 1) * turn_s * (1 / share - 1)
@@ -97,8 +167,8 @@ def test_an_error_in_a_heavy_turn_keeps_no_other_from_its_turn():
     worked = []
 
     def enter(shares):
-        shares.rest(Working("one", lambda _: 1 / 0))
-        shares.rest(Working("one", worked.append))
+        shares.rest(Peer("one", lambda _: 1 / 0))
+        shares.rest(Peer("one", worked.append))
 
     in_heavy_turns(worked, 1, enter)
 
