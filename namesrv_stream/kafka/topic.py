@@ -343,8 +343,8 @@ class _Admin:
         """Return Kafka's answer, None if it is an error with one of the codes `but`.
 
         An error that passes is waited out for as long as an answer. If no answer came, raise the error that kept the
-        connection from opening. If none did, Kafka may have named no controller to this client, as in an election, and
-        librdkafka would ask for it again after minutes: a new client asks once more.
+        connection from opening. If it is open, Kafka has named this client no controller, as in an election, and
+        librdkafka asks for it again only after minutes: a new client asks once more, for as long again.
         """
         is_renewed = False
         given_up_s = time.monotonic() + self.limit_s
@@ -361,10 +361,12 @@ class _Admin:
                 if error.code() == KafkaError._TIMED_OUT:
                     if away := self._announced_away():
                         raise KafkaMisaddressedError(self._address, away) from raised
-                    if not (why := self._why_away()) and not is_renewed:
-                        is_renewed, self.client = True, opened(AdminClient, self._options, self._address)
+                    if self._is_connected() and not is_renewed:
+                        is_renewed = True
+                        given_up_s = time.monotonic() + self.limit_s
+                        self.client = opened(AdminClient, self._options, self._address)
                         continue
-                    error = why or error
+                    error = self._why_away() or error
                 raise named_kafka_error(error, self._address) from raised
 
     def _announced_away(self) -> dict[str, str]:
@@ -375,11 +377,17 @@ class _Admin:
         self.client.poll(0)  # fetches the problems from librdkafka
         said = (_OF_NODE.match(each.str()) for each in self._problems if each.code() not in _NOT_OF_THE_ADDRESS)
         away = {found["node"]: found["problem"] for found in said if found}
-        for each in json.loads(self._states[0])["brokers"].values() if self._states else ():
+        for each in self._nodes():
             if each["nodeid"] >= 0 and each["state"] in _CONNECTING:
                 away.setdefault(each["nodename"], f"no connection within {self.limit_s:g} s")
         own = {each.strip() for each in self._address.split(",")}
         return {address: problem for address, problem in away.items() if address not in own}
+
+    def _is_connected(self) -> bool:
+        return any(each["state"] == "UP" for each in self._nodes())
+
+    def _nodes(self) -> Collection[dict[str, Any]]:
+        return json.loads(self._states[0])["brokers"].values() if self._states else ()
 
     def _why_away(self) -> KafkaError | None:
         """Return the error that has kept the connection from opening, None if there is none."""

@@ -11,7 +11,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from namesrv_stream.answers import periods
-from namesrv_stream.answers.job_status import FromKafka
+from namesrv_stream.answers.job_status import NOT_ASKED, FromKafka
 from namesrv_stream.kafka.election import JobReport
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.clock import now_ms
@@ -72,6 +72,9 @@ def test_names_of_brokers_are_text_and_never_markup(page, registry):
 
 
 def test_a_job_that_does_not_work_is_said_however_new_the_tables_are_and_no_broker_looks_alive(page, registry):
+    with kafka_tells(NOT_ASKED):
+        page.open()
+        page.until(lambda: "has published nothing since" in page.find("#banner")[0].text)
     registry.now_ms = now_ms()
     registry.register(C, "c1", "broker-c")
     for state, facts in {
@@ -206,9 +209,13 @@ def test_in_an_outage_of_a_zone_what_is_wrong_comes_first_and_in_a_few_lines(cro
     assert "EXPIRED" in crowd.text
 
 
-def test_a_list_is_sorted_and_chosen_by_place_and_while_one_types(crowd):
+def test_a_list_is_paged_sorted_and_chosen_by_place_and_while_one_types(crowd):
     crowd.open("#/brokers?epoch=2")
     crowd.shows("200 addresses")
+    assert len(crowd.column(1)) == 100
+    crowd.find(".foot button")[0].click()
+    crowd.until(lambda: len(crowd.column(1)) == CROWD)
+    crowd.driver.execute_script("scrollTo(0, 0)")
     crowd.find("th button.sort")[0].click()
     crowd.until(lambda: crowd.column(1)[0] == "broker-99")
     crowd.find("select[aria-label=Zone] option[value=zone-2]")[0].click()

@@ -143,9 +143,10 @@ class Site:
     def connect(self, host="127.0.0.1"):
         return connected(None, self.connections, Transport(host))
 
-    def dispatcher(self):
+    def dispatcher(self, authorization=None):
         metrics = Metrics()
-        return Dispatcher(self.answers(), self.writes, metrics, Authorization(self.settings, metrics))
+        admits = authorization or Authorization(self.settings, metrics)
+        return Dispatcher(self.answers(), self.writes, metrics, admits)
 
     def ask(self, command, connection):
         """Begin a request that waits for the earlier ones of its connection."""

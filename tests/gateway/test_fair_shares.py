@@ -16,7 +16,7 @@ HOLDINGS = data(__file__, "cases/holdings.yaml")
 
 
 @dataclass(eq=False)
-class Peer:
+class Sharer:
     """A connection by what is counted for it, which does `work` in its turn."""
 
     counted_for: str | None
@@ -49,7 +49,7 @@ def test_over_the_limit_of_all_one_connection_gives_up_what_it_holds(limit, step
             loop.now_s = now_s
             assert not any(each.ended for each in connections.values())
             if name not in connections:
-                connections[name] = Peer(name.split()[0])
+                connections[name] = Sharer(name.split()[0])
                 shares.enter(connections[name])
             shares.hold(connections[name], held_bytes)
         assert [who for who, each in connections.items() if each.ended] == [gives_up]
@@ -59,7 +59,7 @@ def test_over_the_limit_of_all_one_connection_gives_up_what_it_holds(limit, step
 
 
 async def test_what_a_load_balancers_connection_holds_goes_over_to_the_peer_behind_it():
-    shares, behind, other = FairShares(100, 100, 10), Peer(None), Peer("other")
+    shares, behind, other = FairShares(100, 100, 10), Sharer(None), Sharer("other")
     shares.enter(behind)
     shares.hold(behind, 7)
     shares.name(behind, "peer")
@@ -72,25 +72,25 @@ async def test_what_a_load_balancers_connection_holds_goes_over_to_the_peer_behi
 
 async def test_the_host_with_most_silent_connections_makes_room_and_without_any_a_new_one_is_refused():
     shares = FairShares(4, 3, 100)
-    few, *many = (Peer(host) for host in ("few", "many", "many", "many"))
+    few, *many = (Sharer(host) for host in ("few", "many", "many", "many"))
     for each in (few, *many):
         shares.enter(each)
     shares.spoke(many[0])
-    shares.enter(Peer("new"))
+    shares.enter(Sharer("new"))
     assert (many[1].ended, many[1] in shares.open) == ("it has sent nothing, and a new one needs room", False)
     for each in list(shares.open):
         shares.spoke(each)
     with pytest.raises(NamesrvError, match=r"over 4 connections of all peers: .* maxConnections"):
-        shares.enter(Peer("newer"))
+        shares.enter(Sharer("newer"))
 
 
 async def test_connections_of_one_host_are_limited_and_others_come_in():
-    shares, first = FairShares(9, 1, 100), Peer("evil")
+    shares, first = FairShares(9, 1, 100), Sharer("evil")
     shares.enter(first)
     shares.spoke(first)
     with pytest.raises(NamesrvError, match=r"over 1 connections of evil: .* maxConnectionsPerAddress"):
-        shares.enter(Peer("evil"))
-    shares.enter(Peer("good"))
+        shares.enter(Sharer("evil"))
+    shares.enter(Sharer("good"))
 
 
 def test_a_host_may_have_as_much_as_is_left_free():
@@ -155,7 +155,7 @@ def test_a_heavy_host_has_a_fifth_of_the_time_and_all_together_half(turn_s, turn
         for host in hosts:
             shares.loop_time.spend(host, 0.0, 50 * MOMENT_S)
             for _ in range(2):
-                shares.rest(Peer(host, work))
+                shares.rest(Sharer(host, work))
 
     in_heavy_turns(worked, turns, enter, round_s=turn_s / 100)
     rested_s = (turns - 1) * turn_s * (1 / share - 1)
@@ -167,8 +167,8 @@ def test_an_error_in_a_heavy_turn_keeps_no_other_from_its_turn():
     worked = []
 
     def enter(shares):
-        shares.rest(Peer("one", lambda _: 1 / 0))
-        shares.rest(Peer("one", worked.append))
+        shares.rest(Sharer("one", lambda _: 1 / 0))
+        shares.rest(Sharer("one", worked.append))
 
     in_heavy_turns(worked, 1, enter)
 

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import random
 
-from namesrv_stream.wire.remoting_command import RemotingCommand
-from tests.gateway.test_writes import Peer
+from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.transport import Transport, connected
 from tests.wire.golden import REQUESTS
 
@@ -47,21 +47,33 @@ async def fed(connection, transport, chance):
     return count
 
 
-async def test_spoilt_frames_cost_their_own_connection_alone(site, caplog):
+async def test_spoilt_frames_cost_their_own_connection_alone(site, caplog, monkeypatch):
     caplog.set_level(logging.ERROR)
-    site.log.acknowledges_at_once = True
-    good = Peer(site)
-    good.dispatcher.serve(site.answers())
-    chance, sent, asked = random.Random(1), 0, 0
+    send = site.log.send
+
+    def acknowledged(*record, **of):
+        place = send(*record, **of)
+        site.log.acknowledge()
+        return place
+
+    monkeypatch.setattr(site.log, "send", acknowledged)
+    requests, connections, good_transport = site.dispatcher(), site.connections, Transport()
+    requests.serve(site.answers())
+    good = connected(requests, connections, good_transport)
+    chance, sent, opaque = random.Random(1), 0, 0
     while sent < FRAMES:
         transport = Transport("10.0.0.9")
-        connection = connected(good.dispatcher, site.connections, transport)
+        connection = connected(requests, connections, transport)
         sent += await fed(connection, transport, chance)
         connection.connection_lost(None)
-        await good.sends(RemotingCommand(code=105, ext_fields={"topic": "T"}))
-        asked += 1
-        assert good.answers == [(0, 17)] * asked
-    assert site.connections.open == {good.connection}
-    assert site.connections.shares.held_bytes == 0
+        opaque += 1
+        good_transport.written.clear()
+        good.data_received(encode_command(RemotingCommand(code=105, opaque=opaque, ext_fields={"topic": "T"})))
+        while not good_transport.written:
+            await asyncio.sleep(0)
+        (answer,) = FrameDecoder().feed(bytes(good_transport.written))
+        assert (answer.opaque, answer.code) == (opaque, 17)
+    assert connections.open == {good}
+    assert connections.shares.held_bytes == 0
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("namesrv_stream")]
     assert ours == []  # a Kafka client of another test may still be ending

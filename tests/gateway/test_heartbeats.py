@@ -8,6 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv_stream.access import users
+from namesrv_stream.access.rights import NotAllowedError
+from namesrv_stream.gateway.authorization import Authorization
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
 from namesrv_stream.gateway.kafka_link import GATHERED_FOR_MS, GATHERED_FROM_MS, TICK_AT_MS, Ticks
 from namesrv_stream.gateway.sending import KafkaSender
@@ -101,8 +105,12 @@ async def test_thousands_of_signs_of_life_are_not_sent_at_once():
     assert max(per_ms.values()) < 30
 
 
-async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway(site):
-    broker, dispatcher = site.connect(), site.dispatcher()
+async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway_or_not_allowed(site, monkeypatch):
+    def refuse(*_):
+        raise NotAllowedError(HEARTBEAT.code, users.Sender(None), "the right to write")
+
+    authorization = Authorization(site.settings, Metrics())
+    broker, dispatcher = site.connect(), site.dispatcher(authorization)
     site.ask_at_once(command(), broker)
     site.log.acknowledge()
     (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
@@ -110,6 +118,10 @@ async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_onew
     oneway = msgspec.structs.replace(HEARTBEAT, flag=int(Flag.ONEWAY))
     assert dispatcher.answer(oneway, broker) is None
     assert broker.is_answered, "no task answers either"
+    monkeypatch.setattr(authorization, "checked", frozenset({RequestCode.BROKER_HEARTBEAT}))
+    monkeypatch.setattr(authorization, "admitted", refuse)
+    (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
+    assert answer.code == ResponseCode.NO_PERMISSION
 
 
 async def test_who_waits_no_longer_takes_the_answer_of_no_other():

@@ -36,10 +36,13 @@ def test_r14_a_group_is_notified_of_a_new_smallest_id(step):
     assert sorted((each.broker_addr, header_fields(each.header)) for each in found) == [(each, header) for each in to]
 
 
-@pytest.mark.parametrize("is_on", [True, False])
-def test_a_broker_is_notified_over_a_connection_to_its_own_port_also_in_brackets(registry, settings, is_on):
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as broker:
-        address = f"[::1]:{broker.getsockname()[1]}"
+@pytest.mark.parametrize(
+    ("host", "family", "is_on"),
+    [("127.0.0.1", socket.AF_INET, True), ("[::1]", socket.AF_INET6, True), ("[::1]", socket.AF_INET6, False)],
+)
+def test_a_broker_is_notified_over_a_connection_to_its_own_port(registry, settings, host, family, is_on):
+    with socket.create_server((host.strip("[]"), 0), family=family) as broker:
+        address = f"{host}:{broker.getsockname()[1]}"
         registry.register(address, "c", "told", 1)
         with BackgroundGateway(settings(notifyMinBrokerIdChanged=is_on)) as running:
             epoch = registry.register("10.0.0.8:1", "c", "told", 0).epoch

@@ -16,6 +16,7 @@ from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.process import free_ports
 from tests.clock import now_ms
+from tests.console.background import kafka_tells
 from tests.gateway.peer import Peer
 from tests.gateway.test_hostile_peers import LOOKUP, greedy_peer
 from tests.waiting import eventually, until
@@ -88,9 +89,7 @@ def test_every_captured_request_gets_an_answer_or_none_as_it_wants(gateway, name
 # --- the whole process
 
 
-def test_a_port_that_is_taken_is_an_error_that_names_it_until_stop_closes_its_connections_and_frees_it(
-    registry, settings
-):
+def test_a_port_is_taken_until_stop_closes_its_connections(registry, settings):
     with BackgroundGateway(settings()) as running:
         port = running.gateway.port
         connected = Peer(port)
@@ -134,7 +133,9 @@ def test_metrics_and_health_follow_the_requests_the_snapshot_and_the_jobs_signs_
         assert page_of(port, "/readyz") == "ok\n", "for lookups"
         assert "not connected yet" in unreadiness(port, "/readyz/writes"), "no Kafka runs at the gateway's address"
         registry.give_sign(now_ms())
-        until(lambda: "namesrv_snapshot_stale 0.0\n" in page_of(port, "/metrics"))
+        said = ("namesrv_snapshot_stale 0.0\n", 'namesrv_job_state{namesrv_job_state="running"} 1.0\n')
+        with kafka_tells():
+            until(lambda: all(each in page_of(port, "/metrics") for each in said))
 
 
 def test_a_gateway_without_tables_is_healthy_and_not_ready_and_finds_them_later(settings, request):

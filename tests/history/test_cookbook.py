@@ -95,7 +95,7 @@ def small_answers(spark, tmp_path_factory):
     registry = SeededRegistry(place, NOW, NamesrvSettings(delete_topic_with_broker_registration=True))
     play(registry, histories("cookbook.yaml"))
     registry.publish()
-    return {question: answered(spark, place, dict(QUESTIONS)[question]) for question in (MOVED_HOUSE, OF_A_TOPIC)}
+    return {question: in_spark(spark, place, dict(QUESTIONS)[question]) for question in (MOVED_HOUSE, OF_A_TOPIC)}
 
 
 def test_an_address_has_changed_whether_or_not_the_broker_was_away_but_not_with_the_cluster(small_answers):

@@ -91,7 +91,7 @@ class WithoutController(LocalKafka):
 
 def test_a_client_opened_while_there_is_no_controller_goes_on_when_there_is_one(tmp_path):
     with WithoutController(tmp_path) as server:
-        kafka = {"bootstrap.servers": server.bootstrap_servers, "socket.timeout.ms": 6_000}
+        kafka = {"bootstrap.servers": server.bootstrap_servers, "socket.timeout.ms": 5_500}
 
         def has_lost_its_node():
             try:
