@@ -21,6 +21,9 @@ from namesrv_stream.tables.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 
+_LEAVE_TO_CLAIMANT_MS = 10_000
+"""The age of a claim up to which a standby leaves the registry to a job that is not in the election yet."""
+
 
 def log_to_go_on_with(  # noqa: PLR0913  # what the tables know of their log, and what is there
     former: SnapshotRow,
@@ -46,6 +49,18 @@ def log_to_go_on_with(  # noqa: PLR0913  # what the tables know of their log, an
         raise _served(former, silent_ms, topic) if is_served else _other_log(topic, problem)
     log.warning("goes on with another log in topic %s: %s", topic, problem)
     return KafkaLog(here.cluster_id, here.topic_id, is_new=True)
+
+
+def claimant(former: SnapshotRow, run_id: str, others: Callable[[], set[str]], now_ms: float) -> str | None:
+    """Return the other run that has the registry or has just claimed it, if it takes part in the election or soon will.
+
+    A run may go on after Kafka has taken the lock from it, and a new one claims before it has joined the election.
+    """
+    if former.kind == "STOP" or former.run_id == run_id:
+        return None
+    age_ms = abs(now_ms - former.published_at)  # the claimant's clock may be ahead of this one's
+    is_new = former.kind == "CLAIM" and age_ms < _LEAVE_TO_CLAIMANT_MS
+    return former.run_id if is_new or former.run_id in others() else None
 
 
 def require_same_log(log_read: KafkaLog, now: TopicFacts | None) -> None:

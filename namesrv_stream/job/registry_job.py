@@ -28,7 +28,7 @@ from namesrv_stream.errors import (
     TermLostError,
 )
 from namesrv_stream.job.checkpoint import Checkpoint, reach_checkpoint
-from namesrv_stream.job.claim import TermWatch, append_time_ms_at, log_to_go_on_with, require_same_log
+from namesrv_stream.job.claim import TermWatch, append_time_ms_at, claimant, log_to_go_on_with, require_same_log
 from namesrv_stream.job.failures import (
     CheckpointHeldError,
     CheckpointUnusableError,
@@ -72,9 +72,6 @@ T = TypeVar("T")
 _LOOK_EVERY_S = 1.0
 _FORMER_STOPS_WITHIN_S = 10.0 + SESSION_TIMEOUT_MS / 1000
 """The time within which a replaced job has stopped in order, or Kafka has taken its lock away."""
-
-_LEAVE_TO_CLAIMANT_S = 10.0
-"""The age of a claim up to which a standby leaves the registry to a job that is not in the election yet."""
 
 _LEAVE_TO_OTHER_S = 3.0
 """The time for which a job leaves the lock to another one. It may be back while the other holds it."""
@@ -229,30 +226,22 @@ class RouteRegistryJob:
         while not self._stop.is_set():
             require_session(self._spark)
             if self._lock.held.wait(_LOOK_EVERY_S):
-                claimant = self._other_claimant()
-                if claimant is None:
+                other = self._other_claimant()
+                if other is None:
                     return True
-                if claimant in self._lock.others():
+                if other in self._lock.others():
                     self._lock.step_back(_LEAVE_TO_OTHER_S)
                 self._stop.wait(_LOOK_EVERY_S)
                 self._warm_up.run(self._stop, self._lock.held)  # goes on if the lock has cut it short before
         return False
 
     def _other_claimant(self) -> str | None:
-        """Return the run that has the registry or has just claimed it, if it takes part in the election or soon will.
-
-        A run may go on after Kafka has taken the lock from it, and a new one claims before it has joined the election.
-        """
         try:
             with storage_errors(self._settings):
                 newest = Snapshots(self._root).newest()
         except (NotARegistryError, NoSuchSnapshotError):
             return None
-        if newest.kind == "STOP" or newest.run_id == self.run_id:
-            return None
-        age_s = abs(time.time() - newest.published_at / 1000)  # the claimant's clock may be ahead of this one's
-        is_new = newest.kind == "CLAIM" and age_s < _LEAVE_TO_CLAIMANT_S
-        return newest.run_id if is_new or newest.run_id in self._lock.others() else None
+        return claimant(newest, self.run_id, self._lock.others, time.time() * 1000)
 
     def _keep_trying(self, attempt: Callable[[], T], before_next: Callable[[], None] = lambda: None) -> T | None:
         """Call `attempt`, again after each outage, and return its result; None if the job is stopped in an outage."""

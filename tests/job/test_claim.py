@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.job.claim import log_to_go_on_with, require_same_log
+from namesrv_stream.job.claim import claimant, log_to_go_on_with, require_same_log
 from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
@@ -68,6 +68,26 @@ def test_a_log_that_was_cut_and_has_grown_again_is_another_one():
     with pytest.raises(NamesrvError, match=r"offset 8 was appended at 1970-01-01T00:00:05.000Z, .*00:00:01.000Z.*cut"):
         log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=False, silent_ms=90_000)
     assert log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=True, silent_ms=0).is_new
+
+
+@pytest.mark.parametrize(
+    ("kind", "run_id", "age_ms", "others", "is_left_to"),
+    [
+        ("PUBLICATION", "other", 60_000, {"other"}, True),
+        ("PUBLICATION", "other", 1_000, {"third"}, False),
+        ("CLAIM", "other", 9_999, set(), True),
+        ("CLAIM", "other", -9_999, set(), True),
+        ("CLAIM", "other", 10_000, set(), False),
+        ("CLAIM", "other", 60_000, {"other"}, True),
+        ("STOP", "other", 1_000, {"other"}, False),
+        ("CLAIM", "own", 1_000, {"own"}, False),
+    ],
+)
+def test_a_standby_leaves_the_registry_to_a_run_in_the_election_or_one_that_has_just_claimed_it(
+    kind, run_id, age_ms, others, is_left_to
+):
+    newest = former(None, None, 0)._replace(kind=kind, run_id=run_id, published_at=100_000)
+    assert claimant(newest, "own", lambda: others, 100_000 + age_ms) == (run_id if is_left_to else None)
 
 
 def facts(topic_id):
