@@ -18,8 +18,9 @@ LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})? [A-Z]+ .+")
 NOT_LOGGED = re.compile(
     r"NOTE: Picked up JDK_JAVA_OPTIONS.*|WARNING: Using incubator modules.*"
     r"|(Starting )?Streaming TransformWithStateInPandas Python worker.*|"
+    r"|.* StateStore: Error running maintenance thread: SparkEnv not active.*"
 )
-"""Lines that Java's launcher and pyspark print by themselves, and empty ones of pyspark."""
+"""Lines of Java's launcher, of pyspark, empty ones of pyspark, and of a timer of Spark that an end falls into."""
 ATTEMPTS = 3
 MAX_LINES_OF_AN_OUTAGE = 12
 
