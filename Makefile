@@ -82,8 +82,8 @@ test-spark:
 # No Java, Kafka or Spark, and of the gateway what needs no socket. With a tenth of the random examples (tests/conftest.py).
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
 	tests/tables/test_reader.py tests/tables/test_route_index.py tests/tables/test_topic_queues.py \
-	$(addprefix tests/gateway/test_, answers.py broker_cases.py budget.py handshake.py heartbeats.py notices.py \
-	known_brokers.py thinning.py turns.py writes.py)
+	$(addprefix tests/gateway/test_, answers.py broker_cases.py fair_shares.py handshake.py heartbeats.py notices.py \
+	known_brokers.py thinning.py writes.py)
 test-quick: .venv/.installed
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile=quick -m 'not full and not long and not spark and not system' $(QUICK) \
 	  --cov=namesrv_stream.rules --cov=namesrv_stream.wire --cov-branch --cov-report= $(ARGS)
