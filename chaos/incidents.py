@@ -27,7 +27,7 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import LIVE
+from namesrv_stream.tables.schemas import LIVE, ROW_CHANGE, TableSpec
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.process import OwnedProcess
 
@@ -295,29 +295,35 @@ def checkpoint_removed(world: World, _rng: random.Random) -> Figures:
     return {}
 
 
-def file_cut_short(world: World, _rng: random.Random) -> Figures:
-    """A data file of the newest snapshot is cut short, and `repair` publishes one before it again."""
-    job = world.start_job()
-    world.await_published(job)
-    job.stop(limit_s=60)
-    world.check()
-    newest, *older = (_files_of_live(world, row) for row in world.snapshots())
-    damaged = min(next(new for files in older if (new := newest - files)))
-    for onlooker in world.onlookers:
-        onlooker.bears_damage = True
-    os.truncate(damaged, damaged.stat().st_size // 2)
-    damaged_s = time.time()
-    repair = world.command("repair")
-    world.wait_for("repair ends", lambda: repair.exit_code is not None)
-    if repair.exit_code:
-        raise AssertionError(f"repair ended with {repair.exit_code}: {world.log_of(repair)!r}")
-    figures = {"repaired_after_s": time.time() - damaged_s}
-    heir = world.start_job()
-    world.await_published(heir)
-    for onlooker in world.onlookers:
-        onlooker.bears_damage = False
-    heir.stop(limit_s=60)
-    return figures
+def file_cut_short(spec: TableSpec) -> Incident:
+    """A data file of a table is cut short: of `live`, which `repair` makes anew, or of the history, whose rows are lost.
+
+    Afterwards each moment of the past is as it was, or refused.
+    """
+
+    def incident(world: World, rng: random.Random) -> Figures:
+        job = world.start_job()
+        world.await_published(job)
+        job.stop(limit_s=60)
+        world.check()
+        damaged = rng.choice(sorted(_files_of(world, spec, world.snapshots()[0])))
+        for onlooker in world.onlookers:
+            onlooker.bears_damage = True
+        os.truncate(damaged, damaged.stat().st_size // 2)
+        damaged_s = time.time()
+        repair = world.command("repair", "--yes")
+        world.wait_for("repair ends", lambda: repair.exit_code is not None)
+        if repair.exit_code:
+            raise AssertionError(f"repair ended with {repair.exit_code}: {world.log_of(repair)!r}")
+        figures = {"repaired_after_s": time.time() - damaged_s, **world.verifier.check_past()}
+        heir = world.start_job()
+        world.await_published(heir)
+        for onlooker in world.onlookers:
+            onlooker.bears_damage = False
+        heir.stop(limit_s=60)
+        return figures
+
+    return incident
 
 
 OTHERS: dict[str, Incident] = {
@@ -335,7 +341,8 @@ OTHERS: dict[str, Incident] = {
     "JVM hung": jvm_hung,
     "workers hung": workers_hung,
     "checkpoint removed": checkpoint_removed,
-    "data file cut short": file_cut_short,
+    "data file cut short": file_cut_short(LIVE),
+    "history cut short": file_cut_short(ROW_CHANGE),
 }
 ALL: dict[str, Incident] = {**{f"killed at {point}": killed_at(point) for point in failpoints()}, **OTHERS}
 ON_REQUEST: dict[str, Incident] = {
@@ -379,9 +386,9 @@ def _jvms(job: OwnedProcess) -> list[psutil.Process]:
     return [child for child in psutil.Process(job.pid).children(recursive=True) if child.name() == "java"]
 
 
-def _files_of_live(world: World, row: SnapshotRow) -> set[Path]:
-    """Return the data files of the table `live` as of a snapshot."""
-    return set(map(Path, Root(world.settings.delta_root).open(LIVE, row.versions[LIVE.name]).file_uris()))
+def _files_of(world: World, spec: TableSpec, row: SnapshotRow) -> set[Path]:
+    """Return the data files of a table as of a snapshot."""
+    return set(map(Path, Root(world.settings.delta_root).open(spec, row.versions[spec.name]).file_uris()))
 
 
 def _limit_files(job: OwnedProcess, limit_bytes: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from chaos.onlookers import comparable
 from chaos.oracle import Contents, Oracle, contents, without_life, without_place
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import NamesrvError, PastUnknownError
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import LogClock
@@ -19,7 +19,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, REJECTED, ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 
-REPAIRED = "RESTORE"
+REPAIRED = "REPAIR"
 """Type of the line of history that a repair writes, and no record of the log."""
 
 
@@ -85,6 +85,25 @@ class Verifier:
                 (name, number): row.broker_addr for name, ids in wanted["broker"].items() for number, row in ids.items()
             }
             _require("Spark SQL", f"epoch {epoch}", (topics, holders, live), (rows, brokers, sorted(wanted["live"])))
+
+    def check_past(self) -> dict[str, float]:
+        """Compare every snapshot that was compared before: it is as it was, or lost rows of the history leave it unknown.
+
+        Return how many are refused.
+        """
+        reader, refused = RouteReader(self._root), 0
+        for epoch, wanted in self._wanted.items():
+            try:
+                found = contents(reader.open(epoch).routes)
+            except PastUnknownError:
+                refused += 1
+                continue
+            sides = (
+                {**side, LIVE.name: {key: without_life(row) for key, row in side[LIVE.name].items()}}
+                for side in (found, wanted)
+            )
+            _require("the past", f"epoch {epoch}", *sides)
+        return {"refused_epochs": refused}
 
     def _advance(self, row: SnapshotRow) -> None:
         """Apply the log up to a snapshot. A repair goes back in the log, and what follows is told again."""

@@ -113,9 +113,9 @@ class World:
         self.gateway = self.command("gateway")
         return self.gateway
 
-    def command(self, name: str) -> OwnedProcess:
+    def command(self, name: str, *options: str) -> OwnedProcess:
         """Start a command of namesrv-stream with the settings of this world."""
-        return self._start(name, "-c", _CLI, name, "-c", str(self._file))
+        return self._start(name, "-c", _CLI, name, "-c", str(self._file), *options)
 
     def _start(self, name: str, *arguments: str) -> OwnedProcess:
         self._started += 1

@@ -207,6 +207,14 @@ class SnapshotGoneError(NamesrvError):
         self.asked = asked
 
 
+class PastUnknownError(NamesrvError):
+    """A question about a time of which the history has lost rows. `unknown` has its bounds (tables/holes.py)."""
+
+    def __init__(self, message: str, unknown: object) -> None:
+        super().__init__(message)
+        self.unknown = unknown
+
+
 class NoSuchSnapshotError(NamesrvError):
     """An epoch that has not been published, or a registry without any snapshot (`newest` is None).
 

@@ -19,6 +19,7 @@ from namesrv_stream.analysis.views import VIEWS, history_queries, sources, spark
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.as_of import open_tables, rows_until
+from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.root import Root, query, quoted
 from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 
@@ -62,7 +63,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
-    queries, stored = history_queries(zone), sources(tables.snapshot)
+    queries, stored = history_queries(zone, UnknownPast.reaching(tables.snapshot)), sources(tables.snapshot)
     names = wanted_views(queries, {spec.name for spec in stored}, only)
     db.execute("SET TimeZone = 'UTC'")
     for function in _MACROS.strip().splitlines():

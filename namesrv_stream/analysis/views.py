@@ -22,6 +22,7 @@ from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.as_of import PinnedTables, open_tables, rows_until
+from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import PLAIN_READER_VERSION, Root, missing_columns
 from namesrv_stream.tables.schemas import (
@@ -160,7 +161,7 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
     tables = open_tables(place, epoch, at)
-    queries = history_queries(zone)
+    queries = history_queries(zone, UnknownPast.reaching(tables.snapshot))
     wanted = wanted_views(queries, {spec.name for spec in sources(tables.snapshot)}, only)
     for spec in (*VIEWS, SNAPSHOT):
         if spec.name in wanted:
@@ -215,7 +216,7 @@ def history_sql(
         spec.name: table_sql(place, spec, version) + (f" WHERE {condition}" if condition != "true" else "")
         for spec, (version, condition) in sources(snapshot).items()
     }
-    views = history_queries(zone)
+    views = history_queries(zone, UnknownPast.reaching(snapshot._replace(holes=Snapshots(place).newest().holes)))
     wanted = wanted_views(views, set(pinned), only)
     return [_view(name, text) for name, text in {**pinned, **views}.items() if name in wanted]
 
@@ -264,13 +265,18 @@ def create_views(  # noqa: PLR0913 -- those of register_views
     return snapshot
 
 
-def history_queries(zone: str = "UTC") -> dict[str, str]:
+def history_queries(zone: str = "UTC", unknown: UnknownPast | None = None) -> dict[str, str]:
     """Return name -> query of each view of views.sql, local days in `zone`. A view comes after those that it reads.
+
+    `unknown`: a stretch of the history that has lost rows. The views begin after it.
 
     Raises NamesrvError if there is no such zone. No comment or literal in that file holds a semicolon.
     """
     if zone not in available_timezones():
         raise NamesrvError(f"no time zone is called {zone}. Use one like Europe/Berlin.")
     text = files("namesrv_stream.analysis").joinpath("views.sql").read_text("utf-8").replace("'UTC'", f"'{zone}'")
+    if unknown is not None:
+        text = text.replace("0 /*lost_epoch*/", str(unknown.to_epoch))
+        text = text.replace("NULL /*lost_ms*/", str(unknown.until_millis))
     statements = (statement.strip() for statement in text.split(";") if statement.strip())
     return dict(_CREATE_VIEW.split(statement, maxsplit=1)[1:] for statement in statements)

@@ -25,6 +25,13 @@ FROM (SELECT max(event_time) AS known_at,
              date_from_unix_date(CAST(floor(unix_millis(max(event_time)) / 86400000) AS INT)) AS known_day
       FROM snapshot);
 
+-- One row: where the history begins to be whole. A repair of damaged tables may have lost rows of it: then known_epoch is the
+-- last epoch that lacks some and known_at its time, else they are 0 and NULL. Sessions that began before are cut there, and
+-- views of what was expected begin 7 days later, at expected_at: until then a broker may be down since before known_at.
+CREATE OR REPLACE TEMPORARY VIEW known_from AS
+SELECT CAST(0 /*lost_epoch*/ AS BIGINT) AS known_epoch, timestamp_millis(CAST(NULL /*lost_ms*/ AS BIGINT)) AS known_at,
+       timestamp_millis(CAST(NULL /*lost_ms*/ AS BIGINT)) + INTERVAL 168 HOURS AS expected_at;
+
 -- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
 -- ended_by are NULL and last_addr is the present address. back_at: when the broker's next session began. zone_name is the
 -- broker's zone at the end of the session.
@@ -37,14 +44,23 @@ CREATE OR REPLACE TEMPORARY VIEW broker_session AS
 WITH handed_over AS (
   SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
   FROM broker_event
-  WHERE type IN ('ID_TAKEN', 'ID_LOST')
-), line AS (
+  WHERE type IN ('ID_TAKEN', 'ID_LOST') AND epoch > 0 /*lost_epoch*/
+), known_line AS (
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at, zone_name,
-         type IN ('REGISTERED', 'ID_TAKEN') AS begins
+         held_id, type IN ('REGISTERED', 'ID_TAKEN') AS begins
   FROM broker_event SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
-  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
-     OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+  WHERE epoch > 0 /*lost_epoch*/ AND (
+        type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
+     OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL)
+), line AS (  -- with a begin for each broker that was up where the history begins to be whole
+  SELECT cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at, zone_name, begins
+  FROM known_line
+  UNION ALL
+  SELECT cluster_name, broker_name, broker_id, broker_addr, known_epoch, -1, known_at, 'REGISTERED', NULL, zone_name, true
+  FROM (SELECT *, row_number() OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq) AS place
+        FROM known_line WHERE begins OR held_id) first_line CROSS JOIN known_from
+  WHERE place = 1 AND NOT begins AND 0 /*lost_epoch*/ > 0
 ), counted AS (
   SELECT *, sum(IF(begins, 1, 0)) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq) AS holder
   FROM line
@@ -80,12 +96,14 @@ WITH handed_over AS (
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr,
-         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at, zone_name
+         greatest(timestamp_millis(unix_millis(event_time) - lease_millis), (SELECT known_at FROM known_from)), event_time, type,
+         last_heard_at, zone_name
   FROM broker_event ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+    AND epoch > 0 /*lost_epoch*/ AND (0 /*lost_epoch*/ = 0 OR held_id)
   UNION ALL
-  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL,
-         broker.zone_name
+  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr,
+         greatest(lease_began_at, (SELECT known_at FROM known_from)), NULL, NULL, NULL, broker.zone_name
   FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
        ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
 ), beside AS (
@@ -171,7 +189,7 @@ WITH part AS (
 SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number AS INT)) AS day,
        up_millis, expected_millis, up_millis / expected_millis AS availability, broker_key
 FROM of_day
-WHERE expected_millis > 0;
+WHERE expected_millis > 0 AND day_number * 86400000 >= coalesce(unix_millis((SELECT expected_at FROM known_from)), 0);
 
 -- One row for each hour of the zone, on all local days from the first session's to that of the end of the last stretch, the
 -- first and the last one whole: its local day, its month ('2026-10') and its number, and the time from from_millis to before
@@ -211,7 +229,7 @@ WITH stretch AS (  -- by days of UTC, of which each local day meets two or three
                              CAST(floor(expected_until_millis / 86400000) AS BIGINT) + 1)) AS day_number
   FROM broker_stretch
 ), part AS (
-  SELECT cluster_name, broker_name, broker_id, broker_key, local_day.day, month,
+  SELECT cluster_name, broker_name, broker_id, broker_key, local_day.day, month, local_day.from_millis AS day_millis,
          greatest(0, least(up_until_millis, until_millis) - greatest(stretch.from_millis, local_day.from_millis)) AS up,
          least(expected_until_millis, until_millis) - greatest(stretch.from_millis, local_day.from_millis) AS expected
   FROM stretch JOIN local_day ON date_from_unix_date(CAST(day_number AS INT)) = local_day.day
@@ -219,7 +237,7 @@ WITH stretch AS (  -- by days of UTC, of which each local day meets two or three
 SELECT cluster_name, broker_name, broker_id, day, month, CAST(sum(up) AS BIGINT) AS up_millis,
        CAST(sum(expected) AS BIGINT) AS expected_millis, sum(up) / sum(expected) AS availability, broker_key
 FROM part
-WHERE expected > 0
+WHERE expected > 0 AND day_millis >= coalesce(unix_millis((SELECT expected_at FROM known_from)), 0)
 GROUP BY cluster_name, broker_name, broker_id, broker_key, day, month;
 
 -- One row for each cluster and day: the availability of all its brokers together, and of its worst one. For a longer
@@ -247,7 +265,7 @@ WITH gone AS (
          concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
          IF(type = 'EXPIRED', last_heard_at, event_time) AS gone_at
   FROM broker_event
-  WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED', 'REFUSED') AND lease_millis IS NOT NULL
+  WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED', 'REFUSED') AND lease_millis IS NOT NULL AND epoch > 0 /*lost_epoch*/
 ), following AS (
   SELECT *, IF(gone_at <= lag(gone_at) OVER (ORDER BY gone_at) + INTERVAL 1 MINUTE, 0, 1) AS begins
   FROM gone
@@ -261,9 +279,9 @@ WITH gone AS (
   GROUP BY group_number
 )
 SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(first_gone_at) / 86400000) AS INT)) AS STRING), 1, 7)
-         AS event_month, *
-FROM of_group
-WHERE brokers >= 2;
+         AS event_month, of_group.*
+FROM of_group CROSS JOIN known_from
+WHERE brokers >= 2 AND coalesce(first_gone_at > known_at + INTERVAL 1 MINUTE, true);
 
 -- One row for each cluster, zone and month with outages: their number, how many of them are over (repaired: the broker was
 -- back within 7 days), the mean time to repair of those (mttr_millis), and the time of the longest, which may last.
@@ -363,7 +381,7 @@ CREATE OR REPLACE TEMPORARY VIEW broker_release AS
 WITH line AS (
   SELECT coalesce(live_after.broker_addr, live_before.broker_addr) AS addr, live_before, live_after, line.event_time, epoch, seq
   FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
-  WHERE table_name = 'live'
+  WHERE table_name = 'live' AND epoch > 0 /*lost_epoch*/
 ), change AS (
   SELECT live_after.cluster_name AS cluster_name, live_after.broker_name AS broker_name, live_after.broker_id AS broker_id,
          addr AS broker_addr, live_after.broker_version AS broker_version, event_time AS from_time,
@@ -374,9 +392,19 @@ WITH line AS (
      OR live_before.broker_id IS DISTINCT FROM live_after.broker_id
      OR live_before.cluster_name IS DISTINCT FROM live_after.cluster_name
   WINDOW of_address AS (PARTITION BY addr ORDER BY epoch, seq)
+), known AS (  -- with what was registered where the history begins to be whole
+  SELECT * FROM change
+  UNION ALL
+  SELECT live_before.cluster_name, live_before.broker_name, live_before.broker_id, addr, live_before.broker_version, known_at, event_time
+  FROM (SELECT *, row_number() OVER (PARTITION BY addr ORDER BY epoch, seq) AS place FROM line) first_line CROSS JOIN known_from
+  WHERE place = 1 AND live_before IS NOT NULL AND 0 /*lost_epoch*/ > 0
+  UNION ALL
+  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_version, greatest(lease_began_at, known_at), NULL
+  FROM live ANTI JOIN line ON live.broker_addr = line.addr CROSS JOIN known_from
+  WHERE 0 /*lost_epoch*/ > 0
 )
-SELECT change.*, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
-FROM change
+SELECT known.*, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
+FROM known
 WHERE broker_version IS NOT NULL;
 
 -- One row for each command that deleted a topic in all clusters, at its first line, and broker name that ever had the topic.
@@ -390,6 +418,20 @@ WITH command AS (
 SELECT topic, broker_name, event_time, epoch, seq, cause
 FROM command JOIN (SELECT DISTINCT topic, broker_name FROM row_change WHERE table_name = 'topic') known USING (topic);
 
+-- One row for each topic and broker name that had it where the history begins to be whole (known_from): none if no row of it
+-- was ever lost.
+CREATE OR REPLACE TEMPORARY VIEW topic_known AS
+WITH change AS (
+  SELECT topic, broker_name, before, row_number() OVER (PARTITION BY topic, broker_name ORDER BY epoch, seq) AS place
+  FROM topic_change
+  WHERE epoch > 0 /*lost_epoch*/ AND 0 /*lost_epoch*/ > 0
+), known AS (
+  SELECT topic, broker_name, before.perm AS perm FROM change WHERE place = 1 AND before IS NOT NULL
+  UNION ALL
+  SELECT topic, broker_name, perm FROM topic ANTI JOIN change USING (topic, broker_name) WHERE 0 /*lost_epoch*/ > 0
+)
+SELECT topic, broker_name, perm, known_at, known_epoch FROM known CROSS JOIN known_from;
+
 -- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
 -- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
 -- deleted_at: when, after an end in silence or by a lost connection, a command deleted the topic in all clusters.
@@ -397,9 +439,11 @@ CREATE OR REPLACE TEMPORARY VIEW topic_session AS
 WITH point AS (
   SELECT topic, broker_name, event_time, epoch, seq, cause, before IS NULL AS begins
   FROM topic_change
-  WHERE before IS NULL OR after IS NULL
+  WHERE (before IS NULL OR after IS NULL) AND epoch > 0 /*lost_epoch*/
   UNION ALL
-  SELECT *, CAST(NULL AS BOOLEAN) FROM topic_deletion
+  SELECT *, CAST(NULL AS BOOLEAN) FROM topic_deletion WHERE epoch > 0 /*lost_epoch*/
+  UNION ALL
+  SELECT topic, broker_name, known_at, known_epoch, -1, 'KNOWN', true FROM topic_known
 ), edge AS (
   SELECT topic, broker_name, event_time AS from_time, begins,
          lead(event_time) OVER of_topic AS to_time, lead(cause) OVER of_topic AS ended_by,
@@ -471,8 +515,13 @@ WITH point AS (
   SELECT topic, broker_name, event_time, epoch, seq, cause IN ('SILENCE', 'CHANNEL_CLOSED') AS is_silence, after.perm AS perm,
          after IS NOT NULL AS is_there, cause = 'WIPE_WRITE_PERM_OF_BROKER' AS is_wiped
   FROM topic_change
+  WHERE epoch > 0 /*lost_epoch*/
   UNION ALL
-  SELECT topic, broker_name, event_time, epoch, seq, false, CAST(NULL AS INT), false, false FROM topic_deletion
+  SELECT topic, broker_name, event_time, epoch, seq, false, CAST(NULL AS INT), false, false
+  FROM topic_deletion
+  WHERE epoch > 0 /*lost_epoch*/
+  UNION ALL
+  SELECT topic, broker_name, known_at, known_epoch, -1, false, perm, true, false FROM topic_known
 ), change AS (  -- planned_at: the next planned end, or command after any end, after which it is not expected there.
                 -- wiped_at: the next command that takes the permission
   SELECT *, lead(event_time) OVER of_topic AS next_time, lead(is_there) OVER of_topic AS is_kept,
@@ -597,7 +646,7 @@ WITH part AS (
 SELECT measure, topic, broker_name, date_from_unix_date(CAST(day_number AS INT)) AS day, up_millis,
        expected_millis, up_millis / expected_millis AS availability
 FROM of_day
-WHERE expected_millis > 0;
+WHERE expected_millis > 0 AND day_number * 86400000 >= coalesce(unix_millis((SELECT expected_at FROM known_from)), 0);
 
 -- One row for each topic and day on which it was expected: the time in which at least one broker name had it, so that
 -- clients got a route, and its expected time.

@@ -26,12 +26,13 @@ from namesrv_stream.answers.story import (
     story_of_broker,
     topic_story,
 )
-from namesrv_stream.answers.subject import BadQuestionError, Fields, Moment, Seen, camel, shown
+from namesrv_stream.answers.subject import BadQuestionError, Fields, Moment, Seen, Unknown, camel, shown
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.rules.history import as_json_row, rows_before_and_after
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow, Key, RowChange, SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.root import Root, quoted
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
@@ -111,13 +112,14 @@ class Event(Fields, omit_defaults=True):
 class Events(Fields):
     """A page of the history, newest last, of `total` events up to its end.
 
-    `next` is the place before which the next page ends, null at the end.
+    `next` is the place before which the next page ends, null at the end. `unknown`: where events may be missing.
     """
 
     snapshot: Moment
     total: int
     events: list[Event]
     next: str | None
+    unknown: Unknown | None = None
 
 
 class StorySentence(Fields):
@@ -129,13 +131,17 @@ class StorySentence(Fields):
 
 
 class Story(Fields):
-    """The newest of `total` sentences, newest last; `next` is the place before which the next page ends."""
+    """The newest of `total` sentences, newest last; `next` is the place before which the next page ends.
+
+    `unknown`: where sentences may be missing.
+    """
 
     snapshot: Moment
     name: str
     total: int
     sentences: list[StorySentence]
     next: str | None
+    unknown: Unknown | None = None
 
 
 class Snapshot(Fields, omit_defaults=True):
@@ -159,11 +165,13 @@ class Snapshot(Fields, omit_defaults=True):
     last_tick_append: int | None = None
     clock_millis: int | None = None
     last_append: int | None = None
+    holes: list[dict[str, Any]] = []  # noqa: RUF012  # msgspec copies it
+    repaired_at: str | None = None
 
     @classmethod
     def of_row(cls, row: SnapshotRow) -> Self:
         """Return a row of the table `snapshot`."""
-        return cls.of(row)
+        return cls.of(row, holes=[row_fields(each._asdict()) for each in row.holes])
 
 
 class Snapshots(Fields):
@@ -241,7 +249,7 @@ def events(  # noqa: PLR0913  # what a reader may choose
     lines = lines[-(limit + 1) :]
     following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
     shown = with_changes(seen.root, seen.snapshot, lines[-limit:])
-    return Events(seen.moment, total, list(map(_event, shown)), following)
+    return Events(seen.moment, total, list(map(_event, shown)), following, seen.unknown_in(span))
 
 
 def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:
@@ -273,7 +281,7 @@ def why(  # noqa: PLR0913  # what a reader may choose
     end = len(story) if below is None else min(below, len(story))
     first = 0 if limit is None else max(0, end - limit)
     told = list(map(StorySentence.of, story[first:end]))
-    return Story(seen.moment, name, len(story), told, str(first) if first else None)
+    return Story(seen.moment, name, len(story), told, str(first) if first else None, seen.unknown_in(span))
 
 
 def snapshots(rows: Sequence[SnapshotRow], oldest: SnapshotRow, limit: int) -> Snapshots:
@@ -324,9 +332,16 @@ class Comparison(NamedTuple):
 
 
 def comparison(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> Comparison:
-    """Compare two moments by the lines between them. Raises NoSuchSnapshotError if one is no moment of the log."""
-    epochs = reader.past(before).snapshot.epoch, reader.past(after).snapshot.epoch
+    """Compare two moments by the lines between them.
+
+    Raises NoSuchSnapshotError if one is no moment of the log, and PastUnknownError if lines between them were lost.
+    """
+    pasts = reader.past(before), reader.past(after)
+    epochs = pasts[0].snapshot.epoch, pasts[1].snapshot.epoch
     newest = reader.snapshots.newest()
+    unknown = UnknownPast.of(newest)
+    if unknown is not None and min(epochs) < unknown.to_epoch and max(epochs) >= unknown.from_epoch:
+        raise unknown.error
     undone, done = changes_between(root, newest, after, before), changes_between(root, newest, before, after)
     return Comparison(before, after, differences(done, undone), epochs)
 

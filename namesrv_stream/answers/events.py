@@ -23,6 +23,7 @@ from namesrv_stream.rules.rows import (
 from namesrv_stream.tables.arrow import row_changes_from_arrow, rows_from_arrow
 from namesrv_stream.tables.as_of import AsOf, month_of, rows_until, timestamp_sql
 from namesrv_stream.tables.damage import reporting_damage
+from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.root import Root, query, quoted, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, ROW_CHANGE
 
@@ -49,6 +50,13 @@ class Span(NamedTuple):
     def holds(self, line: BrokerEventRow) -> bool:
         """Return whether `covers` selects the line."""
         return line.event_time >= (self.since_ms or 0) and all(end.includes(line) for end in self.until)
+
+    def meets(self, unknown: UnknownPast) -> bool:
+        """Return whether a part of a stretch of the history may be within this one."""
+        begin_ms = unknown.from_millis or 0
+        return (self.since_ms or 0) <= unknown.until_millis and all(
+            (end.epoch or 0) >= unknown.from_epoch if end.at_ms is None else end.at_ms >= begin_ms for end in self.until
+        )
 
 
 EVERYTHING = Span()
@@ -208,14 +216,17 @@ class EpochEvents(NamedTuple):
 def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int) -> list[EpochEvents]:
     """Return every epoch with events from a time on, the highest first, down from a snapshot with `alive` brokers.
 
+    If events were lost, epochs before that are left out.
+
     The end of a lease that held no id counts as of the type "", and a REGISTERED that replaced another address as
     REPLACED: neither is a broker that left or came.
     """
     kind = f"""CASE WHEN type IN {LEASE_ENDS} AND held_id IS NOT TRUE THEN NULL
         WHEN type = 'REGISTERED' AND replaced > 0 THEN 'REPLACED' ELSE type END"""
+    known = f"epoch > {max((each.to_epoch for each in snapshot.holes), default=0)}"
     broker = "epoch, partition, offset, cluster_name, broker_name, broker_id"
     replaced = f"count(*) FILTER (WHERE type = 'ID_LOST') OVER (PARTITION BY {broker}) AS replaced"
-    within = f"SELECT epoch, type, event_time, held_id, {replaced} FROM rows WHERE {Span(since_ms).covers}"
+    within = f"SELECT epoch, type, event_time, held_id, {replaced} FROM rows WHERE {known} AND {Span(since_ms).covers}"
     counted = f"SELECT epoch, {kind} AS kind, max(event_time) AS at, count(*) AS n FROM ({within}) AS counted"
     rows = _answer(root, snapshot, f"{counted} GROUP BY epoch, kind ORDER BY epoch DESC")
     at_ms = rows.column("at").cast("timestamp[ms]").cast("int64").to_pylist()

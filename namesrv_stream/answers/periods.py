@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from namesrv_stream.analysis.ask import opened
 from namesrv_stream.answers.accounts import Rejected, rejected
-from namesrv_stream.answers.definitions import up_brokers
-from namesrv_stream.answers.events import EpochEvents, came, events_by_epoch
+from namesrv_stream.answers.definitions import EXPECTED_MS, up_brokers
+from namesrv_stream.answers.events import EpochEvents, Span, came, events_by_epoch
 from namesrv_stream.answers.lists import check_known
 from namesrv_stream.answers.story import BY_OPERATORS
-from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
+from namesrv_stream.answers.subject import Fields, Moment, Seen, Unknown, now_of
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.rows import SnapshotRow
@@ -42,13 +42,18 @@ class Mark(Fields, omit_defaults=True):
 
 
 class Timeline(Fields):
-    """The moments at which something changed. `aliveBefore`: the number of brokers that were up before them."""
+    """The moments at which something changed. `aliveBefore`: the number of brokers that were up before them.
+
+    `unknown`: a stretch whose moments are not known, because rows of the history were lost. It has no marks, nor has
+    the time before it.
+    """
 
     snapshot: Moment
     oldest: Moment
     since: str
     alive_before: int
     marks: list[Mark]
+    unknown: Unknown | None = None
 
 
 class PastSession(Fields):
@@ -85,7 +90,8 @@ class SharedOutage(Fields):
 class Churn(Fields):
     """Sessions of brokers since a time.
 
-    `rejected`: the newest rejected records; `rejectedMore`: there are older ones.
+    `rejected`: the newest rejected records; `rejectedMore`: there are older ones. `unknown`: a stretch less than 7 days
+    before `since` whose events were lost: a broker that fell in it counts from its return on.
     """
 
     snapshot: Moment
@@ -96,6 +102,7 @@ class Churn(Fields):
     outages: list[SharedOutage]
     rejected: list[Rejected]
     rejected_more: bool
+    unknown: Unknown | None = None
 
 
 def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
@@ -114,7 +121,8 @@ def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
     every = [each for each in every if each.epoch > above]
     before = every[0].alive - came(every[0].counts) if every else alive
     found = [each for each in every if until_ms is None or each.event_time <= until_ms]
-    return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), before, _marks(found))
+    unknown = seen.unknown_in(Span(since_ms))
+    return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), before, _marks(found), unknown)
 
 
 def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
@@ -171,8 +179,11 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
     """Return the sessions of brokers from `since_ms` to the snapshot, the brokers that flapped, and shared outages.
 
     The figures are those of the views of analysis/views.sql for this time. A broker that was down at its beginning is
-    there with its last session.
+    there with its last session. Raises PastUnknownError if events since then were lost.
     """
+    unknown = seen.unknown
+    if unknown is not None and since_ms < unknown.until_millis:
+        raise unknown.error
     with opened(seen.root, *seen.as_of, only=_VIEWS, kept=["broker_session"]) as views:
         asked = {"since": since_ms, "until": now_of(seen.snapshot), "broker": broker}
         found = list(views.rows(_SESSIONS, asked))
@@ -188,6 +199,7 @@ def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
             outages=sorted((_outage(*row) for row in views.rows(_OUTAGES, asked)), key=lambda each: -each.count),
             rejected=refused[:_MAX_REJECTED],
             rejected_more=len(refused) > _MAX_REJECTED,
+            unknown=seen.unknown_in(Span(since_ms - EXPECTED_MS)),
         )
 
 

@@ -17,7 +17,7 @@ from namesrv_stream.answers.events import (
     with_changes,
 )
 from namesrv_stream.config.values import java_text
-from namesrv_stream.reporting.texts import counted, duration_text, natural_key, perm_text
+from namesrv_stream.reporting.texts import counted, duration_text, listed, natural_key, perm_text
 from namesrv_stream.rules.history import Rows, rows_before_and_after
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
@@ -240,7 +240,7 @@ def _of_broker(line: BrokerEventRow) -> str:
         case "CHANGED":
             return f"{who} {_changed(line, before, after)}"
         case "TOPICS_CHANGED":
-            return f"{line.broker_name}: {', '.join(_topics(before, after))}, {_because(line)}"
+            return f"{line.broker_name}: {', '.join(_topics(before, after)) or _lost_topics(line)}, {_because(line)}"
         case "REFUSED" if line.lease_millis is None:
             return f"{who} was refused: the address that holds this id has a higher state version{_by(line)}"
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
@@ -330,11 +330,16 @@ def end_text(line: BrokerEventRow) -> str:
 
 def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
     """Return what a command changed, and on which broker name. If it changed nothing, return its subject."""
+    command = msgspec.json.decode(line.command or "{}")
+    if "made" in command:
+        made, lost = command["made"], command["lost"]
+        losses = [f"{'an unknown number of' if n is None else f'{n:,}'} rows of {name}" for name, n in lost.items()]
+        parts = f"{listed(made)} made from row_change, " if made else ""
+        return f" of epoch {command['epoch']}: {parts}{f'{listed(losses)} lost' if losses else 'nothing lost'}"
     if topics := list(_topics(before, after)):
         return f" on {line.broker_name}: {', '.join(topics)}"
     if settings := list(_settings(before, after)):
         return f": {', '.join(settings)}"
-    command = msgspec.json.decode(line.command or "{}")
     if command.get("type") == _RETIRE:
         broker = f" of {line.broker_name} {line.broker_id} of {line.cluster_name}"
         return f"{broker}: refused, because {line.broker_addr} held it" if line.held_id else broker
@@ -397,6 +402,13 @@ def _topics(before: Rows, after: Rows) -> Iterator[str]:
         for verb, names in groups.items():
             if names:
                 yield f"{counted(len(names), noun)} {verb} ({_some(sorted(names))})"
+
+
+def _lost_topics(line: BrokerEventRow) -> str:
+    """Return the numbers of topics that a line changed, whose rows were lost."""
+    counts = {"came": line.topics_added, "went": line.topics_removed, "changed": line.topics_changed}
+    known = [f"{counted(count, 'topic')} {verb}" for verb, count in counts.items() if count]
+    return f"{', '.join(known) or 'static mappings changed'} (the names were lost)"
 
 
 def _settings(before: Rows, after: Rows) -> Iterator[str]:

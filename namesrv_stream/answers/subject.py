@@ -27,6 +27,7 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import is_system_topic
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView
 
@@ -46,7 +47,16 @@ def camel(name: str) -> str:
 
 
 _TIMES = frozenset(
-    ("event_time", "published_at", "last_tick", "log_accepted_at", "last_heard_at", "lease_began_at", "suspect_since")
+    (
+        "event_time",
+        "published_at",
+        "last_tick",
+        "log_accepted_at",
+        "repaired_at",
+        "last_heard_at",
+        "lease_began_at",
+        "suspect_since",
+    )
 ) | {"last_update_timestamp"}
 """Columns that hold a time, in epoch milliseconds in a row."""
 
@@ -102,6 +112,27 @@ class Moment(Fields):
     published_at: str
 
 
+class Unknown(Fields):
+    """A stretch of time of which the history has lost rows, which an answer lacks; `text` says why.
+
+    `since`: null if it is not known when it begins. `fromEpoch` and `toEpoch`: the first and the last epoch of it.
+    """
+
+    since: str | None
+    until: str
+    from_epoch: int
+    to_epoch: int
+    tables: list[str]
+    text: str
+
+    @classmethod
+    def of_past(cls, unknown: UnknownPast) -> Self:
+        """Return the stretch for an answer."""
+        tables = sorted({each.table_name for each in unknown.holes})
+        times = iso_text(unknown.from_millis), iso_text(unknown.until_millis)
+        return cls(*times, unknown.from_epoch, unknown.to_epoch, tables, unknown.sentence)
+
+
 class Page(Fields):
     """A page of a list of `total` items; `next` names the item after which the next page begins, null at the end."""
 
@@ -142,6 +173,16 @@ class Seen(NamedTuple):
     def is_made(self) -> bool:
         """True for a past moment."""
         return self.past_moment is not None
+
+    @property
+    def unknown(self) -> UnknownPast | None:
+        """The stretch of the history up to this moment that has lost rows, None if there is none."""
+        return UnknownPast.reaching(self.snapshot)
+
+    def unknown_in(self, span: Span) -> Unknown | None:
+        """Return the stretch of the history with lost rows if a span meets it."""
+        unknown = self.unknown
+        return Unknown.of_past(unknown) if unknown is not None and span.meets(unknown) else None
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
         """Return the error for an unknown name. It lists the names most like it, or else the existing names."""

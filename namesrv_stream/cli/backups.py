@@ -16,7 +16,8 @@ from namesrv_stream.reporting.texts import counted, listed
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.damage import Damage
-from namesrv_stream.tables.mending import damages, drop_checkpoint
+from namesrv_stream.tables.holes import UnknownPast
+from namesrv_stream.tables.repair import Repair, damages, drop_checkpoint, newest_readable, newest_tag, planned
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tools.backup_file import (
@@ -27,16 +28,14 @@ from namesrv_stream.tools.backup_file import (
     read_backup,
     write_backup,
 )
-from namesrv_stream.tools.putting_back import (
-    Salvaged,
+from namesrv_stream.tools.restore import (
     fewer,
     import_content,
     nothing,
     of_backup,
-    repair,
+    publish_repair,
     require_stopped,
     restore_content,
-    salvaged,
 )
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -115,7 +114,7 @@ def restore(  # noqa: PLR0913, PLR0917  # one argument for each option
     settings = invocation.settings
     content, reader = _content(invocation, epoch, folder), open_reader(settings)
     require_stopped(root_of(settings), settings, reader.snapshots.newest(), takes_over=take_over)
-    _confirm(fewer(content_of(reader), {}, content), yes)
+    _confirm(fewer(content_of(reader).rows, {}, content.rows), yes)
     row = restore_content(root_of(settings), settings, content, requested_by, takes_over=take_over)
     click.echo(_published(row, f"the tables of epoch {epoch}"))
 
@@ -150,41 +149,50 @@ def _published(row: SnapshotRow, what: str) -> str:
 def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
     invocation: Invocation, folder: Path | None, from_log: bool, take_over: bool, yes: bool, requested_by: str
 ) -> None:
-    """Mend tables with damaged files: publish the newest content, as far as it can be got back, or another source.
+    """Mend tables with damaged files, and publish the newest content as far as it is known, or another source.
 
-    Rows of a damaged file come from the history. The command says which rows are lost, and asks before it publishes
-    fewer brokers or topics than gateways serve now.
+    Rows of a damaged table of routes are made from the history. What the history lacks comes from the brokers, which
+    register again, or from a backup. The command says which rows are lost, and asks before it goes on without them.
     """
     if folder is not None and from_log:
         raise click.UsageError("--from and --from-log exclude each other: give one of them.")
     settings, root = invocation.settings, root_of(invocation.settings)
     found = _without_checkpoints(root, damages(root))
     backup = None if folder is None else of_backup(_newest_backup(folder))
+    newest = newest_readable(root, found) or (backup and _above_all(root, backup.snapshot))
+    if newest is None:
+        raise NamesrvError(
+            f"cannot repair {root.url}: no row of the table snapshot can be read. Give a folder of backups with "
+            "--from FOLDER, which also has the place in the log. Nothing was changed."
+        )
+    behind = newest_tag(root).epoch > newest.epoch and any(damage.table == SNAPSHOT.name for damage in found)
     if not found and backup is None and not from_log:
         click.echo("the newest snapshot is whole, and no table was changed.")
         return
-    now = _salvaged(root, found, backup)
-    require_stopped(root, settings, now.content.snapshot, takes_over=take_over)
-    wanted = nothing(now.content.snapshot) if from_log else backup or now.content
-    for line in _losses(now):
+    require_stopped(root, settings, newest, takes_over=take_over)
+    plan = planned(root, found, newest)
+    wanted = nothing(newest) if from_log else backup or Content(newest, plan.rows)
+    if behind:
+        click.echo(f"snapshot: the newest row is lost. The job reads the log again from epoch {newest.epoch} on.")
+    for line in _plan_lines(plan, found):
         click.echo(line)
-    if now.lost.keys() & now.content.rows.keys() and backup is None:
-        click.echo("a backup may have these rows: `repair --from FOLDER` publishes the newest one of a folder.")
-    for damage in found:
-        if not damage.file:
-            click.echo(f"{damage.table}: {damage.problem}; they become these.")
-    _confirm(fewer(now.content, now.lost, wanted), yes)
-    if (gone := sorted(now.lost.keys() - now.content.rows.keys())) and not yes:
-        told = f"Rows of {listed(gone)} stay lost, which no backup has. Go on? (--yes for scripts)"
+    _confirm(fewer(plan.rows, plan.lost, wanted.rows), yes)
+    if (gone := sorted(plan.lost.keys() - plan.rows.keys())) and not yes:
+        told = f"Rows of {listed(gone)} stay lost, which no backup has. Continue? (--yes for scripts)"
         click.confirm(told, abort=True, err=True)
-    done = repair(root, settings, found, now, wanted, requested_by, takes_over=take_over)
-    anew = f" Rewritten: {', '.join(done.rewritten)}." if done.rewritten else ""
+    row = publish_repair(root, settings, plan, wanted, requested_by, takes_over=take_over)
+    mended = sorted({*plan.made, *plan.readable})
+    rewritten = f" Repaired: {', '.join(mended)}." if mended else ""
     what = f"the tables of epoch {wanted.snapshot.epoch}" if wanted.snapshot.epoch else "empty tables"
-    at = done.published.offsets.get(0)
+    at = row.offsets.get(0)
     place_in_log = "its begin" if at is None else f"offset {at:,}"
-    click.echo(
-        f"epoch {done.published.epoch} has {what}.{anew} Start the job: it reads the log from {place_in_log} on."
-    )
+    click.echo(f"epoch {row.epoch} has {what}.{rewritten} Start the job: it reads the log from {place_in_log} on.")
+
+
+def _above_all(root: Root, row: SnapshotRow) -> SnapshotRow:
+    """Return the row of a backup as the newest one, above all epochs that any table has."""
+    tag = newest_tag(root)
+    return row._replace(epoch=max(row.epoch, tag.epoch), term=max(row.term, tag.term))
 
 
 def _without_checkpoints(root: Root, found: Sequence[Damage]) -> Sequence[Damage]:
@@ -196,34 +204,31 @@ def _without_checkpoints(root: Root, found: Sequence[Damage]) -> Sequence[Damage
     return damages(root) if of_checkpoints else found
 
 
-def _salvaged(root: Root, found: Sequence[Damage], backup: Content | None) -> Salvaged:
-    """Return what can be got back; if no snapshot can be read, a backup is all that is known."""
-    try:
-        return salvaged(root, found)
-    except NamesrvError:
-        if backup is None:
-            raise
-        return Salvaged(backup, {}, {})
-
-
-def _losses(now: Salvaged) -> Iterator[str]:
-    for table, epoch in now.made.items():
-        if table == SNAPSHOT.name:
-            yield f"snapshot: the row of epoch {epoch} is made from the tables' newest commits. If all others are lost,"
-            yield "  each epoch with events has a row again, of the time of its last event."
-            continue
-        yield f"{table}: {counted(len(now.content.rows[table]), 'row')}, of epoch {epoch} and the history after it."
-    for table, count in now.lost.items():
-        how_many = "an unknown number of rows" if count is None else counted(count, "row")
-        back = " Living brokers register them again." if table in now.content.rows else ""
-        yield f"{table}: {how_many} cannot be got back.{back}"
+def _plan_lines(plan: Repair, found: Sequence[Damage]) -> Iterator[str]:
+    """Yield what becomes of each damaged table."""
+    for damage in found:
+        if not damage.file:
+            yield f"{damage.table}: {damage.problem}."
+    for table in sorted(plan.made):
+        made = counted(len(plan.rows[table]), "row")
+        unsure = "; the history has lost rows, so some may be missing or old" if plan.needs_full_registrations else ""
+        yield f"{table}: {made} made from row_change{unsure}."
+    for table, count in plan.lost.items():
+        if table not in plan.rows:
+            how_many = "an unknown number of rows" if count is None else counted(count, "row")
+            yield f"{table}: {how_many} lost."
+    if plan.holes:
+        yield UnknownPast.joined(plan.holes).sentence
+    if plan.needs_full_registrations:
+        yield "Brokers that are up register again in full within a minute; KV values and settings do not come back."
+        yield "A backup may have them: `repair --from FOLDER` publishes the newest one of a folder."
 
 
 def _confirm(has_fewer: Sequence[str], yes: bool) -> None:
     """Ask before gateways serve fewer brokers or topics than now."""
     if has_fewer and not yes:
         click.confirm(
-            f"This publishes {listed(has_fewer)}, which gateways then serve. Go on? (--yes for scripts)",
+            f"This publishes {listed(has_fewer)}, which gateways then serve. Continue? (--yes for scripts)",
             abort=True,
             err=True,
         )

@@ -14,8 +14,8 @@ from namesrv_stream.analysis import palette
 from namesrv_stream.analysis.views import history_sql, permanent_sql
 from namesrv_stream.answers import accounts
 from namesrv_stream.answers.lists import broker
-from namesrv_stream.answers.subject import ACCEPTED
-from namesrv_stream.cli.output import Rows, heading, print_answer, time_text
+from namesrv_stream.answers.subject import ACCEPTED, Unknown
+from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
 from namesrv_stream.cli.view import (
     Answer,
     Looked,
@@ -70,9 +70,15 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option
     span = span_of(since, until)
     page = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions)
     found = page.events
+    _warn_of(page.unknown)
     rows = ([time_text(each.event_time), each.epoch, _event_type(each.type), each.text] for each in found)
     title = looked.heading(shown_of(len(found), page.total, "event"))
     return Answer(found, Group(title, Rows(["time", "#epoch", "event", "what happened+"], rows)))
+
+
+def _warn_of(unknown: Unknown | None) -> None:
+    if unknown is not None:
+        say(f"warning: events may be missing. {unknown.text}")
 
 
 def _event_type(name: str) -> Text:
@@ -90,6 +96,7 @@ def why(  # noqa: PLR0913, PLR0917  # one argument an option
 ) -> Answer:
     """Show the story of a broker name, a broker address or a topic, in sentences, newest last."""
     story = accounts.why(looked.seen, subject, span_of(since, until), is_topic=is_topic, with_versions=versions)
+    _warn_of(story.unknown)
     rows: list[list[object]] = [
         *([time_text(each.event_time), each.epoch, each.text] for each in story.sentences),
         ["now" if looked.health else "then", looked.seen.snapshot.epoch, _present(looked, story.name)],

@@ -27,6 +27,7 @@ from namesrv_stream.errors import (
     NamesrvError,
     NoSuchSnapshotError,
     NotARegistryError,
+    PastUnknownError,
     SettingError,
     SnapshotGoneError,
     StorageError,
@@ -48,7 +49,7 @@ _STATUS: dict[HTTPStatus, tuple[type[NamesrvError], ...]] = {
     HTTPStatus.FORBIDDEN: (NotAllowedError,),
     HTTPStatus.NOT_FOUND: (NotFoundError, NoSuchSnapshotError),
     HTTPStatus.CONFLICT: (UnknownNameError, BrokerIsUpError),
-    HTTPStatus.GONE: (SnapshotGoneError,),
+    HTTPStatus.GONE: (SnapshotGoneError, PastUnknownError),
     HTTPStatus.BAD_GATEWAY: (KafkaRefusedError,),
     HTTPStatus.SERVICE_UNAVAILABLE: (NotARegistryError, StorageError, KafkaUnreachableError),
 }
@@ -150,7 +151,7 @@ OF_ALL = problems(
 OF_MOMENTS = problems(
     {
         404: "There never was such a name or such an epoch.",
-        410: "The snapshot of the answer has just been removed, as snapshots thin out: ask again.",
+        410: "The past of that time is not known, because rows of the history were lost; the detail has the bounds.",
     }
 )
 """Further answers of a path about a moment."""

@@ -229,6 +229,22 @@ class RejectedRow(NamedTuple):
     reason: Annotated[str, "first error that was found in the record"]
 
 
+class Hole(NamedTuple):
+    """Rows of a table of the history that a repair could not keep. They were of epochs `from_epoch` to `to_epoch`.
+
+    The tables of these epochs but for the last are not known. If the repair made a keyed table from the rest, the last
+    one is the first epoch after the repair. `from_millis`: no lost row has an earlier event time, None if that is not
+    known. `until_millis`: none has a later one. `repaired_millis`: the wall clock of the repair.
+    """
+
+    table_name: str
+    from_epoch: int
+    to_epoch: int
+    from_millis: int | None
+    until_millis: int
+    repaired_millis: int
+
+
 class SnapshotRow(NamedTuple):
     """Key epoch: all tables at one moment. Each epoch is one row; `kind` names what the run did."""
 
@@ -252,3 +268,9 @@ class SnapshotRow(NamedTuple):
     last_tick_append: Annotated[int | None, TIME, "append time of the newest tick that was applied"] = None
     clock_millis: Annotated[int | None, "the log's clock (D9) at the newest tick"] = None
     last_append: Annotated[int | None, TIME, "append time of the last record that was applied"] = None
+    holes: Annotated[
+        tuple[Hole, ...], "lost rows of the history: their table, epochs and event times, and when it was repaired"
+    ] = ()
+    repaired_at: Annotated[int | None, TIME, "wall clock of the last repair of the tables; NULL if there was none"] = (
+        None
+    )

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import UNRECORDED_COLUMNS, BrokerEventRow, LogPosition, RowChange
+from namesrv_stream.rules.rows import UNRECORDED_COLUMNS, BrokerEventRow, Hole, LogPosition, RowChange
 from namesrv_stream.tables import schemas
 from namesrv_stream.tables.schemas import (
     CHANNELS,
     DATA_VERSION,
+    HOLES,
     LOG_POSITION,
     ROUTE_TABLES,
     ROW_CHANGE,
@@ -143,6 +144,8 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, _MILLIS).cast(kind)
     if kind == CHANNELS:
         return pa.array([sorted(channels.items()) for channels in values], kind)
+    if kind == HOLES:
+        return pa.array([[hole._asdict() for hole in holes] for holes in values], kind)
     if pa.types.is_struct(kind):
         return _struct_array(values, kind)
     if pa.types.is_map(kind):
@@ -171,6 +174,8 @@ def _values(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> list[Any]:
     values = column.to_pylist()
     if kind == CHANNELS:  # NULL in a snapshot that was published before the column was added
         return [{each["channel_id"]: each["last_heard_millis"] for each in value or ()} for value in values]
+    if kind == HOLES:  # as above
+        return [tuple(Hole(**each) for each in value or ()) for value in values]
     if kind == TEXTS:  # as above
         return [tuple(value or ()) for value in values]
     if pa.types.is_map(kind):

@@ -5,6 +5,9 @@ The table `row_change` has each row before and after each line: a row that chang
 first later change. Times may fall from line to line. So of the changes from the first excluded line on, the last
 included one's `after` counts if there is one.
 
+If rows of `row_change` were lost, the tables of a moment before the first of them are what the changes up to it made.
+Of a moment between the first and the last one they are not known (tables/holes.py).
+
 All rows are exact but for signs of life: `row_change` has `live` without UNRECORDED_COLUMNS, and a mere sign of life is
 no change. In a row that did not change since, these columns are those of the newest snapshot.
 
@@ -13,8 +16,10 @@ no change. In a row that did not change since, these columns are those of the ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +35,7 @@ from namesrv_stream.reporting.texts import iso_text, moment_text
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_of_side, rows_to_arrow
 from namesrv_stream.tables.damage import reporting_damage
+from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
@@ -102,7 +108,7 @@ def rows_until(spec: TableSpec, snapshot: SnapshotRow) -> str:
 
 @dataclass(frozen=True)
 class Past:
-    """A moment of the registry, made from `base`, the newest snapshot.
+    """A moment of the registry, made from `base`, the newest snapshot; if `is_before_holes`, from nothing.
 
     `snapshot` is the row of the moment. For an epoch it is the row with which the epoch was published. For a time its
     epoch is the last one with a line up to it, its event time is that time, and its offsets are those of the last
@@ -113,6 +119,7 @@ class Past:
     moment: AsOf
     snapshot: SnapshotRow
     base: SnapshotRow
+    is_before_holes: bool = False
     _changed: dict[tuple[str, str], RowsByKey] = field(default_factory=dict)
 
     @property
@@ -121,7 +128,7 @@ class Past:
         return self.snapshot is not self.base
 
     def changed(self, spec: TableSpec, topics: str = "true") -> RowsByKey:
-        """Return the rows at the moment of the keys that changed after it.
+        """Return the rows at the moment of the keys that changed after it; of all keys if `is_before_holes`.
 
         `topics`: an SQL condition of the wanted rows of `topic`.
         """
@@ -134,11 +141,16 @@ class Past:
 
     def _read(self, specs: Sequence[TableSpec], topics: str) -> Mapping[str, RowsByKey]:
         of_topics = topics if TOPIC in specs else "true"
+        if self.is_before_holes:
+            return self._of_changes(specs, f"{self.moment.up_to_here} AND {of_topics}", "true")
         return self._of_changes(specs, f"{self._later} AND {of_topics}", self._includes)
 
-    def recorded(self, spec: TableSpec) -> RowsByKey:
-        """Return the newest row after a change of each key of a table in `base`, from `row_change` alone."""
-        return self._of_changes((spec,), "true", "true")[spec.name]
+    def recorded(self, spec: TableSpec, after_epoch: int = 0) -> RowsByKey:
+        """Return the newest row after a change of each key of a table in `base`, from `row_change` alone.
+
+        Only changes of higher epochs than `after_epoch` count.
+        """
+        return self._of_changes((spec,), f"epoch > {after_epoch}", "true")[spec.name]
 
     def _of_changes(self, specs: Sequence[TableSpec], condition: str, is_included: str) -> Mapping[str, RowsByKey]:
         names = ", ".join(f"'{spec.name}'" for spec in specs)
@@ -150,15 +162,17 @@ class Past:
             is_included=is_included,
             chosen=f"table_name IN ({names}) AND epoch <= {self.base.epoch} AND {condition}",
         )
-        with reporting_damage(self.root, ROW_CHANGE, self.base.versions[ROW_CHANGE.name]):
+        with self._reporting_damage():
             found = query(self._table, sql)
-        return {spec.name: _by_key(spec, found) for spec in specs}
+            return {spec.name: _by_key(spec, found) for spec in specs}
+
+    def _reporting_damage(self) -> AbstractContextManager[None]:
+        return reporting_damage(self.root, ROW_CHANGE, self.base.versions[ROW_CHANGE.name])
 
     @cached_property
     def _table(self) -> DeltaTable:
-        version = self.base.versions[ROW_CHANGE.name]
-        with reporting_damage(self.root, ROW_CHANGE, version):
-            return self.root.open(ROW_CHANGE, version)
+        with self._reporting_damage():
+            return self.root.open(ROW_CHANGE, self.base.versions[ROW_CHANGE.name])
 
     @property
     def _includes(self) -> str:
@@ -168,15 +182,44 @@ class Past:
     @cached_property
     def _later(self) -> str:
         """SQL condition that selects the changes from the first line on that is later than the moment, or more."""
+        return "false" if self._first_later is None else f"epoch >= {self._first_later}"
+
+    @cached_property
+    def _first_later(self) -> int | None:
+        """The first epoch that has a change after the moment, or may have one; None if there is none."""
         at_ms = self.moment.at_ms
         if at_ms is None:
-            return f"epoch > {self.moment.epoch}"
+            return (self.moment.epoch or 0) + 1
         later = f"event_time > {timestamp_sql(at_ms)} AND event_month >= '{month_of(at_ms)}'"
-        first = query(self._table, f"SELECT min(epoch) AS epoch FROM rows WHERE {later}")["epoch"][0].as_py()
-        return "false" if first is None else f"epoch >= {first}"
+        with self._reporting_damage():
+            sql = f"SELECT min(epoch) AS epoch FROM rows WHERE {later}"
+            first: int | None = query(self._table, sql)["epoch"][0].as_py()
+        return first
+
+    def beside_holes(self) -> Past:
+        """Return this moment as it can be made. Raises PastUnknownError if lost rows of the history leave it unknown.
+
+        A time is before the holes if no lost row can be up to it, and no row from the holes on is.
+        """
+        unknown = UnknownPast.of(self.base)
+        if unknown is None or not self.is_made:
+            return self
+        at_ms, epoch = self.moment.at_ms, self.snapshot.epoch
+        is_before = epoch < unknown.from_epoch
+        if at_ms is not None:
+            is_before = is_before and unknown.from_millis is not None and at_ms < unknown.from_millis
+        if is_before:
+            return replace(self, is_before_holes=True)
+        is_after = epoch >= unknown.to_epoch
+        if at_ms is not None:
+            is_after = at_ms >= unknown.until_millis and (self._first_later or math.inf) > unknown.to_epoch
+        if not is_after:
+            raise unknown.error
+        return self
 
     def applied_to(self, spec: TableSpec, rows: pa.Table) -> pa.Table:
         """Return the rows of a table at the moment, from its rows in `base`, in no particular order."""
+        rows = spec.schema.empty_table() if self.is_before_holes else rows
         if changed := self.changed(spec):
             added = rows_to_arrow(spec, [row for row in changed.values() if row is not None])
             rows = pa.concat_tables([_without(rows, spec, changed), added])
@@ -205,11 +248,13 @@ SELECT {keys}, {rows} FROM (
 
 def unrecorded(root: Root, snapshot: SnapshotRow, spec: TableSpec) -> list[RowChange]:
     """Return what would make the rows of a table out of those that `row_change` has last: nothing if all is well."""
-    recorded = Past(root, AsOf(), snapshot, snapshot).recorded(spec)
+    unknown = UnknownPast.of(snapshot)
+    recorded = Past(root, AsOf(), snapshot, snapshot).recorded(spec, 0 if unknown is None else unknown.to_epoch)
     with reporting_damage(root, spec, snapshot.versions[spec.name]):
         rows = rows_from_arrow(spec, select(root.open(spec, snapshot.versions[spec.name]), spec))
     stored = {tuple(getattr(row, name) for name in spec.key): row for row in rows}
-    sides = ((key, recorded.get(key), stored.get(key)) for key in sorted({*stored, *recorded}))
+    keys = {*stored, *recorded} if unknown is None else recorded  # of other keys the last change may be lost
+    sides = ((key, recorded.get(key), stored.get(key)) for key in sorted(keys))
     return [RowChange(spec.name, *change) for change in sides if not _is_same(*change[1:])]
 
 
@@ -244,20 +289,11 @@ def _without(rows: pa.Table, spec: TableSpec, keys: Iterable[Key]) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(pa.array(range(len(rows)), pa.uint64()), gone)))
 
 
-def newest_after(spec: TableSpec, changes: pa.Table, epoch: int) -> dict[Key, Any]:
-    """Return the rows of a table, up to an epoch, that follow from rows of `row_change` alone."""
-    places = zip(changes["table_name"].to_pylist(), changes["epoch"].to_pylist(), strict=True)
-    mine = changes.filter(pa.array([name == spec.name and at <= epoch for name, at in places], pa.bool_()))
-    mine = mine.sort_by([("epoch", "ascending"), ("seq", "ascending")])
-    keys = zip(*(mine[name].to_pylist() for name in spec.key), strict=True)
-    newest = dict(zip(keys, rows_of_side(spec, mine[f"{spec.name}_after"]), strict=True))
-    return {key: row for key, row in newest.items() if row is not None}
-
-
 def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
     """Return the registry as of a moment. A time that has not come is the newest snapshot.
 
-    Raises NoSuchSnapshotError for a moment before the first record, and for an epoch that there is not yet.
+    Raises NoSuchSnapshotError for a moment before the first record, and for an epoch that there is not yet, and
+    PastUnknownError for one that lost rows of the history leave unknown.
     """
     newest = snapshots.newest()
     if moment.epoch is not None and not 1 <= moment.epoch <= newest.epoch:
@@ -282,7 +318,8 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
             row = published._replace(epoch=epoch, offsets=row.offsets)
         row = row._replace(event_time=moment.at_ms)
     assert row is not None
-    return Past(root, moment, row._replace(versions=newest.versions), newest)
+    row = row._replace(versions=newest.versions, holes=newest.holes, repaired_at=newest.repaired_at)
+    return Past(root, moment, row, newest).beside_holes()
 
 
 def _of_lines(root: Root, newest: SnapshotRow, what: str, condition: str) -> Any:
@@ -337,7 +374,7 @@ class PinnedTables(Mapping[str, pa.Table]):
         if spec is SNAPSHOT:
             rows = self._stored(spec, f"epoch < {self.snapshot.epoch}")
             return pa.concat_tables([rows, rows_to_arrow(spec, [self.snapshot])])
-        if spec.key and (spec is LIVE or self.past.changed(spec)):
+        if spec.key and (spec is LIVE or self.past.is_before_holes or self.past.changed(spec)):
             return self.past.applied_to(spec, self._stored(spec, "true"))
         return None
 

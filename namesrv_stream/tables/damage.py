@@ -72,8 +72,11 @@ class TableFiles:
         return with_later_columns(self._spec, parquet_rows(self.content(path)))
 
     def actions(self, path: str) -> list[dict[str, Any]]:
-        """Return the actions of a commit, a file of the log."""
-        return _OBJECT.decode_lines(self.content(path))
+        """Return the actions of a commit, a file of the log. Raises msgspec.DecodeError for a damaged one."""
+        try:
+            return _OBJECT.decode_lines(self.content(path))
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError(str(error)) from error
 
     def paths(self, version: int) -> frozenset[str]:
         """Return the data files of a version.
@@ -117,7 +120,7 @@ class TableFiles:
         delta-rs also needs the commit of that version where a checkpoint has all that is in it.
         """
         listed = self.listed("_delta_log")
-        checkpoints = {path: _number(path) for path in listed if path.endswith(".parquet")}
+        checkpoints = {path: version_of(path) for path in listed if path.endswith(".parquet")}
         if LAST_CHECKPOINT in listed and self._last_checkpoint() not in checkpoints.values():
             return LAST_CHECKPOINT, "names no checkpoint that there is"
         first = max((at for at in checkpoints.values() if at <= version), default=-1)
@@ -164,7 +167,7 @@ def _commit_file(version: int) -> str:
     return f"_delta_log/{version:020}.json"
 
 
-def _number(path: str) -> int:
+def version_of(path: str) -> int:
     """Return the version in the name of a file of the log, -1 if it has none."""
     digits = path.rpartition("/")[2].partition(".")[0]
     return int(digits) if digits.isdigit() else -1
@@ -268,4 +271,4 @@ def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int
 
 def newest_version(root: Root, spec: TableSpec) -> int:
     """Return the highest version that has a file in the log, readable or not; -1 if there is none."""
-    return max(map(_number, TableFiles(root, spec).listed("_delta_log")), default=-1)
+    return max(map(version_of, TableFiles(root, spec).listed("_delta_log")), default=-1)

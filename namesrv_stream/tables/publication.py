@@ -135,7 +135,7 @@ class Publisher:
         self.restored: list[str] = []
 
     @classmethod
-    def claim(  # noqa: PLR0913, PLR0917  # two of the arguments are callbacks
+    def claim(  # noqa: PLR0913, PLR0917  # three of the arguments are callbacks
         cls,
         writer: RustWriter,
         run_id: str,
@@ -143,18 +143,19 @@ class Publisher:
         on_point: OnPoint = lambda _point: None,
         log_of: Callable[[SnapshotRow | None], KafkaLog] = lambda _former: KafkaLog(),
         exact_ms: int = DEFAULT_EXACT_MS,
+        mended: Callable[[SnapshotRow], SnapshotRow] = lambda claim: claim,
     ) -> Publisher:
         """Make missing tables, claim the next term, and restore tables that a dead run wrote and did not publish.
 
         `log_of` receives the newest row, None if there is none. It returns the log to go on with, or raises an error.
         If two runs claim at the same moment, one wins and the other gets TermLostError. A claim that meets an ordinary
         publication is tried again on top of it. `on_point` is called with each of POINTS that is reached, those of a
-        table from the thread that writes it.
+        table from the thread that writes it. `mended` returns the row of the claim that a repair needs.
         """
         writer.ensure_tables(exact_ms)
         for _ in range(_MAX_CONFLICT_RETRIES):
             former, version = writer.newest_snapshot()
-            claim = _claim_row(former, run_id, claimed_at_ms, log_of(former))
+            claim = mended(_claim_row(former, run_id, claimed_at_ms, log_of(former)))
             publisher = cls(writer, claim, version, on_point)
             on_point("claiming")
             try:

@@ -32,6 +32,19 @@ CHANNELS = pa.list_(pa.struct({"channel_id": TEXT, "last_heard_millis": LONG}))
 """Connections of a lease, in order of channel_id. The type is not a map, because Spark neither compares nor sorts
 maps."""
 
+HOLES = pa.list_(
+    pa.struct(
+        {
+            "table_name": TEXT,
+            "from_epoch": LONG,
+            "to_epoch": LONG,
+            "from_millis": LONG,
+            "until_millis": LONG,
+            "repaired_millis": LONG,
+        }
+    )
+)
+
 EVENT_MONTH = "event_month"
 """Partition column of `broker_event`, 'YYYY-MM' of event_time in UTC.
 
@@ -75,6 +88,7 @@ _KINDS: Mapping[object, pa.DataType] = {
     bool: pa.bool_(),
     bytes: pa.binary(),
     tuple[str, ...]: TEXTS,
+    tuple[rows.Hole, ...]: HOLES,
     Mapping[str, int]: CHANNELS,
     dict[int, int]: pa.map_(INT, LONG),
     dict[str, int]: pa.map_(TEXT, LONG),

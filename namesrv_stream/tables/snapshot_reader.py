@@ -115,12 +115,13 @@ def _as_of(past: Past, table: LoadedTable | LoadedTopics, topics: str) -> Loaded
         rows = past.applied_to(table.spec, table.arrow)
         return table if rows is table.arrow else LoadedTable(table.spec, _NO_VERSION, rows)
     changed = past.changed(TOPIC, topics)
-    if not changed:
+    if not changed and not past.is_before_holes:
         return table
+    index = TopicQueues() if past.is_before_holes else table.index
     by_topic: dict[str, dict[str, QueueSettings | None]] = {}
     for (topic, broker_name), row in changed.items():
         by_topic.setdefault(topic, {})[broker_name] = None if row is None else QueueSettings(*row[2:])
-    return LoadedTopics(_NO_VERSION, table.index.changed(by_topic), past.snapshot)
+    return LoadedTopics(_NO_VERSION, index.changed(by_topic), past.snapshot)
 
 
 class RouteReader:
@@ -173,7 +174,8 @@ class RouteReader:
 
         Raises SnapshotGoneError if the snapshot is not kept any more.
         """
-        known = base.tables if base is not None else {}
+        is_same_log = base is not None and base.snapshot.repaired_at == snapshot.repaired_at
+        known = base.tables if base is not None and is_same_log else {}  # a repair may give out a version twice
         tables = {name: table for name, table in known.items() if table.version == snapshot.versions[name]}
         others = [spec for spec in _SMALL_TABLES if spec.name not in tables]
         with ThreadPoolExecutor() as pool:

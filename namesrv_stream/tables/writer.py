@@ -230,7 +230,7 @@ class RustWriter:
                 raise TableDamagedError(
                     self._root.url, spec.name, named[spec.name], "_delta_log", "is missing"
                 ) from error
-            self._create(spec, properties)
+            self.create(spec, properties)
 
     def head(self, spec: TableSpec) -> int:
         """Return the newest version. Raises an error if the table has a newer registry format."""
@@ -337,8 +337,8 @@ class RustWriter:
             self._tables.close(spec)
             raise
 
-    def _create(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
-        """Make a table. Try again if a store refuses the commit or loses its answer."""
+    def create(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
+        """Make a table that has no log. Try again if a store refuses the commit or loses its answer."""
         uri, options = self._root.uri(spec), dict(self._root.storage_options or {})
         configuration = {**properties, **constraint_properties(spec)}
         for attempt in range(1, _CREATIONS_TRIED + 1):

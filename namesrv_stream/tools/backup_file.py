@@ -92,7 +92,8 @@ def read_backup(file: Path) -> Content:
             if manifest.format > FILE_FORMAT:
                 raise BackupFileError(file, f"has format {manifest.format}, this release knows up to {FILE_FORMAT}")
             rows = {spec.name: _rows(archive, spec) for spec in ROUTE_TABLES}
-            fields = [manifest.snapshot.get(name) for name in SnapshotRow._fields]
+            defaults = SnapshotRow._field_defaults
+            fields = [manifest.snapshot.get(name, defaults.get(name)) for name in SnapshotRow._fields]
             snapshot = msgspec.convert(fields, SnapshotRow, strict=False)  # offsets have numbers as keys
     except OSError as error:
         raise BackupFileError(file, f"cannot be read: {error.strerror or error}") from error

@@ -97,7 +97,7 @@ def test_an_empty_registry_has_empty_views_in_duckdb(root, registry):
     with duckdb.connect() as db:
         register_in_duckdb(db, root)
         found = {name: len(db.sql(f"FROM {name}").fetchall()) for name in VIEWS}
-    assert {name for name, rows in found.items() if rows} == {"known_until", "publication"}
+    assert {name for name, rows in found.items() if rows} == {"known_from", "known_until", "publication"}
 
 
 def test_a_moment_is_asked_for_by_epoch_or_time_and_an_unknown_view_is_refused(root, registry):

@@ -7,7 +7,7 @@ import pytest
 
 import namesrv_stream.analysis
 from namesrv_stream.rules.record_types import Command
-from namesrv_stream.tools.putting_back import Cause
+from namesrv_stream.tools.restore import Cause
 
 COMMAND_TYPES = [str(each.__struct_config__.tag) for each in Command.__args__]
 VIEWS = (Path(namesrv_stream.analysis.__file__).parent / "views.sql").read_text("utf-8")

@@ -9,7 +9,7 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.election import JobLock, JobReport, candidates, report_of_holder
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tools.putting_back import require_no_active_job
+from namesrv_stream.tools.restore import require_no_active_job
 from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.system

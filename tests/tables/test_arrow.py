@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.rows import Hole, LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, with_partition_column
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     CHANNELS,
     DATA_VERSION,
+    HOLES,
     LOG_POSITION,
     REJECTED,
     ROUTE_TABLES,
@@ -36,6 +37,7 @@ VALUES = {
     pa.map_(pa.int32(), pa.int64()): st.dictionaries(INTS, LONGS),
     pa.map_(pa.string(), pa.int64()): st.dictionaries(st.text(), LONGS),
     CHANNELS: st.dictionaries(st.text(), LONGS),
+    HOLES: st.lists(st.builds(Hole, st.text(), *[LONGS] * 2, st.none() | LONGS, *[LONGS] * 2)).map(tuple),
     DATA_VERSION: st.builds(DataVersion, LONGS, LONGS, LONGS),
     LOG_POSITION: st.builds(LogPosition, TIMES, INTS, LONGS),
 }

@@ -17,12 +17,13 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.as_of import open_tables, unrecorded
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.repair import planned
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.schemas import BROKER, ROUTE_TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected, rejected_count
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.backup_file import content_of
-from namesrv_stream.tools.putting_back import Salvaged, of_backup, repair, restore_content
+from namesrv_stream.tools.restore import of_backup, publish_repair, restore_content
 from tests.clock import now_ms
 from tests.random_logs import T0, logs
 from tests.registry import PublishedRegistry
@@ -182,7 +183,7 @@ def test_any_epoch_is_as_it_was_across_a_restore_and_a_repair(tmp_path):
     root, given = Root(registry.root), NamesrvSettings()
     restored = restore_content(root, given, content_of(RouteReader(root), good), "ann", takes_over=True).epoch
     now, then = content_of(RouteReader(root)), of_backup(content_of(RouteReader(root), spoilt))
-    repaired = repair(root, given, [], Salvaged(now, {}, {}), then, "ann", takes_over=True).published.epoch
+    repaired = publish_repair(root, given, planned(root, [], now.snapshot), then, "ann", takes_over=True).epoch
     newest = Publisher.claim(RustWriter(root), "next", NOW).last.epoch
     wanted = {epoch: tables_at(root, epoch=epoch) for epoch in range(1, newest + 1)}
     assert (wanted[restored], wanted[repaired]) == (wanted[good], wanted[spoilt])

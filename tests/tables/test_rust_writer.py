@@ -16,7 +16,7 @@ from namesrv_stream.tables.arrow import (
     topic_bucket,
     with_partition_column,
 )
-from namesrv_stream.tables.as_of import newest_after
+from namesrv_stream.tables.repair import last_rows
 from namesrv_stream.tables.root import DAY_MS, fields_to_add, select, table_properties
 from namesrv_stream.tables.schemas import (
     BROKER,
@@ -231,7 +231,7 @@ def test_tables_of_a_release_with_a_column_fewer_get_it_also_in_structs_and_thei
 
     def rows_read():
         found = {spec: select(root.open(spec), spec) for spec in of_old}
-        return sorted(rows_from_arrow(BROKER, found[BROKER])), newest_after(BROKER, found[ROW_CHANGE], 2)
+        return sorted(rows_from_arrow(BROKER, found[BROKER])), last_rows(BROKER, found[ROW_CHANGE], 2)
 
     assert rows_read() == ([*old.values()], old)
     assert len(select(root.open(BROKER), BROKER, "zone_name IS NULL")) == 1, "a condition sees NULL too"

@@ -31,6 +31,7 @@ export class Track {
     this.tip = h("div", { class: "tip", hidden: true });
     this.edges = [h("span"), h("span")];
     this.most = h("span");
+    this.legend = h("span", { hidden: true }, " ", h("i", { class: "unknown" }), "not known");
     this.band = h("div", { class: "band", hidden: true });
     this.whole = h("button", { type: "button", hidden: true, onclick: () => this.zoom(null) }, "Zoom out");
     this.rail = h(
@@ -165,6 +166,7 @@ export class Track {
           "command ",
           h("i", { class: "up" }),
           this.most,
+          this.legend,
         ),
         this.edges[1],
       ),
@@ -201,14 +203,27 @@ export class Track {
       if (mark.ends) paths.left += `M${x} ${MIDDLE}v${tall(mark.ends)}`;
       if (mark.commands) paths.asked += `M${x} 3v7`;
     }
+    const { unknown } = this.timeline;
+    const [from, until] = this.unknownRange();
     this.surface.replaceChildren(
+      ...(unknown ? [h("rect", { class: "unknown", x: from, y: 0, width: until - from, height: HEIGHT })] : []),
       h("path", { class: "alive", d: this.curve() }),
       h("line", { x1: 0, x2: WIDTH, y1: MIDDLE, y2: MIDDLE, class: "base" }),
       ...Object.entries(paths).map(([kind, d]) => h("path", { class: kind, d })),
     );
   }
 
-  // The number of brokers that are up, as an area behind the marks.
+  // From where to where on the surface the past is not known, because rows of the history were lost; none: 0 to 0.
+  unknownRange() {
+    const { unknown } = this.timeline;
+    this.legend.hidden = !unknown;
+    this.legend.title = unknown?.text ?? "";
+    if (!unknown) return [0, 0];
+    const [from, until] = [unknown.since, unknown.until].map((at) => (at ? this.x({ eventTime: at }) : 0));
+    return [Math.max(0, from), Math.min(WIDTH, Math.max(0, until))];
+  }
+
+  // The number of brokers that are up, as an area behind the marks. It begins where the past is known.
   curve() {
     const { aliveBefore } = this.timeline;
     const most = Math.max(1, aliveBefore, ...this.marks.map((mark) => mark.alive));
@@ -217,7 +232,7 @@ export class Track {
       (mark) => `H${this.x(mark).toFixed(1)}V${y(mark.leastAlive ?? mark.alive)}V${y(mark.alive)}`,
     );
     this.most.textContent = `brokers up, ${most.toLocaleString()} at most`;
-    return `M0 ${HEIGHT}V${y(aliveBefore)}${steps.join("")}H${WIDTH}V${HEIGHT}Z`;
+    return `M${this.unknownRange()[1].toFixed(1)} ${HEIGHT}V${y(aliveBefore)}${steps.join("")}H${WIDTH}V${HEIGHT}Z`;
   }
 
   x(mark) {

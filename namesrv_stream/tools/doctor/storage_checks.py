@@ -22,8 +22,8 @@ from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistr
 from namesrv_stream.rules.commands import order_problem
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.tables.damage import Damage
-from namesrv_stream.tables.mending import damages, newest_tag
 from namesrv_stream.tables.object_store import require_conditional_put
+from namesrv_stream.tables.repair import damages, newest_tag
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots

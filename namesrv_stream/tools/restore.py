@@ -1,8 +1,8 @@
 """Put the rows of a backup or of an earlier epoch into a registry, as one new epoch that the history explains.
 
 This module claims the registry as a job does, so a running job can publish nothing more. Its changes are either before
-the new epoch or not in the tables. A repair first makes damaged tables readable again, with the rows that can be got
-back. After a repair from a backup the job reads the log from the place of that backup.
+the new epoch or not in the tables. A repair first makes damaged tables readable again (tables/repair.py). After a
+repair from a backup the job reads the log from the place of that backup.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal
 
 import msgspec
-import pyarrow as pa
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
@@ -25,33 +24,15 @@ from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
-from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.as_of import newest_after, unrecorded
-from namesrv_stream.tables.damage import Damage, TableFiles, table_damages
-from namesrv_stream.tables.mending import (
-    lost_publication,
-    newest_tag,
-    readable_rows,
-    rewrite_table,
-    saved_rows,
-    saved_snapshots,
-)
+from namesrv_stream.tables.damage import table_damages
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
-from namesrv_stream.tables.root import Root, select
-from namesrv_stream.tables.schemas import (
-    BROKER,
-    LIVE,
-    PINNED_TABLES,
-    ROUTE_TABLES,
-    ROW_CHANGE,
-    SNAPSHOT,
-    TOPIC,
-    TableSpec,
-)
+from namesrv_stream.tables.repair import Repair, mend, newest_tag
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import BROKER, LIVE, PINNED_TABLES, ROUTE_TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import BaseMovedError, CommitTag, changes_to_write
+from namesrv_stream.tables.writer import changes_to_write
 from namesrv_stream.tools.backup_file import Content, Rows, content_of
 
 _KAFKA_LIMIT_MS = 5_000
@@ -124,9 +105,16 @@ def require_no_active_job(root: Root, settings: NamesrvSettings) -> None:
             )
 
 
-def _claimed(root: Root, settings: NamesrvSettings, log_of: Callable[[SnapshotRow | None], KafkaLog]) -> Publisher:
+def _claimed(
+    root: Root,
+    settings: NamesrvSettings,
+    log_of: Callable[[SnapshotRow | None], KafkaLog],
+    mended: Callable[[SnapshotRow], SnapshotRow] = lambda claim: claim,
+) -> Publisher:
     exact_ms = int(settings.snapshot_exact.total_seconds() * 1000)
-    return Publisher.claim(writer_of(root), uuid.uuid4().hex, _now_ms(), log_of=log_of, exact_ms=exact_ms)
+    return Publisher.claim(
+        writer_of(root), uuid.uuid4().hex, _now_ms(), log_of=log_of, exact_ms=exact_ms, mended=mended
+    )
 
 
 def _log_of_before(former: SnapshotRow | None) -> KafkaLog:
@@ -140,25 +128,22 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     content: Content,
     log_position: SnapshotRow,
     requested_by: str,
-    lost: Sequence[RowChange] = (),
+    facts: Mapping[str, object] = MappingProxyType({}),
 ) -> SnapshotRow:
     """Publish the content as the next epoch. No time passes by the log's clock until the first tick after it (D9).
 
-    `lost`: changes of former epochs that `row_change` does not have. The line of the command has them.
+    `facts`: what the line of the command has besides the epoch and the numbers of rows.
     """
     clock = LogClock.of(log_position)
     changes = _changes_between(now, content.rows, clock.reading_ms or 0)
     event_time = log_position.event_time or log_position.published_at
-    changed = {each[:2] for each in changes}
-    command, *brokers = _history(cause, event_time, content, changes, requested_by)
-    command = command._replace(changes=(*command.changes, *(each for each in lost if each[:2] not in changed)))
     batch = Batch(
         query_id=None,
         batch_id=None,
         event_time_ms=log_position.event_time,
         offsets=log_position.offsets,
         changes=changes_to_write(changes),
-        events=[command, *brokers],
+        events=_history(cause, event_time, content, changes, requested_by, facts),
         clock=replace(clock, tick_append_ms=None),
         last_append_ms=log_position.last_append,
         kind="STOP",
@@ -166,8 +151,13 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     return publisher.publish(batch, _now_ms())
 
 
-def _history(
-    cause: Cause, event_time: int, content: Content, changes: Sequence[RowChange], requested_by: str
+def _history(  # noqa: PLR0913, PLR0917  # each a fact of the lines
+    cause: Cause,
+    event_time: int,
+    content: Content,
+    changes: Sequence[RowChange],
+    requested_by: str,
+    facts: Mapping[str, object],
 ) -> list[BrokerEventRow]:
     """Return the line of the command, with the changes that belong to no broker, and the lines of the brokers.
 
@@ -176,7 +166,7 @@ def _history(
     of_command = [change for change in changes if change.table in _TABLES_OF_COMMAND]
     of_brokers = [change for change in changes if change.table not in _TABLES_OF_COMMAND]
     rows = {name: len(of_table) for name, of_table in content.rows.items()}
-    subject = {"type": cause, "epoch": content.snapshot.epoch, "rows": rows}
+    subject = {"type": cause, "epoch": content.snapshot.epoch, "rows": rows, **facts}
     command = AppliedEvent(cause, event_time, requested_by=requested_by, command=subject)
     [first] = history_of(command, of_command)
     first = first._replace(command=msgspec.json.encode(subject).decode())
@@ -221,135 +211,53 @@ def _by_key(key: Sequence[str], rows: Rows) -> dict[tuple[Any, ...], tuple[Any, 
     return {tuple(getattr(row, name) for name in key): row for row in rows}
 
 
-class Repair(NamedTuple):
-    """Result of a repair: the published snapshot, and the tables written anew."""
-
-    published: SnapshotRow
-    rewritten: Sequence[str]
-
-
-def repair(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
+def publish_repair(  # noqa: PLR0913  # each a fact of the new epoch
     root: Root,
     settings: NamesrvSettings,
-    found: Sequence[Damage],
-    now: Salvaged,
+    plan: Repair,
     wanted: Content,
     requested_by: str,
     *,
     takes_over: bool = False,
-) -> Repair:
-    """Mend the damaged tables with the salvaged rows, and publish `wanted` after them. Raises NamesrvError."""
-    newest = now.content.snapshot
+) -> SnapshotRow:
+    """Mend the damaged tables, and publish `wanted` after them. Raises NamesrvError."""
+    newest, rows = plan.newest, {**plan.rows}
+    require_stopped(root, settings, newest, takes_over=takes_over)
+    now = Content(newest, rows)
     if not _is_of_same_log(newest, wanted.snapshot):
         wanted = _heard_at(wanted, newest.clock_millis)
-    require_stopped(root, settings, newest, takes_over=takes_over)
-    tag = CommitTag(newest.epoch + 1, newest.term + 1)
-    rewritten = {
-        spec.name: rewrite_table(root, spec, rows, newest.versions.get(spec.name, 0), tag)
-        for spec, rows in _rewrites(root, found, now).items()
-    }
-    versions = {spec.name: rewritten.get(spec.name, newest.versions.get(spec.name, 0)) for spec in PINNED_TABLES}
-    _claim(root, _log_position(newest, wanted.snapshot), versions)
-    publisher = _claimed(root, settings, _log_of_before)
-    lost = [change for spec in ROUTE_TABLES for change in unrecorded(root, publisher.last, spec)]
-    row = _published(publisher, "REPAIR", now.content.rows, wanted, publisher.last, requested_by, lost)
-    return Repair(row, list(rewritten))
+    if plan.needs_full_registrations and wanted.snapshot is newest:
+        live = [_to_register_in_full(lease) for lease in wanted.rows[LIVE.name]]
+        wanted = wanted._replace(rows={**wanted.rows, LIVE.name: live})
+    known, position = newest_tag(root), _log_position(newest, wanted.snapshot)
+    versions = mend(root, plan, rows)
 
-
-def _rewrites(root: Root, found: Sequence[Damage], now: Salvaged) -> dict[TableSpec, pa.Table]:
-    """Return the rows of each table that the newest snapshot or the next write cannot read as it is.
-
-    `live` too if rows of route tables are lost, for then its brokers have to register in full.
-    """
-    versions = now.content.snapshot.versions
-    hurt = {damage.table for damage in found} | ({LIVE.name} if now.needs_full_registrations else set())
-    hurt |= {spec.name for spec in PINNED_TABLES if spec.name not in versions}
-    rows: dict[TableSpec, pa.Table] = {}
-    for spec in (SNAPSHOT, *PINNED_TABLES):
-        if spec.name in hurt:
-            if spec is SNAPSHOT:
-                rows[spec] = rows_to_arrow(spec, saved_snapshots(root))
-            elif spec in ROUTE_TABLES:
-                rows[spec] = rows_to_arrow(spec, now.content.rows[spec.name])
-            else:
-                rows[spec] = saved_rows(root, spec, versions.get(spec.name))
-    return rows
-
-
-class Salvaged(NamedTuple):
-    """The newest content as far as it can be got back.
-
-    `lost`: table -> number of rows that cannot, None if that is not known. A table without a loss is not in it.
-    `made`: the tables whose damaged files' rows came from `row_change`, with the newest epoch; and `snapshot`, if the
-    row of its newest epoch is lost.
-    """
-
-    content: Content
-    lost: Mapping[str, int | None]
-    made: Mapping[str, int]
-
-    @property
-    def needs_full_registrations(self) -> bool:
-        """True if rows of route tables are lost, which brokers have to send again."""
-        return not self.lost.keys().isdisjoint(self.content.rows)
-
-
-def salvaged(root: Root, found: Sequence[Damage]) -> Salvaged:
-    """Return the newest content: rows of readable files, and those of damaged files from the history.
-
-    Raises NamesrvError if no row of `snapshot` can be read.
-    """
-    newest = next(iter(saved_snapshots(root)), None)
-    if newest is None:
-        raise NamesrvError(
-            f"no row of the table snapshot under {root.url} can be read. Give a folder of backups by --from FOLDER: "
-            "it has the place in the log too. Nothing was changed."
+    def mended(claim: SnapshotRow) -> SnapshotRow:
+        epoch, term = (
+            max(claim.epoch, known.epoch + 1, newest.epoch + 1),
+            max(claim.term, known.term + 1, newest.term + 1),
         )
-    made = {SNAPSHOT.name: newest.epoch} if lost_publication(root) else {}
-    hurt = {damage.table for damage in found if newest.versions.get(damage.table) in damage.versions}
-    wrong = {damage.table for damage in found if not damage.file}
-    saved = cache(lambda spec: saved_rows(root, spec, newest.versions[spec.name]))
-    rows: dict[str, list[Any]] = {}
-    lost: dict[str, int | None] = {}
-    for spec in PINNED_TABLES:
-        is_of_routes, is_hurt = spec in ROUTE_TABLES, spec.name in hurt
-        if is_of_routes:
-            changes = saved(ROW_CHANGE) if is_hurt else None
-            rows[spec.name] = _salvaged_rows(root, spec, newest, changes, is_wrong=spec.name in wrong)
-        if not is_hurt or spec.name in wrong:
-            continue
-        count = len(rows[spec.name] if is_of_routes else saved(spec))
-        wanted = TableFiles(root, spec).row_count(newest.versions[spec.name])
-        if wanted is None and (not is_of_routes or ROW_CHANGE.name in hurt):
-            lost[spec.name] = None
-        elif wanted is not None and wanted > count:
-            lost[spec.name] = wanted - count
-    made |= {name: newest.epoch for name in rows if name in hurt}
-    found_rows = Salvaged(Content(newest, rows), lost, made)
-    if found_rows.needs_full_registrations:
-        rows[LIVE.name] = [_to_register_in_full(lease) for lease in rows[LIVE.name]]
-    return found_rows
+        holes = [each._replace(to_epoch=epoch) if each.table_name in rows else each for each in plan.holes]
+        return position._replace(
+            epoch=epoch,
+            term=term,
+            run_id=claim.run_id,
+            published_at=claim.published_at,
+            versions=versions,
+            changes={},
+            kind="CLAIM",
+            holes=(*newest.holes, *holes),
+            repaired_at=claim.published_at,
+        )
+
+    publisher = _claimed(root, settings, _log_of_before, mended)
+    holes = [each._asdict() for each in publisher.last.holes[len(newest.holes) :]]
+    facts = {"made": sorted(plan.made), "lost": plan.lost, "holes": holes}
+    return _published(publisher, "REPAIR", now.rows, wanted, publisher.last, requested_by, facts)
 
 
-def _salvaged_rows(
-    root: Root, spec: TableSpec, newest: SnapshotRow, changes: pa.Table | None, *, is_wrong: bool
-) -> list[Any]:
-    """Return the rows of a route table: if damaged or wrong, those that `changes` of `row_change` have last.
-
-    Rows in readable files count more than these, unless they are wrong.
-    """
-    version = newest.versions[spec.name]
-    if changes is None:
-        return rows_from_arrow(spec, select(root.open(spec, version), spec))
-    state = newest_after(spec, changes, newest.epoch)
-    if not is_wrong:
-        state |= _by_key(spec.key, rows_from_arrow(spec, readable_rows(root, spec, version)))
-    found = list(state.values())
-    return found if spec is not LIVE else [_lease_put_back(None, row, newest.clock_millis or 0) for row in found]
-
-
-def _to_register_in_full(lease: LiveRow) -> LiveRow:
-    return lease._replace(tokens=(), data_version=DataVersion(lease.data_version.state_version))
+def _to_register_in_full(lease: Any) -> LiveRow:
+    return lease._replace(tokens=(), data_version=DataVersion(lease.data_version.state_version))  # type: ignore[no-any-return]
 
 
 def of_backup(content: Content) -> Content:
@@ -363,11 +271,11 @@ def nothing(newest: SnapshotRow) -> Content:
     return Content(before_all, {spec.name: () for spec in ROUTE_TABLES})
 
 
-def fewer(now: Content, lost: Mapping[str, int | None], then: Content) -> list[str]:
+def fewer(now: Mapping[str, Rows], lost: Mapping[str, int | None], then: Mapping[str, Rows]) -> list[str]:
     """Return what `then` has fewer of than gateways serve now, in words: brokers, rows of topics."""
     found = []
     for name, what in ((BROKER.name, "brokers"), (TOPIC.name, "rows of topics")):
-        before, after = len(now.rows[name]) + (lost.get(name) or 0), len(then.rows[name])
+        before, after = len(now[name]) + (lost.get(name) or 0), len(then[name])
         if after < before or (name in lost and lost[name] is None):
             known = "" if lost.get(name, 0) is not None else " or more"
             found.append(f"{after:,} {what} in place of {before:,}{known}")
@@ -402,23 +310,3 @@ def _log_position(newest: SnapshotRow, then: SnapshotRow) -> SnapshotRow:
         last_tick_append=then.last_tick_append,
         clock_millis=then.clock_millis,
     )
-
-
-def _claim(root: Root, former: SnapshotRow, versions: dict[str, int]) -> None:
-    """Publish the versions under a new term, which ends a running job."""
-    writer = writer_of(root)
-    while True:
-        newest, version = writer.newest_snapshot()
-        known = newest or newest_tag(root)  # no row can be read, and a backup is published: above all that was
-        row = former._replace(
-            epoch=max(known.epoch, former.epoch) + 1,
-            term=max(known.term, former.term) + 1,
-            run_id=uuid.uuid4().hex,
-            published_at=_now_ms(),
-            versions=versions,
-            changes={},
-            kind="CLAIM",
-        )
-        with suppress(BaseMovedError):
-            writer.append(SNAPSHOT, version, rows_to_arrow(SNAPSHOT, [row]), CommitTag(row.epoch, row.term))
-            return

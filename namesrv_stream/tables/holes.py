@@ -1,0 +1,72 @@
+"""Where the past is not known: lost rows of the history, which the newest snapshot names (`Hole` in rules/rows.py).
+
+The tables of a moment after the last hole follow from the newest ones and later changes, those of a moment before the
+first one from the changes up to it. Between the two nothing is known for certain.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from namesrv_stream.errors import PastUnknownError
+from namesrv_stream.reporting.texts import listed, moment_text
+from namesrv_stream.rules.rows import Hole, SnapshotRow
+
+_FEW = 3
+
+
+class UnknownPast(NamedTuple):
+    """The stretch from the first lost row of the history to the last one; the fields are those of a `Hole`."""
+
+    from_epoch: int
+    to_epoch: int
+    from_millis: int | None
+    until_millis: int
+    holes: tuple[Hole, ...]
+
+    @classmethod
+    def of(cls, snapshot: SnapshotRow) -> Self | None:
+        """Return the stretch that a snapshot row names, None if no row of the history was ever lost."""
+        return cls.joined(snapshot.holes) if snapshot.holes else None
+
+    @classmethod
+    def reaching(cls, snapshot: SnapshotRow) -> Self | None:
+        """Return the stretch if it begins before the end of a snapshot."""
+        unknown = cls.of(snapshot)
+        return unknown if unknown is not None and unknown.from_epoch <= snapshot.epoch else None
+
+    @classmethod
+    def joined(cls, holes: tuple[Hole, ...]) -> Self:
+        """Return the stretch of one or more holes."""
+        begins = [each.from_millis for each in holes]
+        return cls(
+            min(each.from_epoch for each in holes),
+            max(each.to_epoch for each in holes),
+            None if None in begins else min(filter(None, begins), default=None),
+            max(each.until_millis for each in holes),
+            holes,
+        )
+
+    def hole(self, table_name: str, to_epoch: int, until_millis: int, repaired_millis: int) -> Hole:
+        """Return the hole of a table that a repair had to make from a history with this stretch."""
+        return Hole(table_name, self.from_epoch, to_epoch, self.from_millis, until_millis, repaired_millis)
+
+    @property
+    def sentence(self) -> str:
+        """The statement that this stretch is not known, and why."""
+        begin = "" if self.from_millis is None else f"from {moment_text(self.from_millis)} "
+        epochs = f"epochs {self.from_epoch} to {self.to_epoch}"
+        names = sorted({each.table_name for each in self.holes})
+        tables = listed(names) if len(names) <= _FEW else f"{len(names)} tables"
+        repairs = listed(list(dict.fromkeys(moment_text(each.repaired_millis) for each in self.holes)))
+        return (
+            f"The past {begin}to {moment_text(self.until_millis)} ({epochs}) is not known: rows of {tables} were lost "
+            f"in the repair of {repairs}."
+        )
+
+    @property
+    def error(self) -> PastUnknownError:
+        """The error for a question about this stretch."""
+        before = "" if self.from_millis is None else f" or before {moment_text(self.from_millis)}"
+        step = f"Ask about a time from {moment_text(self.until_millis)} on{before}."
+        return PastUnknownError(f"{self.sentence[:1].lower()}{self.sentence[1:]} {step}", self)

@@ -1,0 +1,303 @@
+"""Find the damaged tables of a registry, and make them readable again.
+
+A damaged keyed table is made from the last rows that `row_change` has. A damaged append-only table loses the rows that
+cannot be read; where these are of the history, that is a hole (tables/holes.py). Files that cannot be read are moved to
+`_damaged` in the table's folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+
+from namesrv_stream.errors import NotARegistryError
+from namesrv_stream.rules.rows import Hole, SnapshotRow
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_of_side, rows_to_arrow, with_partition_column
+from namesrv_stream.tables.as_of import AsOf, Key, Past, unrecorded
+from namesrv_stream.tables.damage import (
+    LAST_CHECKPOINT,
+    UNREADABLE,
+    Damage,
+    TableFiles,
+    newest_version,
+    table_damages,
+    version_of,
+)
+from namesrv_stream.tables.holes import UnknownPast
+from namesrv_stream.tables.root import Root, select, table_properties
+from namesrv_stream.tables.schemas import (
+    BROKER_EVENT,
+    LIVE,
+    PINNED_TABLES,
+    REJECTED,
+    ROUTE_TABLES,
+    ROW_CHANGE,
+    SNAPSHOT,
+    TABLES,
+    TableSpec,
+)
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import CommitTag, RustWriter
+
+_HISTORY = (BROKER_EVENT, ROW_CHANGE)
+_ALL = frozenset(spec.name for spec in PINNED_TABLES)
+
+
+def damages(root: Root) -> list[Damage]:
+    """Return the damaged files of the newest snapshot, with all of the history. Reads every file that it needs.
+
+    If no data file is damaged, return the route tables that can be read and have other rows than `row_change` has last.
+    """
+    found = _damages_at_head(root, SNAPSHOT)
+    newest = [] if found else [Snapshots(root).newest()]
+    found += [damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, newest)]
+    hurt = {damage.table for damage in found}
+    if newest and ROW_CHANGE.name not in hurt and all(damage.is_of_checkpoint for damage in found):
+        whole = (spec for spec in ROUTE_TABLES if spec.name not in hurt)
+        found += [damage for spec in whole for damage in _other_rows(root, spec, newest[0])]
+    return found
+
+
+def _other_rows(root: Root, spec: TableSpec, newest: SnapshotRow) -> Iterator[Damage]:
+    """Yield the damage of a table with other rows than `row_change` has last: a flipped bit, or another program."""
+    if changes := unrecorded(root, newest, spec):
+        example = ", ".join(map(str, changes[0].key))
+        problem = f"{len(changes):,} rows of epoch {newest.epoch} are not what row_change has last, as {example}"
+        yield Damage(spec.name, "", problem, (newest.versions[spec.name],), (newest.epoch,))
+
+
+def _damages_of(root: Root, spec: TableSpec, newest: Sequence[SnapshotRow]) -> list[Damage]:
+    """Return the damaged files of the version that the newest snapshot names, and of the head, on top of it."""
+    head = newest_version(root, spec)
+    named = {row.versions[spec.name]: [row.epoch] for row in newest}
+    return table_damages(root, spec, dict(sorted(({head: []} | named).items())))
+
+
+def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
+    head = newest_version(root, spec)
+    return table_damages(root, spec, {head: ()}) if head >= 0 or root.has_data(spec) else []
+
+
+def newest_tag(root: Root) -> CommitTag:
+    """Return the highest tag of a commit that can be read, of any table that snapshots name, and of `snapshot`."""
+    tags = (next(_tags(root, spec), CommitTag(0, 0)) for spec in (SNAPSHOT, *PINNED_TABLES))
+    return max(tags, default=CommitTag(0, 0))
+
+
+def _tags(root: Root, spec: TableSpec) -> Iterator[CommitTag]:
+    """Yield the tags of a table's commits, newest first."""
+    files = TableFiles(root, spec)
+    for path in sorted((path for path in files.listed("_delta_log") if path.endswith(".json")), reverse=True):
+        with suppress(msgspec.DecodeError):
+            for each in files.actions(path):
+                with suppress(msgspec.DecodeError, TypeError):
+                    yield CommitTag(**msgspec.json.decode(each.get("commitInfo", {}).get("userMetadata") or ""))
+
+
+def drop_checkpoint(root: Root, damage: Damage) -> None:
+    """Remove a damaged checkpoint, and the hint at it. Delta reads the commits before it instead, if they are there."""
+    files = TableFiles(root, TABLES[damage.table])
+    for path in {damage.file, LAST_CHECKPOINT}.intersection(files.listed("_delta_log")):
+        files.storage.delete_file(path)
+
+
+class Readable(NamedTuple):
+    """What can be read of a table: its highest `version`, -1 if none can, and the data files of that version.
+
+    `lost`: those of its data files that cannot be read.
+    """
+
+    version: int
+    paths: frozenset[str]
+    lost: frozenset[str]
+
+
+def _readable(root: Root, spec: TableSpec, found: Iterable[Damage], named: int | None) -> Readable:
+    """Return what can be read of a table up to the version `named`, by default of its newest one."""
+    files, head = TableFiles(root, spec), newest_version(root, spec)
+    version = head if named is None else min(head, named)
+    while version >= 0 and (problem := files.log_problem(version)):
+        version = min(version, version_of(problem[0])) - 1
+    paths: frozenset[str] = frozenset()
+    with suppress(*UNREADABLE, NotARegistryError):
+        paths = files.paths(version)
+    damaged = {damage.file for damage in found if damage.table == spec.name}
+    lost = frozenset(path for path in paths if path in damaged or files.problem(path))
+    return Readable(version, paths - lost, lost)
+
+
+def _rows(root: Root, spec: TableSpec, readable: Readable) -> pa.Table:
+    files = TableFiles(root, spec)
+    return pa.concat_tables([spec.schema.empty_table(), *map(files.rows, sorted(readable.paths))])
+
+
+class Repair(NamedTuple):
+    """What a repair makes of the damaged tables.
+
+    `newest`: the snapshot that it goes on from. `rows`: keyed table -> its rows; those of `made` are the last ones of
+    `row_change`. `lost`: table -> number of rows that are lost, None if that is not known; a table without a loss is
+    not in it. `holes`: the new ones. `readable`: damaged append-only table -> what it keeps.
+    """
+
+    newest: SnapshotRow
+    rows: Mapping[str, Sequence[Any]]
+    made: frozenset[str]
+    lost: Mapping[str, int | None]
+    holes: tuple[Hole, ...]
+    readable: Mapping[str, Readable]
+
+    @property
+    def needs_full_registrations(self) -> bool:
+        """True if rows of keyed tables may be lost, which brokers have to send again."""
+        return any(hole.table_name in self.rows for hole in self.holes)
+
+
+def newest_readable(root: Root, found: Sequence[Damage]) -> SnapshotRow | None:
+    """Return the newest row of `snapshot` that can be read, None if none can."""
+    return max(_snapshots(root, found), key=lambda row: row.epoch, default=None)
+
+
+def _snapshots(root: Root, found: Sequence[Damage]) -> list[SnapshotRow]:
+    return rows_from_arrow(SNAPSHOT, _rows(root, SNAPSHOT, _readable(root, SNAPSHOT, found, None)))
+
+
+def planned(root: Root, found: Sequence[Damage], newest: SnapshotRow) -> Repair:
+    """Return what a repair makes of the damaged tables. Changes nothing."""
+    hurt = {damage.table for damage in found}.union(_ALL - newest.versions.keys())
+    now_ms, snapshots = time.time_ns() // 1_000_000, {row.epoch: row for row in _snapshots(root, found)}
+    readable: dict[str, Readable] = {}
+    lost: dict[str, int | None] = {}
+    holes: list[Hole] = []
+    for spec in (each for each in (SNAPSHOT, *_HISTORY, REJECTED) if each.name in hurt):
+        named = None if spec is SNAPSHOT else newest.versions.get(spec.name)
+        kept = readable[spec.name] = _readable(root, spec, found, named)
+        if spec is REJECTED:
+            wanted = None if named is None else TableFiles(root, spec).row_count(named)
+            rows = len(_rows(root, spec, kept))
+            lost |= {spec.name: None if wanted is None else wanted - rows} if wanted != rows else {}
+        elif counts := _lost_rows(root, spec, kept, snapshots, newest.epoch):
+            lost[spec.name] = None if None in counts.values() else sum(filter(None, counts.values()))
+            end = max(counts)
+            until_ms = snapshots.get(end, newest).event_time or now_ms
+            begin_ms = _earliest_ms(root, spec, kept) if kept.version == named else None
+            holes.append(Hole(spec.name, min(counts), end + (spec is SNAPSHOT), begin_ms, until_ms, now_ms))
+    made = frozenset(spec.name for spec in ROUTE_TABLES if spec.name in hurt)
+    rows_of = {spec.name: _keyed_rows(root, spec, newest, made, readable.get(ROW_CHANGE.name)) for spec in ROUTE_TABLES}
+    if unknown := UnknownPast.of(newest._replace(holes=_of_changes((*newest.holes, *holes)))):
+        for name in sorted(made):
+            lost[name] = None
+            holes.append(unknown.hole(name, newest.epoch + 1, newest.event_time or now_ms, now_ms))
+    return Repair(newest, rows_of, made, lost, tuple(holes), readable)
+
+
+def _of_changes(holes: Iterable[Hole]) -> tuple[Hole, ...]:
+    """Return the holes after which the last row of a key in `row_change` may not be its last one."""
+    return tuple(hole for hole in holes if hole.table_name not in (SNAPSHOT.name, BROKER_EVENT.name))
+
+
+def _lost_rows(
+    root: Root, spec: TableSpec, kept: Readable, snapshots: Mapping[int, SnapshotRow], newest: int
+) -> dict[int, int | None]:
+    """Return the epochs up to the newest of which a table lacks rows: epoch -> their number, None if it is not known.
+
+    A row of `snapshot` has the number of rows that its epoch wrote to each table.
+    """
+    if spec is SNAPSHOT:
+        return {epoch: 1 for epoch in range(1, newest) if epoch not in snapshots}
+    values = pc.value_counts(_rows(root, spec, kept)["epoch"]).to_pylist()
+    stored = {each["values"]: each["counts"] for each in values}
+    found: dict[int, int | None] = {}
+    for epoch in range(1, newest + 1):
+        if (row := snapshots.get(epoch)) is None:
+            found[epoch] = None
+        elif missing := row.changes.get(spec.name, 0) - stored.get(epoch, 0):
+            found[epoch] = missing
+    return found
+
+
+def _earliest_ms(root: Root, spec: TableSpec, kept: Readable) -> int | None:
+    """Return the earliest event time of the lost files' rows, from the statistics in the log; None if not known."""
+    actions = pa.table(root.open(spec, kept.version).get_add_actions(flatten=True)).to_pylist()
+    times = [each.get("min.event_time") for each in actions if unquote(each["path"]) in kept.lost]
+    return None if not times or None in times else min(round(at.timestamp() * 1000) for at in times)
+
+
+def _keyed_rows(
+    root: Root, spec: TableSpec, newest: SnapshotRow, made: Collection[str], changes: Readable | None
+) -> list[Any]:
+    """Return the rows of a keyed table; those of a damaged one as `row_change` has them last, of which `changes` is
+    what can be read, None if all.
+    """
+    if spec.name not in made:
+        return rows_from_arrow(spec, select(root.open(spec, newest.versions[spec.name]), spec))
+    if changes is None:
+        recorded = Past(root, AsOf(), newest, newest).recorded(spec)
+    else:
+        recorded = last_rows(spec, _rows(root, ROW_CHANGE, changes), newest.epoch)
+    rows: list[Any] = [row for row in recorded.values() if row is not None]
+    return rows if spec is not LIVE else [row._replace(clock_millis=newest.clock_millis or 0) for row in rows]
+
+
+def last_rows(spec: TableSpec, changes: pa.Table, until: int) -> dict[Key, Any]:
+    """Return the last row of each key of a table up to an epoch, from rows of `row_change`; None if it was removed."""
+    mine = changes.filter(pc.and_(pc.equal(changes["table_name"], spec.name), pc.less_equal(changes["epoch"], until)))
+    mine = mine.sort_by([("epoch", "ascending"), ("seq", "ascending")])
+    keys = zip(*(mine[name].to_pylist() for name in spec.key), strict=True)
+    return dict(zip(keys, rows_of_side(spec, mine[f"{spec.name}_after"]), strict=True))
+
+
+def mend(root: Root, repair: Repair, wanted: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+    """Make the damaged tables readable, and return the version of each table from now on.
+
+    Keyed tables get the rows in `wanted`. No row of an epoch that no snapshot names stays in a damaged table.
+    """
+    versions = dict(repair.newest.versions)
+    for spec in (SNAPSHOT, *PINNED_TABLES):
+        if spec.name in repair.made:
+            kept = _readable(root, spec, (), None)
+            _move_aside(root, spec, kept)
+            rows = with_partition_column(spec, rows_to_arrow(spec, wanted[spec.name]))
+            write_deltalake(_opened(root, spec, kept), rows, mode="overwrite")
+        elif spec.name in repair.readable:
+            kept = repair.readable[spec.name]
+            _move_aside(root, spec, kept)
+            table = _opened(root, spec, kept)
+            if kept.lost:
+                table.repair()
+            if spec is not REJECTED:
+                table.delete(f"epoch > {repair.newest.epoch}")
+        else:
+            continue
+        versions[spec.name] = newest_version(root, spec)
+    versions.pop(SNAPSHOT.name, None)
+    return versions
+
+
+def _opened(root: Root, spec: TableSpec, kept: Readable) -> DeltaTable:
+    if kept.version < 0:
+        RustWriter(root).create(spec, table_properties(spec))
+    return root.open(spec)
+
+
+def _move_aside(root: Root, spec: TableSpec, kept: Readable) -> None:
+    """Move what cannot be read to `_damaged` in the table's folder: lost files, and the log above the kept version.
+
+    Without a version this is all that there is.
+    """
+    files = TableFiles(root, spec)
+    folder = f"_damaged/{time.time_ns() // 1_000_000}"
+    for path in files.listed(""):
+        is_of_log = path.startswith("_delta_log/")
+        if path.startswith("_") and not is_of_log:
+            continue
+        is_above = is_of_log and (version_of(path) > kept.version or path == LAST_CHECKPOINT)
+        if path in kept.lost or is_above or kept.version < 0:
+            files.storage.move(path, f"{folder}/{path}")
