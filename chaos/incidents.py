@@ -27,7 +27,7 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import LIVE, ROW_CHANGE, TableSpec
+from namesrv_stream.tables.schemas import ROW_CHANGE, TOPIC, TableSpec
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.process import OwnedProcess
 
@@ -296,7 +296,7 @@ def checkpoint_removed(world: World, _rng: random.Random) -> Figures:
 
 
 def file_cut_short(spec: TableSpec) -> Incident:
-    """A data file of a table is cut short: of `live`, which `repair` makes anew, or of the history, whose rows are lost.
+    """A data file is cut short: of a keyed table, which `repair` makes anew, or of the history, which loses rows.
 
     Afterwards each moment of the past is as it was, or refused.
     """
@@ -341,7 +341,7 @@ OTHERS: dict[str, Incident] = {
     "JVM hung": jvm_hung,
     "workers hung": workers_hung,
     "checkpoint removed": checkpoint_removed,
-    "data file cut short": file_cut_short(LIVE),
+    "data file cut short": file_cut_short(TOPIC),
     "history cut short": file_cut_short(ROW_CHANGE),
 }
 ALL: dict[str, Incident] = {**{f"killed at {point}": killed_at(point) for point in failpoints()}, **OTHERS}

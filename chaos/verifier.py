@@ -87,7 +87,7 @@ class Verifier:
             _require("Spark SQL", f"epoch {epoch}", (topics, holders, live), (rows, brokers, sorted(wanted["live"])))
 
     def check_past(self) -> dict[str, float]:
-        """Compare every snapshot that was compared before: it is as it was, or lost rows of the history leave it unknown.
+        """Compare every snapshot that was compared before: it is as it was, or refused for lost rows of the history.
 
         Return how many are refused.
         """

@@ -161,6 +161,20 @@ class TableDamagedError(StorageError):
         )
 
 
+class PublicationLostError(NamesrvError):
+    """Tables have rows of an epoch that no row of `snapshot` has: a run died as it published, or that row is lost."""
+
+    def __init__(self, root: str, epoch: int, newest: int, offset: int) -> None:
+        super().__init__(
+            f"the tables under {root} have rows of epoch {epoch}, and the newest row of snapshot is of epoch {newest}: "
+            "a job died while it published, or a commit of snapshot is missing. The next start of the job reads the "
+            f"log again from offset {offset:,}; until then commands show epoch {newest}."
+        )
+        self.epoch = epoch
+        self.newest = newest
+        self.offset = offset
+
+
 class NotARegistryError(NamesrvError):
     """A folder without the registry's tables."""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from namesrv_stream.answers.events import Span, newest_of, newest_of_each, with_changes
 from namesrv_stream.answers.subject import Seen, now_of
 from namesrv_stream.reporting.recent import Recent
+from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE
@@ -24,9 +25,13 @@ EXPECTED_MS = 7 * 24 * 3_600_000
 TOGETHER_MS = 60_000
 """Unplanned ends belong to one outage if each comes within this time of the one before."""
 
+WIPES_MS = 90 * 24 * 3_600_000
+"""Age up to which a command that wiped a write permission is looked for."""
+
 _HOUR_MS = 3_600_000
 _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_millis IS NOT NULL)"
 _RETIRED = "RETIRE_BROKER"
+_WIPED, _ADDED = "WIPE_WRITE_PERM_OF_BROKER", "ADD_WRITE_PERM_OF_BROKER"
 _IS_RETIRED = f"type = '{_RETIRED}'"
 _LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
@@ -224,6 +229,28 @@ def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -
             if isinstance(row, TopicRow) and after is None:
                 last[row.topic, row.broker_name] = line, row
     return [(line, row) for line, row in last.values() if line.cause in causes]
+
+
+def wipes(seen: Seen) -> dict[str, BrokerEventRow]:
+    """Return the broker groups that take no writes because of an operator: name -> the command, by name.
+
+    Each has a master, none of its topics has the write permission, and of the last 90 days' commands about that
+    permission which changed the group's topics the last one wiped it.
+    """
+    tables = seen.tables
+    with_master = {name for name, holders in tables.brokers.items() if MASTER_ID in holders}
+    mute = sorted((tables.queues.topic_counts.keys() & with_master) - tables.queues.writable_names, key=natural_key)
+    if not mute:
+        return {}
+    of_names = f"broker_name IN ({', '.join(map(quoted, mute))})"
+
+    def read(span: Span) -> list[BrokerEventRow]:
+        since = Span((span.since_ms or 0) - WIPES_MS + EXPECTED_MS)
+        condition = f"type IN ('{_WIPED}', '{_ADDED}') AND topics_changed > 0 AND {of_names} AND {since.covers}"
+        return newest_of_each(seen.root, seen.snapshot, "broker_name", condition)
+
+    last = {line.broker_name: line for line in _recently(seen, f"wipes {of_names}", read)}
+    return {name: last[name] for name in mute if name in last and last[name].type == _WIPED}
 
 
 class TopicVerdict(NamedTuple):

@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.answers.definitions import DownBroker, LostTopics, down_brokers, lost_topics, up_brokers
 from namesrv_stream.answers.subject import Fields, Seen
-from namesrv_stream.answers.verdict import topic_verdicts
+from namesrv_stream.answers.verdict import Doubt, topic_verdicts, verdict_of
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.reporting.texts import iso_text
@@ -42,12 +42,34 @@ JobState = OfTables | Literal[
     "dead", "standby", "taking over", "waiting", "not answering", "no ticks", "other log", "unknown"
 ]  # fmt: skip
 JOB_STATES: tuple[str, ...] = tuple(name for kind in get_args(JobState) for name in get_args(kind))
+DOUBT_AFTER_MS = 10_000
+"""Age of what is known, without a job that runs, from which on the present counts as not known."""
+
+_DOUBTS: dict[JobState, str] = {
+    "catching up": "the job catches up",
+    "starting": "the job starts",
+    "taking over": "a job takes over",
+    "stopped in order": "no job",
+    "silent": "no job",
+    "dead": "no job",
+    "standby": "no active job",
+    "waiting": "the job waits",
+    "not answering": "the job hangs",
+    "no ticks": "no records from Kafka",
+    "other log": "the tables are of another topic",
+    "unknown": "Kafka is unreachable",
+}
+"""State of a job that does not run -> why the present is not known."""
+
 _KAFKA_LIMIT_MS = 2_000
 _NOT_ASKED = "not asked"
 _NO_ROOM_BYTES = 1024**2
 
 ASK_EVERY_S = 2.0
 """The pause between two questions. The job notices a JVM that stands still after 5 s, and Kafka answers within 2 s."""
+
+_ASK_AGAIN_S = 1.0
+"""The pause before the question whether there is really no job any more."""
 
 
 class FromKafka(NamedTuple):
@@ -91,6 +113,9 @@ class Health(NamedTuple):
 class Status(Fields):
     """The state of the job now. `stale`: lookups may be wrong.
 
+    `health` is the text of the verdict about the newest snapshot, and `unknown_since` the time up to which it is known,
+    null while the job runs.
+
     `job_problem` is what keeps the active job from its work. `log_silent_millis` is the age of the newest record, which
     grows if no gateway sends a tick. `problem`: why no newer snapshot can be read.
     """
@@ -123,6 +148,11 @@ class Status(Fields):
     changed_settings: dict[str, str]
     problem: str | None
     history_problem: str | None
+    health: str | None
+    health_level: Literal["ok", "warning", "critical"]
+    unknown_since: str | None
+    topics_without_route: int | None
+    topics_not_writable: int | None
 
 
 def log_silent_ms(kafka: FromKafka, now_ms: int) -> int | None:
@@ -145,11 +175,11 @@ def health(seen: Seen, now_ms: int) -> Health:
 
 def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str | None = None) -> Status:
     """Return the state of the job, with the numbers of the newest snapshot."""
-    row, active = seen.snapshot, kafka.active_job
+    row, active, state = seen.snapshot, kafka.active_job, job_state(found.progress.state, kafka)
     return Status.of(
         row,
         root=masked(seen.root.url),
-        state=job_state(found.progress.state, kafka),
+        state=state,
         job_problem=kafka.report.problem if kafka.report is not None else None,
         since=iso_text(found.progress.since_ms),
         lag_millis=found.progress.lag_ms,
@@ -160,21 +190,33 @@ def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str
         records_behind=kafka.records_behind,
         kafka=kafka.problem or "reachable",
         log_silent_millis=log_silent_ms(kafka, found.now_ms),
-        **_counts(seen),
+        **_counts(seen, doubt_of(state, found.row, found.now_ms)),
         rejected_records=_rejected_records(seen),
         changed_settings=dict(seen.tables.namesrv_config),
         problem=problem,
     )
 
 
-def _counts(seen: Seen) -> dict[str, object]:
+def doubt_of(state: JobState, row: SnapshotRow, now_ms: int) -> Doubt | None:
+    """Return why the present is not known, None if the job runs or has run until a moment ago.
+
+    `row`: the newest one, as it holds now.
+    """
+    known_ms = min(row.event_time or row.published_at, row.published_at)
+    if state not in _DOUBTS or now_ms - known_ms <= DOUBT_AFTER_MS:
+        return None
+    return Doubt(known_ms, _DOUBTS[state])
+
+
+def _counts(seen: Seen, doubt: Doubt | None) -> dict[str, object]:
     """Return the numbers of the overview. If the history cannot be read, those of the tables alone, and why."""
     down: list[DownBroker] = []
     lost: LostTopics = {}
-    problem = None
+    told = problem = None
     try:
         down = down_brokers(seen)
         lost = lost_topics(seen)
+        told = verdict_of(seen, doubt)
     except (NamesrvError, DeltaError, OSError) as error:
         problem = str(error)
     brokers, topics = [*up_brokers(seen.tables), *(each[:3] for each in down)], topic_verdicts(seen, lost)
@@ -186,6 +228,11 @@ def _counts(seen: Seen) -> dict[str, object]:
         "brokers_down": len(down) if problem is None else None,
         "topics": len(topics.of) - len(topics.system),
         "history_problem": problem,
+        "health": told and told.text,
+        "health_level": told.level if told else "warning",
+        "unknown_since": told and told.unknown_since,
+        "topics_without_route": told and told.topics.without_route,
+        "topics_not_writable": told and told.topics.not_writable,
     }
 
 
@@ -338,7 +385,12 @@ class JobWatch:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self.facts = facts_from_kafka(self._settings, self._root, self._row())
+                facts = facts_from_kafka(self._settings, self._root, self._row())
+                if facts.jobs is not None and not facts.jobs and self.facts.jobs:
+                    # one job has left, and the next one may be about to join, or its last row to be read
+                    self._stop.wait(_ASK_AGAIN_S)
+                    facts = facts_from_kafka(self._settings, self._root, self._row())
+                self.facts = facts
             except Exception:  # the state is shown by the tables until the next question
                 log.exception("what the job does is not known: internal error")
                 self.facts = NOT_ASKED

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from namesrv_stream.answers.causes import State
-from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers
+from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers, wipes
 from namesrv_stream.answers.events import recorded_names
 from namesrv_stream.answers.subject import BadQuestionError, Fields, Moment, Page, Seen, paged, rank_of
 from namesrv_stream.answers.verdict import check_place, state_of
@@ -22,7 +22,7 @@ from namesrv_stream.errors import did_you_mean
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
-from namesrv_stream.rules.record_types import DataVersion
+from namesrv_stream.rules.record_types import MASTER_ID, DataVersion
 from namesrv_stream.rules.rows import LiveRow
 
 
@@ -81,6 +81,7 @@ class Broker(Holder, kw_only=True):
     data_version: DataVersion | UnsetType = UNSET
     filter_server_list: tuple[str, ...] = ()
     topics: int | UnsetType = 0
+    wiped: Wiped | UnsetType = UNSET
 
 
 class Brokers(Page):
@@ -89,13 +90,21 @@ class Brokers(Page):
     brokers: list[Broker]
 
 
+class Wiped(Fields):
+    """Since when a broker group takes no writes, and who wiped the permission."""
+
+    since: str
+    requested_by: str | None
+
+
 class BrokerName(Fields):
-    """A broker name and the holders of its ids."""
+    """A broker name and the holders of its ids. `wiped` is there if it takes no writes because of an operator."""
 
     broker_name: str
     zone_name: str | None
     topics: int
     holders: list[Holder]
+    wiped: Wiped | UnsetType = UNSET
 
 
 class Cluster(Fields):
@@ -122,8 +131,16 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
         "zone_name": holder.zone_name if holder and holds_id else None,
         "filter_server_list": tables.filters.get(lease.broker_addr, ()),
         "topics": tables.queues.topic_counts.get(lease.broker_name, 0),
+        "wiped": _wiped(seen, lease.broker_name) if lease.broker_id == MASTER_ID else UNSET,
     }
     return Broker.of(lease, **more | _heard(seen, lease))
+
+
+def _wiped(seen: Seen, broker_name: str) -> Wiped | UnsetType:
+    queues = seen.tables.queues
+    is_mute = broker_name in queues.topic_counts and broker_name not in queues.writable_names
+    line = wipes(seen).get(broker_name) if is_mute else None
+    return UNSET if line is None else Wiped(iso_text(line.event_time), line.requested_by)
 
 
 def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
@@ -248,7 +265,7 @@ def _broker_name(
     holders += [Holder.of(each, state="down", down=_down(each)) for each in fallen]
     zone = lookup.latest_registered(rows).zone_name if rows else fallen[0].zone_name
     by_id = sorted(holders, key=lambda each: each.broker_id)
-    return BrokerName(name, zone, tables.queues.topic_counts.get(name, 0), by_id)
+    return BrokerName(name, zone, tables.queues.topic_counts.get(name, 0), by_id, _wiped(seen, name))
 
 
 def kv_values(seen: Seen, namespace: str) -> dict[str, str]:

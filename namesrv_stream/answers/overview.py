@@ -14,7 +14,7 @@ from namesrv_stream.answers.events import Span, newest_events, with_changes
 from namesrv_stream.answers.lists import Cluster, clusters
 from namesrv_stream.answers.story import BY_OPERATORS, story_of_group
 from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
-from namesrv_stream.answers.verdict import Verdict, left_of, members, topic_verdicts, verdict
+from namesrv_stream.answers.verdict import Beside, Doubt, Verdict, members, topic_verdicts, verdict
 from namesrv_stream.reporting.texts import duration_text, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
@@ -158,19 +158,12 @@ class Overview(Fields):
     events: list[Headline]
 
 
-def verdict_of(seen: Seen) -> Verdict:
-    """Return the verdict about a moment."""
-    down = down_brokers(seen)
-    topics = topic_verdicts(seen, lost_topics(seen))
-    return verdict(members(seen, down), topics, left_of(seen, topics), is_past=seen.is_made)
-
-
-def overview(seen: Seen) -> Overview:
-    """Return the overview of a moment, which the page shows first."""
+def overview(seen: Seen, doubt: Doubt | None = None) -> Overview:
+    """Return the overview of a moment, which the page shows first. `doubt`: why the present is not known."""
     down, recent = down_brokers(seen), _recent(seen)
     brokers, topics = members(seen, down), topic_verdicts(seen, lost_topics(seen))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
-    told = verdict(brokers, topics, left_of(seen, topics), is_past=seen.is_made)
+    told = verdict(brokers, topics, Beside.of(seen, topics, doubt), is_past=seen.is_made)
     counts = Counts(
         clusters=len({each.cluster for each in brokers}),
         broker_names=len(names),

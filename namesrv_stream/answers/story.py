@@ -245,8 +245,9 @@ def _of_broker(line: BrokerEventRow) -> str:
             return f"{who} was refused: the address that holds this id has a higher state version{_by(line)}"
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
             lost = f"{line.broker_addr}, which was {_identity(line)} no longer,"
-            lasted = duration_text(line.lease_millis or 0)
-            return f"{who if line.held_id else lost} {end_text(line)}; it had been alive for {lasted}"
+            up_ms = _up_ms(line)
+            lasted = f"; it had been alive for {duration_text(up_ms)}" if up_ms >= _SECOND_MS else ""
+            return f"{who if line.held_id else lost} {end_text(line)}{lasted}"
         case "LOG_GAP":
             return (
                 f"no tick for {duration_text(line.gap_millis or 0)}: Kafka or all gateways were away, or a clock "
@@ -256,6 +257,12 @@ def _of_broker(line: BrokerEventRow) -> str:
             return f"{asker(line)} asked for {line.type}{_effect(line, before, after)}{given_reason(line)}"
         case other:
             return f"{other}, which this release does not know, because of {line.cause}"
+
+
+def _up_ms(line: BrokerEventRow) -> int:
+    """Return how long a broker whose lease ended had been alive: of a silent one up to its last heartbeat."""
+    silent_ms = line.event_time - (line.last_heard_at or line.event_time) if line.type == "EXPIRED" else 0
+    return (line.lease_millis or 0) - silent_ms
 
 
 def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:

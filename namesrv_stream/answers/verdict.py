@@ -7,23 +7,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from datetime import datetime
+from typing import Literal, NamedTuple, Self
 
 from namesrv_stream.answers.causes import Cause, Member, State, causes, clock_text
 from namesrv_stream.answers.definitions import (
+    EXPECTED_MS,
     LEFT,
     DownBroker,
     LostTopics,
     TopicState,
     TopicVerdict,
+    down_brokers,
     gone_brokers,
     last_topics,
     left_brokers,
+    lost_topics,
     topic_verdict,
+    wipes,
 )
 from namesrv_stream.answers.subject import Fields, Seen, now_of
 from namesrv_stream.reporting.recent import Recent
-from namesrv_stream.reporting.texts import all_of, counted, listed, natural_key
+from namesrv_stream.reporting.texts import SHOWN_ZONE, all_of, counted, iso_text, listed, natural_key
 from namesrv_stream.rules.lease import is_late
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, is_system_topic
@@ -67,14 +72,32 @@ class TopicCounts(Fields):
     without_route: int
 
 
+class WipedGroup(Fields):
+    """A broker group with a master whose topics all lack the write permission since an operator's command.
+
+    `readOnly`: those of its `topics` that no other group takes writes for.
+    """
+
+    broker_name: str
+    since: str
+    requested_by: str | None
+    topics: int
+    read_only: int
+
+
 class Verdict(Fields):
-    """The sentence that tells what is wrong, the gravest first. `level`: how bad it is. `causes`: the largest first."""
+    """The sentence that tells what is wrong, the gravest first. `level`: how bad it is. `causes`: the largest first.
+
+    `unknownSince`: the verdict is of that time, because nothing newer is known; null if the job runs.
+    """
 
     level: Literal["ok", "warning", "critical"]
     text: str
     brokers: BrokerCounts
     topics: TopicCounts
     causes: list[Cause]
+    wiped_groups: list[WipedGroup] = []  # noqa: RUF012  # msgspec copies it
+    unknown_since: str | None = None
 
 
 def state_of(seen: Seen, lease: LiveRow) -> State:
@@ -187,14 +210,55 @@ def left_of(seen: Seen, topics: TopicVerdicts) -> Left:
     return Left(left, gone - system_among(seen, gone))
 
 
-def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBODY, *, is_past: bool = False) -> Verdict:
+def wiped_groups(seen: Seen, topics: TopicVerdicts) -> list[WipedGroup]:
+    """Return the groups that take no writes since an operator's command, by name."""
+    found = []
+    for name, line in wipes(seen).items():
+        of_name = seen.tables.queues.topics_on({name})
+        read_only = sum(not topics.of[topic].is_writable for topic in of_name)
+        found.append(WipedGroup(name, iso_text(line.event_time), line.requested_by, len(of_name), read_only))
+    return found
+
+
+class Doubt(NamedTuple):
+    """Why the present is not known, and up to when it was."""
+
+    since_ms: int
+    reason: str
+
+
+class Beside(NamedTuple):
+    """What a verdict tells besides the brokers that are expected, and the topics.
+
+    `lost_until_ms`: events up to then were lost in the last 7 days, so that who fell before is not known.
+    """
+
+    left: Left = NOBODY
+    wiped: Sequence[WipedGroup] = ()
+    lost_until_ms: int | None = None
+    doubt: Doubt | None = None
+
+    @classmethod
+    def of(cls, seen: Seen, topics: TopicVerdicts, doubt: Doubt | None = None) -> Self:
+        """Return it for a moment. `doubt` is about the present alone."""
+        unknown, now_ms = seen.unknown, now_of(seen.snapshot)
+        lost_ms = None if unknown is None or unknown.until_millis < now_ms - EXPECTED_MS else unknown.until_millis
+        return cls(left_of(seen, topics), wiped_groups(seen, topics), lost_ms, None if seen.is_made else doubt)
+
+
+NOTHING_BESIDE = Beside()
+
+
+def verdict(
+    brokers: Sequence[Member], topics: TopicVerdicts, beside: Beside = NOTHING_BESIDE, *, is_past: bool = False
+) -> Verdict:
     """Return the verdict about brokers and topics."""
     states = Counter(each.state for each in brokers)
     of_state: dict[str, list[str]] = {}
     for topic, each in topics.of.items():
         if topic not in topics.system:
             of_state.setdefault(each.state, []).append(topic)
-    up = len(brokers) - states["down"]
+    up, left = len(brokers) - states["down"], beside.left
     names = {each.name for each in brokers}
     mastered = {each.name for each in brokers if each.broker_id == MASTER_ID and each.state != "down"}
     late, unmastered = None if is_past else states["late"], len(names - mastered)
@@ -203,9 +267,21 @@ def verdict(brokers: Sequence[Member], topics: TopicVerdicts, left: Left = NOBOD
     of_kind = TopicCounts(sum(map(len, of_state.values())), *(len(of_state.get(kind, ())) for kind in kinds))
     found = causes(brokers)
     is_critical = counts.down or of_kind.not_writable or of_kind.without_route
-    is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected
+    is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected or any(beside[1:])
     level: Literal["ok", "warning", "critical"] = "critical" if is_critical else "warning" if is_warning else "ok"
-    return Verdict(level, _text(counts, of_kind, of_state, found, left), counts, of_kind, found)
+    text = _text(counts, of_kind, of_state, found, beside)
+    doubt = beside.doubt
+    if doubt is not None:
+        text = f"Not known since {_second_text(doubt.since_ms)} ({doubt.reason}): {text}"
+    since = None if doubt is None else iso_text(doubt.since_ms)
+    return Verdict(level, text, counts, of_kind, found, list(beside.wiped), since)
+
+
+def verdict_of(seen: Seen, doubt: Doubt | None = None) -> Verdict:
+    """Return the verdict about a moment. `doubt`: why the present is not known."""
+    down = down_brokers(seen)
+    topics = topic_verdicts(seen, lost_topics(seen))
+    return verdict(members(seen, down), topics, Beside.of(seen, topics, doubt), is_past=seen.is_made)
 
 
 def _text(
@@ -213,8 +289,9 @@ def _text(
     topics: TopicCounts,
     of_state: Mapping[str, Sequence[str]],
     found: Sequence[Cause],
-    left: Left,
+    beside: Beside,
 ) -> str:
+    left = beside.left
     lost = [_topics_text(names, *words) for state, words in _LOST_SERVICE.items() if (names := of_state.get(state))]
     parts = [", ".join(lost)] if lost else []
     parts += _brokers_text(brokers, found, left)
@@ -225,9 +302,34 @@ def _text(
         parts.append(f"{counted(topics.read_only, 'topic')} {'is' if topics.read_only == 1 else 'are'} read-only")
     if topics.total and not lost and not topics.degraded:
         parts.append(f"every topic is writable{f' but {topics.read_only:,} read-only' if topics.read_only else ''}")
-    joint = ", " if len(parts) == 2 and not (brokers.down or lost or left.brokers) else "; "
-    text = joint.join(parts)
-    return text if lost or brokers.down else text[:1].upper() + text[1:]
+    if beside.wiped:
+        parts.append(_wiped_text(beside.wiped))
+    if beside.lost_until_ms is not None:
+        until = _second_text(beside.lost_until_ms)
+        parts.append(f"brokers that went down before {until} may be missing here, because events were lost")
+    is_plain = not (brokers.down or lost or left.brokers or beside.wiped)
+    text = (", " if len(parts) == 2 and is_plain else "; ").join(parts)
+    return text if lost or brokers.down or beside.doubt else text[:1].upper() + text[1:]
+
+
+def _wiped_text(wiped: Sequence[WipedGroup]) -> str:
+    """Return which groups take no writes since a command, and what that does to their topics."""
+    names = [each.broker_name for each in wiped[:_FEW]]
+    more = f" and {len(wiped) - _FEW:,} more" if len(wiped) > _FEW else ""
+    first = min(wiped, key=lambda each: each.since)
+    since = _second_text(round(datetime.fromisoformat(first.since).timestamp() * 1000))
+    who = sorted({each.requested_by for each in wiped if each.requested_by})
+    by = f" (wiped by {listed(who)})" if who else " (wiped)"
+    topics, read_only = sum(each.topics for each in wiped), sum(each.read_only for each in wiped)
+    effect = counted(topics, "topic") + (
+        " read-only"
+        if read_only == topics
+        else f", {read_only:,} of them read-only"
+        if read_only
+        else " on other brokers"
+    )
+    shown = f"{', '.join(names)}{more}" if more else listed(names)
+    return f"{shown} not writable since {since}{by}: {effect}"
 
 
 def _topics_text(names: Sequence[str], of_one: str, of_many: str) -> str:
@@ -254,6 +356,12 @@ def _brokers_text(brokers: BrokerCounts, found: Sequence[Cause], left: Left) -> 
     yield from (each.text for each in found if each.state == "suspect")
     if left.brokers:
         yield _left_text(left)
+
+
+def _second_text(at_ms: int) -> str:
+    """Return a time in the shown zone, to the second; with the day if it is not today's."""
+    at, now = datetime.fromtimestamp(at_ms / 1000, SHOWN_ZONE.get()), datetime.now(SHOWN_ZONE.get())
+    return f"{at:%H:%M:%S %Z}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _left_text(left: Left) -> str:

@@ -74,6 +74,7 @@ def _checks(role: str) -> dict[str, Check]:
         (role, "job", kafka.check_job),
         (role, "tables", storage.check_tables),
         (role, "contents", storage.check_contents),
+        ("all", "health", storage.check_health),
         ("gateway", "certificate", storage.check_certificate),
     ]
     return {name: check for of_role, name, check in checks if role in (of_role, "all")}

@@ -22,6 +22,10 @@ _PLAIN_WIDTH = 10_000
 """Width of a line that is written to a file or a pipe: nothing is wrapped or cut."""
 
 
+LEVELS = {"ok": "green", "warning": "yellow", "critical": "bold red"}
+"""Level of a verdict -> its colour."""
+
+
 def console() -> Console:
     """Return a rich console for standard output."""
     terminal = Console(highlight=False)

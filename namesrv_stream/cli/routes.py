@@ -6,18 +6,21 @@ from collections.abc import Iterator
 
 import click
 import msgspec
+from msgspec import UNSET, UnsetType
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from namesrv_stream.answers import lists, topics
-from namesrv_stream.answers.overview import verdict_of
-from namesrv_stream.cli.output import Rows, heading, time_text
+from namesrv_stream.answers.job_status import NOT_ASKED, doubt_of, job_state
+from namesrv_stream.answers.verdict import verdict_of
+from namesrv_stream.cli.output import LEVELS, Rows, heading, time_text
 from namesrv_stream.cli.view import Answer, Looked, reads
 from namesrv_stream.config import to_properties_text
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
+from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 
@@ -100,7 +103,7 @@ def cluster_list(looked: Looked) -> Answer:
             name.topics,
             holder.broker_id,
             holder.broker_addr,
-            _heard(holder),
+            _state_of(holder, name.wiped if holder.broker_id == MASTER_ID else UNSET),
         ]
         for cluster in clusters
         for name in cluster.brokers
@@ -109,10 +112,21 @@ def cluster_list(looked: Looked) -> Answer:
     return Answer(info, Group(title, _verdict(looked), Rows(columns, rows)))
 
 
+def _state_of(holder: lists.Holder, wiped: lists.Wiped | UnsetType) -> str:
+    """Return when a broker was heard, and since when its group takes no writes if an operator has wiped them."""
+    told = [_heard(holder)]
+    if not isinstance(wiped, UnsetType):
+        by = f" by {wiped.requested_by}" if wiped.requested_by else ""
+        told.append(f"not writable since {time_text(wiped.since)} (wiped{by})")
+    return ", ".join(filter(None, told))
+
+
 def _verdict(looked: Looked) -> Text:
     """Return the verdict about the moment as a line, in the colour of its level."""
-    found = verdict_of(looked.seen)
-    return Text(f"{found.text}.", {"ok": "green", "warning": "yellow", "critical": "bold red"}[found.level])
+    health = looked.health
+    doubt = health and doubt_of(job_state(health.progress.state, NOT_ASKED), health.row, health.now_ms)
+    found = verdict_of(looked.seen, doubt)
+    return Text(f"{found.text}.", LEVELS[found.level])
 
 
 def _heard(holder: lists.Holder) -> str:
@@ -143,7 +157,7 @@ def _lease_row(each: lists.Broker) -> list[object]:
         each.broker_name,
         each.broker_id if each.holds_id else f"({each.broker_id})",
         each.broker_addr,
-        _heard(each),
+        _state_of(each, each.wiped),
         duration_text(each.heartbeat_timeout_millis) if each.heartbeat_timeout_millis else "",
         each.broker_version or "",
         "/".join(map(str, msgspec.structs.astuple(each.data_version))) if each.data_version else "",

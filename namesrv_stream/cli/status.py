@@ -14,6 +14,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from namesrv_stream.answers.definitions import down_brokers
 from namesrv_stream.answers.job_status import (
     NOT_ASKED,
     FromKafka,
@@ -27,7 +28,7 @@ from namesrv_stream.answers.job_status import (
     storage_problem,
 )
 from namesrv_stream.answers.job_status import status as job_status
-from namesrv_stream.cli.output import heading, print_answer, say, time_text
+from namesrv_stream.cli.output import LEVELS, heading, print_answer, say, time_text
 from namesrv_stream.cli.view import Answer, Looked, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError, masked
@@ -179,7 +180,7 @@ def _brokers(found: Status) -> Text:
     up = Text(f"{counted(found.brokers_up, 'broker')} up, {counted(found.broker_names, 'broker name')}")
     if found.history_problem:
         return up.append(f"; who is down is not known: {found.history_problem}", "bold red")
-    down = f", {found.brokers_down:,} down: `namesrv-stream clusterList` says since when"
+    down = f", {found.brokers_down:,} down: `namesrv-stream clusterList` shows since when"
     return up.append(down, "bold red") if found.brokers_down else up
 
 
@@ -188,9 +189,14 @@ def _table_lines(looked: Looked, found: Status) -> Iterator[tuple[str, str | Tex
     yield "serves", f"epoch {found.epoch}, {times}"
     if found.problem:
         yield "tables", Text(f"{found.problem}: make room, and the job goes on by itself", "bold red")
-    yield "clusters", Text(", ".join(sorted(looked.seen.tables.clusters)) or "none")
+    if found.health is not None:
+        yield "health", Text(f"{found.health}.", LEVELS[found.health_level])
+    down = {each.cluster_name for each in down_brokers(looked.seen)} if found.history_problem is None else set()
+    yield "clusters", Text(", ".join(sorted({*looked.seen.tables.clusters, *down})) or "none")
     yield "brokers", _brokers(found)
-    yield "topics", f"{found.topics:,} beside those that brokers make by themselves"
+    lost = {"without a route": found.topics_without_route, "not writable": found.topics_not_writable}
+    more = "".join(f", {count:,} {what}" for what, count in lost.items() if count)
+    yield "topics", Text(f"{found.topics:,} beside system topics").append(more, "bold red")
     if found.rejected_records:
         yield "rejected", Text(f"{found.rejected_records} records: `namesrv-stream rejected` lists them", "yellow")
     if found.changed_settings:

@@ -45,6 +45,7 @@ from namesrv_stream.answers.subject import (
     time_ms,
     zone_named,
 )
+from namesrv_stream.answers.verdict import Doubt
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
@@ -154,10 +155,16 @@ class Question:
         """The subject of questions about the moment."""
         return self.console.kept.seen(self.past)
 
-    def answer(self, compute: Callable[[], Struct], *, with_oldest: bool) -> Response:
+    @cached_property
+    def doubt(self) -> Doubt | None:
+        """Why the present is not known; None for a past moment."""
+        return None if self.past.is_made else self.console.doubt()
+
+    def answer(self, compute: Callable[[], Struct], *, with_oldest: bool, with_doubt: bool) -> Response:
         """Return the answer: from memory if it was asked for before, and 304 if the sender has it already."""
         row, request = self.row, self.request
         begin = f"{self.oldest.epoch}-" if with_oldest else ""
+        begin += "".join(f"{each}-".replace(" ", "_") for each in self.doubt or ()) if with_doubt else ""
         etag = f'"{begin}{row.epoch}-{row.event_time or 0:x}-{row.published_at:x}-{__version__}"'
         headers = {"etag": etag, "x-registry-epoch": str(row.epoch)}
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
@@ -193,16 +200,18 @@ def _described(path: str, kind: type[Struct], status: int = 200) -> dict[int | s
     return {status: shape(kind)}
 
 
-def question(path: str, summary: str, *, with_oldest: bool = False) -> Callable[[Compute], Compute]:
+def question(
+    path: str, summary: str, *, with_oldest: bool = False, with_doubt: bool = False
+) -> Callable[[Compute], Compute]:
     """Return a decorator that serves a function's answers at a path. Its first parameter is `asked`.
 
-    `with_oldest`: the answer also depends on the oldest snapshot that can be read.
+    `with_oldest`: the answer also depends on the oldest snapshot that can be read. `with_doubt`: also on the job.
     """
 
     def decorate(compute: Compute) -> Compute:
         @wraps(compute)
         def answer(asked: Question, **parameters: object) -> Response:
-            return asked.answer(lambda: compute(asked, **parameters), with_oldest=with_oldest)
+            return asked.answer(lambda: compute(asked, **parameters), with_oldest=with_oldest, with_doubt=with_doubt)
 
         responses = OF_MOMENTS | _described(path, get_type_hints(compute)["return"])
         router.add_api_route(path, answer, summary=summary, responses=responses, response_model=None, tags=["moments"])
@@ -211,10 +220,10 @@ def question(path: str, summary: str, *, with_oldest: bool = False) -> Callable[
     return decorate
 
 
-@question("/overview", "A moment at a glance: the verdict, clusters and zones, the last hour's events")
+@question("/overview", "A moment at a glance: the verdict, clusters and zones, the last hour's events", with_doubt=True)
 def at_a_glance(asked: Asked) -> overview.Overview:
     """Return what is wrong, in a sentence and by causes, clusters and zones as numbers, and the last hour's events."""
-    return overview.overview(asked.seen)
+    return overview.overview(asked.seen, asked.doubt)
 
 
 @question("/topics", "All topics with their states, those without a route too")

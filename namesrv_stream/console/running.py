@@ -11,7 +11,8 @@ from functools import partial
 from http import HTTPStatus
 
 from namesrv_stream.answers.command_sending import has_read
-from namesrv_stream.answers.job_status import JobWatch, Status, health, newest_row, status
+from namesrv_stream.answers.job_status import JobWatch, Status, doubt_of, health, job_state, newest_row, status
+from namesrv_stream.answers.verdict import Doubt
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.guard import Admission
 from namesrv_stream.console.hub import MAX_WATCHERS, Hub
@@ -19,6 +20,8 @@ from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.damage_watch import DamageWatch
+from namesrv_stream.tables.job_progress import ProgressFile, job_progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.snapshot_reader import LOOK_EVERY_S, RegistryView, RouteReader, SnapshotThread
@@ -72,6 +75,7 @@ class Running:
         self.kept = KeptSnapshots(Root(settings.delta_root, settings.storage_options or None), settings)
         self.admission = Admission(settings)
         self._watch = JobWatch(settings, self.kept.root, partial(newest_row, self.kept.root))
+        self.damage = DamageWatch(self.kept.root)
         self.hub: Hub
         self._feed: Feed
 
@@ -82,6 +86,7 @@ class Running:
         self._feed = Feed(self.kept, self.hub.go_to)
         self._feed.start()
         self._watch.start()
+        self.damage.start()
         progress = asyncio.ensure_future(self.hub.send_progress())
         yield
         progress.cancel()
@@ -92,6 +97,7 @@ class Running:
         """Send all watchers their last event, so that their connections end."""
         self.hub.drop_all("this console stops")
         self._watch.stop()
+        self.damage.stop()
 
     def status(self) -> Status:
         """Return the present state of the job.
@@ -99,7 +105,15 @@ class Running:
         May wait for the storage. Raises NamesrvError if there is no snapshot.
         """
         seen = self.kept.seen(self.kept.past(AsOf()))
-        return status(seen, health(seen, time.time_ns() // 1_000_000), self._watch.facts, self._feed.problem)
+        problem = self._feed.problem or self.damage.problem
+        return status(seen, health(seen, time.time_ns() // 1_000_000), self._watch.facts, problem)
+
+    def doubt(self) -> Doubt | None:
+        """Return why the present is not known, None if it is. May wait for the storage."""
+        if self.kept.newest is None:
+            return None
+        row, now_ms = ProgressFile(self.kept.root).row_now(self.kept.newest.snapshot), time.time_ns() // 1_000_000
+        return doubt_of(job_state(job_progress(row, now_ms).state, self._watch.facts), row, now_ms)
 
     async def await_snapshot(self, advice: str = "Try again in a moment.") -> None:
         """Wait until there is a snapshot. Raises RefusedError, with the advice, if there is none in a few seconds."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+import time
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -16,7 +17,7 @@ import click
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
@@ -99,15 +100,28 @@ async def healthz() -> PlainTextResponse:
 
 @_probes.get("/readyz")
 async def readyz(request: Request) -> PlainTextResponse:
-    """Answer 200 once a snapshot is served, and 503 before."""
-    if request.app.state.running.hub.has_view.is_set():
-        return PlainTextResponse("ok\n")
+    """Answer 200 once a snapshot is served, and 503 before. Damaged tables are named, and answered from memory."""
+    running: Running = request.app.state.running
+    if running.hub.has_view.is_set():
+        return PlainTextResponse(f"ok, but {running.damage.problem}\n" if running.damage.problem else "ok\n")
     return PlainTextResponse("no snapshot has been read yet\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
 
+_unknown_s = Gauge(
+    "namesrv_console_registry_unknown_seconds",
+    "For how long the present is not known; 0: the job runs.",
+    registry=_OF_PROCESS,
+)
+_tables_damaged = Gauge("namesrv_console_tables_damaged", "1: a file of the tables is missing.", registry=_OF_PROCESS)
+
+
 @_probes.get("/metrics")
-async def metrics() -> Response:
-    """Return descriptors, threads, memory and CPU time of this process."""
+def metrics(request: Request) -> Response:
+    """Return whether the present is known and the tables are whole, and figures of this process."""
+    running: Running = request.app.state.running
+    doubt = running.doubt()
+    _unknown_s.set(0 if doubt is None else time.time() - doubt.since_ms / 1000)
+    _tables_damaged.set(running.damage.problem is not None)
     return Response(generate_latest(_OF_PROCESS), media_type=PROMETHEUS_TEXT)
 
 

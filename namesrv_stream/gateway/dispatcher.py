@@ -49,6 +49,8 @@ class Dispatcher:
         self._production = Production(answers.settings.product_env_name) if answers.settings.cluster_test else None
         self._answers = answers
         self._is_loading = True
+        self.problem: Callable[[], str | None] = lambda: None
+        """Returns why no snapshot can be read, which lookups are told before the first one; None: not known."""
         self._writes = writes
         self._metrics = metrics
         self._authorization = authorization
@@ -152,7 +154,9 @@ class Dispatcher:
 
     def _read(self, command: RemotingCommand) -> KeptAnswer:
         if not self._is_open_to(command.code):
-            return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, "name server not ready"))  # M5
+            problem = self.problem()
+            remark = f"name server not ready{f': {problem}' if problem else ''}"  # M5
+            return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, remark))
         kept = self._answers.answer(command)
         if kept is None:
             remark = f" request type {command.code} not supported"

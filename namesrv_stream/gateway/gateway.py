@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from namesrv_stream.answers.job_status import JobWatch, job_state
+from namesrv_stream.answers.job_status import JobWatch, doubt_of, job_state
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
@@ -32,6 +32,7 @@ from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.damage_watch import DamageWatch
 from namesrv_stream.tables.job_progress import is_stale as is_behind
 from namesrv_stream.tables.job_progress import job_progress
 from namesrv_stream.tables.root import Root
@@ -102,7 +103,11 @@ class Gateway:
                 lambda snapshot: self._in_loop(self._serve, snapshot),
                 lambda: self._in_loop(self._serve_nothing),
             )
+            self._dispatcher.problem = lambda: self._follower.problem
             self._follower.start()
+            self._damage = DamageWatch(root)
+            self._damage.start()
+            opening.callback(self._damage.stop)
             opening.push_async_callback(asyncio.to_thread, self._follower.stop)
             opening.callback(processes.close)
             await opening.enter_async_context(self._link)
@@ -130,7 +135,9 @@ class Gateway:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
                 await self._has_looked.wait()
         except TimeoutError:
-            log.warning("the tables in %s are not read yet: lookups are refused until then", self._settings.delta_root)
+            reason = self._follower.problem or "they do not answer yet"
+            log.warning("the tables in %s cannot be read: lookups are rejected until then: %s",
+                        self._settings.delta_root, reason)  # fmt: skip
 
     def _open_monitoring(self, opening: AsyncExitStack) -> None:
         settings = self._settings
@@ -181,6 +188,7 @@ class Gateway:
             self.connections.look_around()
             self._refusals.send_due(self._loop.time())
             self.metrics.connections.set(len(self.connections.open))
+            self.metrics.tables_damaged.set(self._damage.problem is not None)
             self.metrics.certificate_ends_s.set(self.connections.certificates.ends_s)
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)
@@ -237,7 +245,10 @@ class Gateway:
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
         self.metrics.lag_s.set((lag_ms or 0) / 1000)
-        self.metrics.job_state.state(job_state(progress.state, self._watch.facts))
+        state = job_state(progress.state, self._watch.facts)
+        self.metrics.job_state.state(state)
+        doubt = doubt_of(state, row, now_ms)
+        self.metrics.unknown_s.set(0 if doubt is None else (now_ms - doubt.since_ms) / 1000)
 
     def _row_now(self, latest: FollowedSnapshot) -> SnapshotRow:
         """Return the row of the served snapshot with the times of the sign of progress, if that is younger."""
@@ -257,7 +268,9 @@ class Gateway:
 
         Lookups need only a snapshot.
         """
-        return self._health() if self._has_snapshot.is_set() else "no snapshot has been read yet"
+        if self._has_snapshot.is_set():
+            return self._health()
+        return self._follower.problem or "no snapshot has been read yet"
 
     def _readiness_for_writes(self) -> str | None:
         """Return the reason for which /readyz/writes asks to send no brokers here, or None.

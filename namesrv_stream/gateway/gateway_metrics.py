@@ -92,6 +92,10 @@ class Metrics:
             "namesrv_registry_lag_seconds", "Event time between the newest record in the tables and now.", registry=of
         )
         self.is_stale = Gauge("namesrv_snapshot_stale", "1: brokers live and the tables are far behind.", registry=of)
+        self.unknown_s = Gauge(
+            "namesrv_registry_unknown_seconds", "For how long the present is not known; 0: the job runs.", registry=of
+        )
+        self.tables_damaged = Gauge("namesrv_tables_damaged", "1: a file of the tables is missing.", registry=of)
         self.job_state = Enum(
             "namesrv_job_state",
             "The job as it reports it by Kafka, and as the tables show it.",

@@ -185,6 +185,7 @@ class JobMetrics:
         self._maintained_every_s = gauge("maintenance_interval_seconds", "maintenanceMillis; 0: never.")
         self.log_retention_s = gauge("log_retention_seconds", "How long Kafka keeps a record; +Inf: for ever.")
         self.log_retention_s.set(math.inf)
+        self._damaged = gauge("tables_damaged", "1: a file of the tables is missing.")
         self._free_ratio = gauge(
             "storage_free_ratio",
             "Free part of the disk of the tables or the checkpoint, of the fuller one; 1 without a disk.",
@@ -202,8 +203,12 @@ class JobMetrics:
         self._lag_s.set_function(self._lag_now_s)
         self.take_role("starting")
 
-    def watch_storage(self, settings: NamesrvSettings) -> None:
-        """Measure the disks of the tables and the checkpoint, and note how often the tables are maintained."""
+    def watch_storage(self, settings: NamesrvSettings, is_damaged: Callable[[], bool]) -> None:
+        """Measure the disks of the tables and the checkpoint, and note how often the tables are maintained.
+
+        `is_damaged`: a file of the tables is missing.
+        """
+        self._damaged.set_function(is_damaged)
         places = [Path(each) for each in (settings.delta_root, settings.checkpoint_location) if "://" not in each]
         self._free_ratio.set_function(lambda: min(map(_free_ratio, places), default=1.0))
         self._maintained_every_s.set(settings.maintenance_millis / 1000)

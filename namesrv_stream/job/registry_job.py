@@ -58,6 +58,7 @@ from namesrv_stream.kafka.topic import (
 )
 from namesrv_stream.reporting.metrics_server import MonitoringServer, add_process_metrics
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.damage_watch import DamageWatch
 from namesrv_stream.tables.job_progress import ProgressFile
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
@@ -154,7 +155,8 @@ class RouteRegistryJob:
         log_notes(self._settings)
         with (
             HangWatch(self._spark, self._lock.give_up, self._step, self._is_in_batch) as watch,
-            self._pages(watch),
+            DamageWatch(self._root) as damage,
+            self._pages(watch, damage),
         ):
             self._silence = watch.readiness
             self.metrics.watch_hangs(watch.jvm_silent_s, watch.query_still_s)
@@ -165,7 +167,7 @@ class RouteRegistryJob:
         problem = self._silence() or self.metrics.outage
         return self.next_offset, JobReport(self.run_id, self.metrics.role, problem)
 
-    def _pages(self, watch: HangWatch) -> AbstractContextManager[object]:
+    def _pages(self, watch: HangWatch, damage: DamageWatch) -> AbstractContextManager[object]:
         """Serve the monitoring pages within a `with`, if a port for them is set. Raises NamesrvError.
 
         A process that does not hang is healthy: a restart would not help a job that waits for Kafka or for its turn.
@@ -173,9 +175,12 @@ class RouteRegistryJob:
         port, metrics = self._settings.job_metrics_port, self.metrics
         if not port:
             return nullcontext()
-        metrics.watch_storage(self._settings)
+        metrics.watch_storage(self._settings, lambda: damage.problem is not None)
         add_process_metrics(metrics.registry, "namesrv_jvm", pid_of_jvm(self._spark))
-        checks = {"/healthz": watch.health, "/readyz": lambda: watch.readiness() or metrics.readiness()}
+        checks = {
+            "/healthz": watch.health,
+            "/readyz": lambda: watch.readiness() or metrics.readiness() or damage.problem,
+        }
         address = self._settings.bind_address, port
         return closing(MonitoringServer(metrics.registry, address, "job.metricsPort", checks))
 

@@ -11,10 +11,11 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
+from namesrv_stream.rules.record_types import PERM_WRITE
 from namesrv_stream.rules.rows import TopicRow
 
 PAGE_TOPICS = 1_024
@@ -166,6 +167,14 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         distinct = set(chain.from_iterable(page.values() for page in self.pages))
         results = {cells: function(self._codes.rows("", cells)) for cells in distinct}
         return {topic: results[cells] for page in self.pages for topic, cells in page.items()}
+
+    @cached_property
+    def writable_names(self) -> frozenset[str]:
+        """The broker names on which some topic has the write permission."""
+        distinct = set(chain.from_iterable(page.values() for page in self.pages))
+        names, settings = self._codes.names, self._codes.settings
+        cells = chain.from_iterable(_CELL.iter_unpack(each) for each in distinct)
+        return frozenset(names[name] for name, code in set(cells) if settings[code].perm & PERM_WRITE)
 
     def rows(self) -> Iterator[TopicRow]:
         """Yield all rows in order of their key."""

@@ -12,13 +12,13 @@ from namesrv_stream.cli.entry import main
 from namesrv_stream.errors import TableDamagedError
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.tables import damage_watch
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER, LIVE, SNAPSHOT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
-from namesrv_stream.tools.doctor import storage_checks
 from tests.clock import now_ms
 from tests.data import data, require_known
 from tests.registry import PublishedRegistry, tables
@@ -184,10 +184,26 @@ def test_a_table_without_its_log_is_damaged_and_no_job_begins_a_new_one_there(ru
 
 
 def test_a_publication_whose_commit_of_snapshot_is_gone_is_told(registry, monkeypatch):
-    monkeypatch.setattr(storage_checks, "_PUBLISHED_WITHIN_S", 0)
+    monkeypatch.setattr(damage_watch, "_PUBLISHED_WITHIN_S", 0)
     commit_of(registry.root, "snapshot").unlink()
     [found] = [each for each in findings(registry.root) if each["state"] == "warning"]
-    assert "rows of epoch 7, and the newest in snapshot is epoch 6" in found["found"]
+    assert "have rows of epoch 7, and the newest row of snapshot is of epoch 6" in found["found"]
+    watch = damage_watch.DamageWatch(Root(registry.root))
+    watch.look()
+    assert watch.problem == found["found"]
+
+
+def test_a_missing_file_is_told_by_whoever_has_the_tables_in_memory_until_it_is_there_again(registry):
+    watch, file = damage_watch.DamageWatch(Root(registry.root)), data_of(registry.root, "topic")
+    watch.look()
+    assert watch.problem is None
+    hidden = file.rename(file.with_name("hidden"))
+    watch.look()
+    assert f"the table topic under {registry.root} cannot be read at version" in watch.problem
+    assert f"its file {file.relative_to(Path(registry.root, 'topic'))} is missing" in watch.problem
+    hidden.rename(file)
+    watch.look()
+    assert watch.problem is None
 
 
 def double(commit):

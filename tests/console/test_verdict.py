@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_stream.answers.causes import Member, causes
 from namesrv_stream.answers.definitions import DownBroker, TopicVerdict
-from namesrv_stream.answers.verdict import Left, TopicVerdicts, verdict
+from namesrv_stream.answers.verdict import Beside, Left, TopicVerdicts, verdict
 from tests.data import data
 
 AT = 1_795_683_180_000  # 2026-11-26 08:53 UTC
@@ -52,5 +52,5 @@ def test_nearly_all_brokers_are_not_said_to_be_all():
 @pytest.mark.parametrize(("brokers", "gone", "end"), ROWS["left"])
 def test_who_unregistered_and_is_not_back_is_told_without_alarm(brokers, gone, end):
     left = [each.down for each in members(brokers)]
-    found = verdict(members("1"), TopicVerdicts({}, frozenset()), Left(left, gone))
+    found = verdict(members("1"), TopicVerdicts({}, frozenset()), Beside(Left(left, gone)))
     assert (found.level, found.text, found.brokers.left) == ("ok", f"1 broker is up; {end}", len(left))

@@ -76,9 +76,12 @@ def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registr
     log.mkdir()
     (log / f"{0:020}.json").write_text("{")
     with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
+        until(lambda: "is damaged" in peer.ask(105, topic="TopicA").remark)
         for code in (105, 106, 206, 304, 901):
             answer = peer.ask(code, topic="TopicA")
-            assert (answer.code, answer.remark) == (1, "name server not ready")
+            assert answer.code == 1
+            assert answer.remark.startswith("name server not ready: the table snapshot under ")
+            assert f"its file _delta_log/{0:020}.json is damaged" in answer.remark
         assert peer.ask(4711).code == 3
         (log / f"{0:020}.json").unlink()
         log.rmdir()

@@ -63,7 +63,7 @@ def test_lag_grows_with_the_clock_while_no_batch_comes(metrics):
 
 def test_maintenance_counts_from_the_start_of_the_query_and_the_disk_is_measured(metrics, tmp_path):
     given = {"delta.root": str(tmp_path / "not" / "yet"), "checkpoint.location": "/proc", "maintenanceMillis": "60000"}
-    metrics.watch_storage(NamesrvSettings.model_validate(given))
+    metrics.watch_storage(NamesrvSettings.model_validate(given), lambda: False)
     assert value(metrics, "maintenance_interval_seconds") == 60
     usage = shutil.disk_usage(tmp_path)
     assert value(metrics, "storage_free_ratio") == pytest.approx(usage.free / usage.total, abs=0.05)

@@ -9,6 +9,8 @@ const IN_ORDER = ["running", "catching up", "starting"];
 
 let wrong = null;
 let shown = null;
+let doubted = null; // the verdict about the newest snapshot while the present is not known, null while the job runs
+let drawn = null; // the last call of drawVerdict
 
 // Whether what the page shows of the present may be wrong: in every state of the job that is not known to be in order.
 export const isStale = (job, isConnected) =>
@@ -17,6 +19,11 @@ export const isStale = (job, isConnected) =>
 export function drawBanner(job, isConnected, isPresent) {
   const reason = job !== null && isStale(job, isConnected) ? reasonOf(job, isConnected) : null;
   const told = isPresent ? reason : null;
+  const text = job?.unknownSince ? job.health : null;
+  if (text !== (doubted?.text ?? null)) {
+    doubted = text && { level: job.healthLevel, text };
+    if (drawn !== null) drawVerdict(...drawn);
+  }
   wrong = reason?.[0];
   drawTab();
   document.body.classList.toggle("stale", told !== null);
@@ -45,7 +52,7 @@ const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? h("
 // What is wrong with the present, as short as a tab has room for, as a sentence, and what to do.
 function reasonOf(job, isConnected) {
   if (!isConnected) return ["no console", "The console does not answer.", "This page goes on when it is back."];
-  if (job.problem) return ["no newer snapshot", "No newer snapshot can be read.", job.problem];
+  if (job.problem) return ["tables damaged", "The tables cannot be read, or are damaged.", job.problem];
   const state = job.state === "running" ? "behind" : job.state;
   return [`job ${state}`, ...ofState(job, state)];
 }
@@ -97,7 +104,9 @@ export function drawStatus(job, isConnected, newest) {
 }
 
 // The verdict about the moment shown is the first line of the page.
-export function drawVerdict(verdict, title, moment, eventTime = null) {
+export function drawVerdict(known, title, moment, eventTime = null) {
+  drawn = [known, title, moment, eventTime];
+  const verdict = doubted && known && moment.epoch == null && moment.at == null ? doubted : known;
   const line = document.getElementById("verdict"),
     isPast = moment.epoch != null || moment.at != null;
   line.hidden = !verdict;

@@ -10,20 +10,25 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.access.certificates import Certificates
+from namesrv_stream.answers.job_status import doubt_of, facts_from_kafka, health, job_state
+from namesrv_stream.answers.subject import Seen
+from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.values import is_object_store
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, PublicationLostError
 from namesrv_stream.rules.commands import order_problem
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.tables.damage import Damage
+from namesrv_stream.tables.damage_watch import require_publication
 from namesrv_stream.tables.object_store import require_conditional_put
-from namesrv_stream.tables.repair import damages, newest_tag
+from namesrv_stream.tables.repair import damages
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
@@ -34,8 +39,6 @@ _SOON_DAYS = 30
 _DAY_S = 86_400
 _MIN_ROOM_BYTES = 1024**3
 _MAX_NAMED = 10
-_PUBLISHED_WITHIN_S = 5.0
-_LOOK_EVERY_S = 0.2
 _TRIAL_BYTES = 64 * 1024
 _TRIAL = ".doctor-"
 """Beginning of the names of files and folders that are made only to check whether that is allowed."""
@@ -64,7 +67,10 @@ def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
     if not found:
         told = f"every file of the newest snapshot under {settings.delta_root} can be read, and row_change agrees"
         yield Finding("tables", "ok", told)
-        yield from _lost_publication(root)
+        try:
+            require_publication(root)
+        except PublicationLostError as error:
+            yield Finding("snapshot", "warning", str(error))
 
 
 def _told(damage: Damage) -> str:
@@ -74,18 +80,6 @@ def _told(damage: Damage) -> str:
     versions = f"; it is of {_range('version', known)}" if known else ""
     epochs = f", named by {_range('epoch', damage.epochs)}" if damage.epochs else ""
     return f"file {damage.file} {damage.problem}{versions}{epochs}"
-
-
-def _lost_publication(root: Root) -> Iterator[Finding]:
-    """Look for commits of an epoch that no row of `snapshot` has, although its publication has had the time to end."""
-    told, until_s = newest_tag(root), time.monotonic() + _PUBLISHED_WITHIN_S
-    while (newest := Snapshots(root).newest()).epoch < told.epoch:
-        if time.monotonic() > until_s:
-            found = f"tables have rows of epoch {told.epoch}, and the newest in snapshot is epoch {newest.epoch}"
-            why = "A run died as it published, or a commit of snapshot is gone. The job reads the log again"
-            yield Finding("snapshot", "warning", found, f"{why} from offset {newest.offsets.get(0, 0):,} on.")
-            return
-        time.sleep(_LOOK_EVERY_S)
 
 
 def _range(what: str, numbers: Sequence[int]) -> str:
@@ -213,6 +207,22 @@ def check_contents(settings: NamesrvSettings) -> Iterator[Finding]:
         yield Finding("order configuration", "failed", f"of topic {topic}: {problem}", next_step)
     if not problems:
         yield Finding("order configuration", "ok", f"{len(table)} values of {ORDER_TOPIC_NAMESPACE} can be read")
+
+
+def check_health(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Give the health line of the newest snapshot: brokers, topics, and whether the job runs."""
+    root = Root(settings.delta_root, settings.storage_options or None)
+    try:
+        view = RouteReader(root).open()
+    except (NotARegistryError, NoSuchSnapshotError):
+        return
+    seen, now_ms = Seen.of(root, view, settings), time.time_ns() // 1_000_000
+    found = health(seen, now_ms)
+    state = job_state(found.progress.state, facts_from_kafka(settings, root, found.row))
+    told = verdict_of(seen, doubt_of(state, found.row, now_ms))
+    level: Literal["ok", "warning", "failed"] = "failed" if told.level == "critical" else told.level
+    next_step = "" if told.level == "ok" else "`namesrv-stream clusterList` and `topicList` show each."
+    yield Finding("health", level, told.text, next_step)
 
 
 def check_certificate(settings: NamesrvSettings) -> Iterator[Finding]:

@@ -1,0 +1,108 @@
+"""Look for damaged tables while they are in use: a process that has them in memory would not notice it.
+
+Each process that reads or writes the tables looks once in EVERY_S, whether each file of the newest snapshot is there.
+`doctor --tables` reads them, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from typing import Self
+
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.errors import (
+    NamesrvError,
+    NoSuchSnapshotError,
+    NotARegistryError,
+    PublicationLostError,
+    StorageError,
+    TableDamagedError,
+)
+from namesrv_stream.tables.damage import TableFiles, reporting_damage
+from namesrv_stream.tables.repair import newest_tag
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import PINNED_TABLES
+from namesrv_stream.tables.snapshots import Snapshots
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 40.0
+_PUBLISHED_WITHIN_S = 5.0
+_LOOK_EVERY_S = 0.2
+
+
+def require_files(root: Root) -> None:
+    """Raise TableDamagedError for a missing file of the newest snapshot, PublicationLostError for its missing row.
+
+    A registry without a snapshot has neither.
+    """
+    with suppress(NotARegistryError, NoSuchSnapshotError):
+        newest = Snapshots(root).newest()
+        for spec in PINNED_TABLES:
+            version, files = newest.versions[spec.name], TableFiles(root, spec)
+            with reporting_damage(root, spec, version):
+                missing = files.paths(version).difference(files.listed(""))
+            if missing and newest == Snapshots(root).newest():  # else maintenance may have removed what it names
+                raise TableDamagedError(root.url, spec.name, version, min(missing), "is missing")
+        require_publication(root)
+
+
+def require_publication(root: Root) -> None:
+    """Raise PublicationLostError if tables have commits of an epoch that no row of `snapshot` has.
+
+    Waits for a publication that is under way.
+    """
+    tag, until_s = newest_tag(root), time.monotonic() + _PUBLISHED_WITHIN_S
+    while (newest := Snapshots(root).newest()).epoch < tag.epoch:
+        if time.monotonic() > until_s:
+            raise PublicationLostError(root.url, tag.epoch, newest.epoch, newest.offsets.get(0, 0))
+        time.sleep(_LOOK_EVERY_S)
+
+
+class DamageWatch:
+    """Looks in a thread, within a `with` or from `start` to `stop`.
+
+    `problem`: what the last look found, None if all files are there.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self.problem: str | None = None
+        self._root = root
+        self._stop = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the thread, which nobody waits for: a storage that does not answer holds it up."""
+        threading.Thread(target=self._run, name="damage-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """Let the thread end after its present look."""
+        self._stop.set()
+
+    def look(self) -> None:
+        """Look now, and log what has changed. A storage that does not answer leaves what was known."""
+        try:
+            require_files(self._root)
+            found = None
+        except (TableDamagedError, PublicationLostError) as error:
+            found = str(error)
+        except (NamesrvError, DeltaError, OSError) as error:
+            log.debug("cannot look for damaged tables: %s", StorageError(self._root.url, str(error)))
+            return
+        if found != self.problem:
+            log.error("%s", found) if found else log.info("the files of all tables are there again")
+        self.problem = found
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_S):
+            self.look()
