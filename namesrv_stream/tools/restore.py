@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
+from namesrv_stream.answers.events import newest_of_each
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
 from namesrv_stream.kafka.election import candidates
@@ -28,7 +29,7 @@ from namesrv_stream.tables.damage import table_damages
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.repair import Repair, mend, newest_tag
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import Root, quoted
 from namesrv_stream.tables.schemas import BROKER, LIVE, PINNED_TABLES, ROUTE_TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
@@ -78,7 +79,25 @@ def restore_content(
             raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
     publisher = _claimed(root, settings, _log_of_before)
     now = content_of(RouteReader(root), publisher.last.epoch)
+    content = _with_last_heartbeats(root, newest, content, now)
     return _published(publisher, "RESTORE", now.rows, content, publisher.last, requested_by)
+
+
+def _with_last_heartbeats(root: Root, newest: SnapshotRow, content: Content, now: Content) -> Content:
+    """Return the content with the last heartbeat of each lease that has ended since, as the history has it."""
+    up = {lease.broker_addr for lease in cast("Sequence[LiveRow]", now.rows[LIVE.name])}
+    leases = cast("Sequence[LiveRow]", content.rows[LIVE.name])
+    if not (gone := sorted({lease.broker_addr for lease in leases} - up)):
+        return content
+    ended = f"last_heard_at IS NOT NULL AND broker_addr IN ({', '.join(map(quoted, gone))})"
+    heard_at = {
+        line.broker_addr: line.last_heard_at or 0 for line in newest_of_each(root, newest, "broker_addr", ended)
+    }
+    live = [
+        lease._replace(last_update_timestamp=max(lease.last_update_timestamp, heard_at.get(lease.broker_addr, 0)))
+        for lease in leases
+    ]
+    return content._replace(rows={**content.rows, LIVE.name: live})
 
 
 def require_stopped(root: Root, settings: NamesrvSettings, newest: SnapshotRow, *, takes_over: bool) -> None:

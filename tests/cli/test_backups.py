@@ -12,7 +12,14 @@ import pytest
 
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.reporting.texts import iso_text
-from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
+from namesrv_stream.rules.record_types import (
+    BrokerHeartbeat,
+    DeleteTopic,
+    PutKvConfig,
+    Scan,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -56,6 +63,23 @@ def test_restore_makes_all_tables_as_they_were_at_this_place_of_the_log_and_the_
     assert (after.clock_millis, after.last_tick_append) == (before.clock_millis, None)
     assert_told(run, good)
     assert run(f"restore {good}").exit_code == 0, "a job that has stopped in order needs neither take-over nor Kafka"
+
+
+def test_a_restored_lease_and_its_end_have_the_last_heartbeat_that_the_history_knows(run, registry, good):
+    registry.now_ms += 60_000
+    registry.command(BrokerHeartbeat(broker_addr="10.0.0.2:10911"), publish=False)
+    heard_ms, registry.now_ms = registry.now_ms, registry.now_ms + 120_001
+    registry.rules.expire("10.0.0.2:10911", registry.now_ms)
+    ended = registry.publish().epoch
+    for epoch in (good, ended):
+        assert run(f"restore {epoch} --take-over --yes").exit_code == 0
+        leases = [*RouteReader(Root(registry.root)).open().routes.live.values()]
+        assert [each.last_update_timestamp for each in leases if each.broker_addr == "10.0.0.2:10911"] in (
+            [heard_ms],
+            [],
+        )
+    last = [each for each in json.loads(run("history --json").stdout) if each.get("brokerAddr") == "10.0.0.2:10911"][-1]
+    assert (last["type"], last["lastHeardAt"]) == ("UNREGISTERED", iso_text(heard_ms))
 
 
 def assert_told(run, good):
