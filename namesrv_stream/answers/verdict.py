@@ -214,7 +214,7 @@ def wiped_groups(seen: Seen, topics: TopicVerdicts) -> list[WipedGroup]:
     """Return the groups that take no writes since an operator's command, by name."""
     found = []
     for name, line in wipes(seen).items():
-        of_name = seen.tables.queues.topics_on({name})
+        of_name = [topic for topic in seen.tables.queues.topics_on({name}) if topic not in topics.system]
         read_only = sum(not topics.of[topic].is_writable for topic in of_name)
         found.append(WipedGroup(name, iso_text(line.event_time), line.requested_by, len(of_name), read_only))
     return found
