@@ -11,6 +11,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -69,7 +70,7 @@ class Fields(Struct, rename=camel):
 class NotFoundError(NamesrvError):
     """Neither the snapshot nor, for brokers, the history has the name that was asked for."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int, is_last: Callable[[str], bool]) -> None:
         names = sorted(set(known))
         is_long = len(names) > _MAX_COMPARED
         begin, whole = name[:2].lower(), name.lower()
@@ -77,15 +78,15 @@ class NotFoundError(NamesrvError):
         compared = list(near) if is_long else names
         nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
         shown = printable(name[:_SHOWN_CHARS]) + ("..." if len(name) > _SHOWN_CHARS else "")
-        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {nearest or _what_there_is(names)}")
+        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {nearest or _what_there_is(names, is_last)}")
 
 
-def _what_there_is(names: list[str]) -> str:
+def _what_there_is(names: list[str], is_last: Callable[[str], bool]) -> str:
     if not names:
         return "There is none at all yet."
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     there = "There is" if len(names) == 1 else "There are"
-    return f"{there} {', '.join(sorted(names, key=is_system_topic)[:_NAMED])}{more}."
+    return f"{there} {', '.join(sorted(names, key=is_last)[:_NAMED])}{more}."
 
 
 class BadQuestionError(NamesrvError):
@@ -145,7 +146,8 @@ class Seen(NamedTuple):
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
         """Return the error for an unknown name. It lists the names most like it, or else the existing names."""
-        return NotFoundError(kind, name, known, self.snapshot.epoch)
+        is_last = partial(is_system_topic, brokers=(), clusters=self.tables.clusters)
+        return NotFoundError(kind, name, known, self.snapshot.epoch, is_last)
 
 
 def now_of(row: SnapshotRow) -> int:
