@@ -22,6 +22,7 @@ from namesrv_stream.answers.subject import (
     ACCEPTED,
     NotFoundError,
     Seen,
+    day_begin,
     epoch_in,
     is_still_to_come,
     parsed_time,
@@ -52,6 +53,11 @@ def past_time(text: str, *, is_begin: bool = False) -> AsOf:
 def begin_time(text: str) -> AsOf:
     """Return the time at which a span begins: of a time that a clock showed twice the earlier one."""
     return past_time(text, is_begin=True)
+
+
+def first_moment(text: str) -> AsOf:
+    """Return the earlier of two moments that are compared: of a date the begin of that day."""
+    return moment(day_begin(text))
 
 
 def moment(text: str) -> AsOf:

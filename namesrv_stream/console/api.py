@@ -38,6 +38,7 @@ from namesrv_stream.answers.subject import (
     BadQuestionError,
     Fields,
     Seen,
+    day_begin,
     is_still_to_come,
     moment_up_to,
     span_up_to,
@@ -58,7 +59,10 @@ MAX_BODY_BYTES = 64 * 1024
 MAX_WAIT_S = 300.0
 _MAX_WATCHED = 100
 
-_FORMS = "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC."
+_FORMS = (
+    "2026-11-21T03:12:00Z, 2026-11-21, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC. A date is "
+    "the begin of that day in `since` and `from`, its end otherwise."
+)
 
 
 def check_parameters(request: Request) -> None:
@@ -324,7 +328,7 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     after: Annotated[int, Query(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0,
 ) -> accounts.Diff:
     """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
-    first, last = (moment_up_to(asked.row, text, asked.zone) for text in (start, end))
+    first, last = (moment_up_to(asked.row, text, asked.zone) for text in (day_begin(start), end))
     return accounts.diff(asked.console.kept.compare(first, last), table, limit=limit, after=after)
 
 
