@@ -10,6 +10,7 @@ given only once.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping
@@ -67,7 +68,14 @@ def _networks(value: str) -> str:
 
 
 def _expanded(value: str) -> str:
-    return str(Path(value).expanduser()) if value.startswith("~") else value
+    """Return a path with the home folder in place of `~`, as it is if this user has none that is known."""
+    return os.path.expanduser(value)  # noqa: PTH111 -- that of pathlib raises an error
+
+
+def _of_a_home(value: str) -> str:
+    if value.startswith("~"):
+        raise ValueError("has ~, and that user's home folder is not known: give the whole path, or set HOME")
+    return value
 
 
 def _readable_by_delta(path: str) -> str:
@@ -87,7 +95,8 @@ Millis = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=2**31 - 1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Port = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=65_535)]
 Duration = Annotated[timedelta, _parsed_by(parsed_duration), Field(gt=timedelta())]
-Location = Annotated[str, AfterValidator(_expanded)]
+HomeLocation = Annotated[str, AfterValidator(_expanded)]
+Location = Annotated[HomeLocation, AfterValidator(_of_a_home)]
 TablesLocation = Annotated[Location, AfterValidator(_readable_by_delta)]
 Servers = Annotated[str, AfterValidator(_servers)]
 Networks = Annotated[str, AfterValidator(_networks)]
