@@ -21,6 +21,7 @@ from namesrv_stream.config.values import (
     Boolean,
     Count,
     Duration,
+    Hosts,
     Location,
     Millis,
     Networks,
@@ -193,9 +194,10 @@ class NamesrvSettings(RocketmqSettings):
     console_bind_address: str = setting("console.bindAddress", "127.0.0.1", "console")
     """Address at which the console listens. At one that is not loopback, auth.mode has to be set explicitly."""
 
-    console_hosts: str = setting("console.hosts", "", "console")
-    """Names under which browsers reach the console, separated by commas. IP addresses and localhost are always
-    accepted; requests to other names are refused."""
+    console_hosts: Hosts = setting("console.hosts", "", "console")
+    """Names under which browsers reach the console, separated by commas; .example.org is that domain and all below it.
+    Scheme, port and path of a URL are ignored. IP addresses and localhost are always accepted; requests to other names
+    are refused."""
 
     console_base_path: str = setting("console.basePath", "", "console", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path that a proxy leaves in front of the console's paths, such as /routes; empty if there is none."""

@@ -169,9 +169,13 @@ class Guard:
     """ASGI middleware that refuses foreign pages' requests, and adds the headers that limit what the page may load."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
-        """Accept requests under the host names `names`, besides IP addresses and localhost."""
+        """Accept requests under the host names `names`, besides IP addresses and localhost.
+
+        A name that begins with a dot is a domain and all below it.
+        """
         self._app = app
-        self._names = frozenset(names) | {"localhost"}
+        self._names = {"localhost", *filter(None, names)}
+        self._domains = tuple(name for name in self._names if name.startswith("."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -187,8 +191,8 @@ class Guard:
         host = headers.get("host", "")
         if not self._is_known(host):
             return HTTPStatus.MISDIRECTED_REQUEST, (
-                f"this console is not asked under the name {host[:200]!r}: use its IP address, or put the name into "
-                "console.hosts"
+                f"this console is not asked under the name {_name_in(host)[:200]!r}: use its IP address, or put the "
+                "name into console.hosts"
             )
         if method in _HARMLESS:
             return None
@@ -197,12 +201,18 @@ class Guard:
         return None
 
     def _is_known(self, host: str) -> bool:
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        name = _name_in(host)
         try:
             ipaddress.ip_address(name)
         except ValueError:
-            return name.lower().rstrip(".") in self._names
+            return name in self._names or f".{name}".endswith(self._domains)
         return True  # an address cannot be made to resolve to another machine
+
+
+def _name_in(host: str) -> str:
+    """Return the name or address in a header Host, without its port."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return name.lower().rstrip(".")
 
 
 def _is_same_origin(headers: Headers, host: str) -> bool:
