@@ -47,6 +47,7 @@ from namesrv_stream.answers.subject import (
     zone_named,
 )
 from namesrv_stream.config.values import parsed_duration
+from namesrv_stream.console.guard import peer_text
 from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
@@ -454,7 +455,7 @@ async def command(
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
-    peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
+    peer = peer_text(request.scope["client"])
     allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
     if not unknown:
         await console.await_snapshot("?unknown=true sends it unchecked.")

@@ -128,8 +128,32 @@ class Forwarded:
             asked["headers"] = list(scope["headers"])
             MutableHeaders(scope=asked)["host"] = last["host"]
         asked["scheme"] = last["proto"] if last["proto"] in ("http", "https") else scope["scheme"]
-        asked["client"] = (last["for"] or peer[0], 0 if last["for"] else peer[1])
+        asked["client"] = _forwarded_address(last["for"]) or peer
         return asked
+
+
+def _forwarded_address(text: str) -> tuple[str, int | None] | None:
+    """Return the address that a proxy names, and its port, None if there is none; None for `unknown` and other texts.
+
+    Accepted are 10.0.0.5, 10.0.0.5:443, 2001:db8::5 and [2001:db8::5]:443.
+    """
+    has_port = text.count(":") == 1 or "]:" in text
+    host, _, port = text.rpartition(":") if has_port else (text, "", "0")
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
+    if not re.fullmatch(r"[0-9]{1,5}", port):
+        return None
+    return str(getattr(address, "ipv4_mapped", None) or address), int(port) or None
+
+
+def peer_text(client: tuple[str, int | None] | None) -> str:
+    """Return the sender of a request, as the history names it."""
+    if client is None:
+        return "unknown"
+    host, port = client
+    return host if port is None else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Head:

@@ -70,7 +70,7 @@ def test_behind_nginx_page_changes_and_commands_work_below_a_path(
         page.shows("broker-a")
         origin = url.removesuffix("/routes")
         sent = Client(origin).post(WIPE, "/routes/v1/commands", Origin=origin, Sec_Fetch_Site="same-origin")
-        assert (sent.status, sent.json["requestedBy"]) == (202, f"{HOST}:0")
+        assert (sent.status, sent.json["requestedBy"]) == (202, HOST)
         assert [record.reason for _, record in first_records(kafka, topic, 1)] == ["disk full"]
         assert Client(origin).get("/routes/v1/openapi.json").json["servers"] == [{"url": "/routes"}]
 
@@ -93,6 +93,32 @@ def test_the_headers_of_a_trusted_proxy_alone_count_and_name_the_origin(settings
         assert sent.status == status
         other = client.get("/", X_Forwarded_Host="evil.example.org")
         assert other.status == (421 if proxies == "127.0.0.0/8" else 200)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("10.0.0.5", "10.0.0.5"),
+        ("10.0.0.5:443", "10.0.0.5:443"),
+        ("2001:db8::5", "2001:db8::5"),
+        ("[2001:db8::5]", "2001:db8::5"),
+        ("[2001:db8::5]:443", "[2001:db8::5]:443"),
+        ("::ffff:10.0.0.5", "10.0.0.5"),
+        ("192.0.2.1, 10.0.0.5:443", "10.0.0.5:443"),
+        *(
+            (text, "127.0.0.1:")
+            for text in ("", "unknown", "192.0.2.1, unknown", "_hidden", "10.0.0.5:x", "a b:1", "[]:1")
+        ),
+    ],
+)
+def test_a_trusted_proxys_address_of_the_sender_counts_if_it_is_one(settings, still_root, caplog, given, named):
+    more = {"console__trustedProxies": "127.0.0.1", "console__bindAddress": "0.0.0.0", "auth__mode": "off"}
+    with BackgroundConsole(settings(delta__root=still_root, **more)) as console:
+        client = Client(console.url.replace("0.0.0.0", "127.0.0.1"))
+        update = {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"needWaitForService": "true"}, "reason": "r"}
+        assert client.post(update, X_Forwarded_For=given).status == 401
+    [peer] = re.findall(r"console: (\S+) is refused", caplog.text)
+    assert peer == named or (named.endswith(":") and re.fullmatch(rf"{named}[1-9]\d*", peer))
 
 
 def test_below_a_base_path_the_console_answers_there(settings, still_root):
