@@ -205,6 +205,10 @@ class NamesrvSettings(RocketmqSettings):
     console_trusted_proxies: Networks = setting("console.trustedProxies", "", "console")
     """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16."""
 
+    console_user_header: str = setting("console.userHeader", "", "console", pattern=r"^[A-Za-z0-9-]*$")
+    """Header in which a proxy of console.trustedProxies names the user whom it has logged in, such as X-Forwarded-User:
+    the users file gives that user's role. The proxy has to set it in each request. Empty: only keys name a user."""
+
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, data: object) -> object:

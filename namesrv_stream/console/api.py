@@ -47,7 +47,7 @@ from namesrv_stream.answers.subject import (
     zone_named,
 )
 from namesrv_stream.config.values import parsed_duration
-from namesrv_stream.console.guard import peer_text
+from namesrv_stream.console.guard import PROXY_USER, peer_text
 from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
@@ -455,8 +455,9 @@ async def command(
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
-    peer = peer_text(request.scope["client"])
-    allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
+    peer, proxy_user = peer_text(request.scope["client"]), request.scope[PROXY_USER]
+    authorization = request.headers.get("authorization")
+    allowed = await asyncio.to_thread(console.admission.admitted, parsed, authorization, peer, proxy_user)
     if not unknown:
         await console.await_snapshot("?unknown=true sends it unchecked.")
     before = console.kept.newest
