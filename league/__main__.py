@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -61,7 +62,7 @@ def main(word: str, names: tuple[str, ...], keep: Path | None) -> None:
 
     Without WORD and --side all are played on all sides, and docs/league.md is written.
     """
-    console = Console(width=None if Console().is_terminal else 160)
+    console = Console(width=None if sys.stdout.isatty() else 160)
     scenarios = [each for each in SCENARIOS if word in each.rule]
     started_s = time.monotonic()
     with TemporaryDirectory() as folder:

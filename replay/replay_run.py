@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 
 from namesrv_stream.reporting.logs import progress
 from replay.cases import Case, load_cases
@@ -47,7 +46,7 @@ def replay(engine: str, folder: Path, files: tuple[Path, ...]) -> None:
             shown.activity = f"{done} of {len(cases)} cases replayed"
             target = folder / f"{case.name}.json"
             target.write_bytes(msgspec.json.format(msgspec.json.encode(output), indent=1))
-            Console().print(f"{case.name}: {len(case.steps)} steps -> {target}")
+            click.echo(f"{case.name}: {len(case.steps)} steps -> {target}")
 
 
 @contextmanager

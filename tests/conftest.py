@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pwd
 import shutil
 import socket
 import uuid
@@ -94,6 +95,19 @@ def patient_start():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gateway, "FIRST_SNAPSHOT_LIMIT_S", 60.0)
         yield
+
+
+@pytest.fixture
+def unnamed(monkeypatch):
+    """The number of this user, for whom the machine has neither a name nor a home, as in a container."""
+
+    def unknown(number):
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    return os.getuid()
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,8 @@ _RETIRED = {
 
 _FORM = "The file is TOML: a [[user]] each, with name, role, and accessKey and secretKey or certificates."
 
-_Name = Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f\x7f]{1,128}(?![\s\S])")]
+USER_NAME = r"^[^\s\x00-\x1f\x7f]{1,128}(?![\s\S])"
+_Name = Annotated[str, msgspec.Meta(pattern=USER_NAME)]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -51,8 +52,9 @@ class Role(StrEnum):
 class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A person or program that the history can name, as a [[user]] of the file has it.
 
-    A user is identified by a pair of keys, or by names in client certificates. A user with the broker role
-    may send requests about `clusters`, `names` and `addresses`: patterns, in which `*` stands for any text.
+    A user is identified by a pair of keys, by names in client certificates, or by a proxy before the console that has
+    logged the user in. A user with the broker role may send requests about `clusters`, `names` and `addresses`:
+    patterns, in which `*` stands for any text.
     """
 
     name: _Name
@@ -81,9 +83,11 @@ class Users:
     """All users. No two of them share a key or a certificate name."""
 
     def __init__(self, known: Iterable[User] = ()) -> None:
+        self._by_name: dict[str, User] = {}
         self._by_access_key: dict[str, User] = {}
         self._by_certificate: dict[str, User] = {}
         for user in known:
+            self._by_name[user.name] = user
             if user.access_key:
                 self._by_access_key[user.access_key] = user
             self._by_certificate |= dict.fromkeys(user.certificates, user)
@@ -105,6 +109,11 @@ class Users:
         if user is None or not hmac.compare_digest(user.secret_key.encode(), secret_key):
             return Sender(None, "its accessKey is not known, or its secretKey is wrong")
         return Sender(user)
+
+    def named(self, name: str) -> Sender:
+        """Return the user of a name, for whom somebody else has checked who it is."""
+        user = self._by_name.get(name)
+        return Sender(user, "" if user else f"the users file has no user {name}")
 
     def _signer(self, command: RemotingCommand, access_key: str) -> Sender:
         """Return the signer. The reason is the same for an unknown key and a wrong signature, to reveal no key."""
@@ -167,8 +176,8 @@ def _problems(user: User) -> Iterator[str]:
         yield "accessKey and secretKey belong together, give both"
     if user.secret_key and len(user.secret_key) < MIN_SECRET_CHARS:
         yield f"its secretKey is shorter than {MIN_SECRET_CHARS} characters"
-    if not (user.access_key or user.certificates):
-        yield "the user cannot be recognised: give accessKey and secretKey, or certificates"
+    if user.role is Role.BROKER and not (user.access_key or user.certificates):
+        yield "a broker cannot be recognised: give accessKey and secretKey, or certificates"
     bounds = (user.clusters, user.names, user.addresses)
     if user.role is Role.BROKER and not all(bounds):
         yield 'a broker needs clusters, names and addresses that it may speak for, ["*"] for all'

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -79,7 +81,7 @@ class Fields(Struct, rename=camel):
 class NotFoundError(NamesrvError):
     """Neither the snapshot nor, for brokers, the history has the name that was asked for."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int, is_last: Callable[[str], bool]) -> None:
         names = sorted(set(known))
         is_long = len(names) > _MAX_COMPARED
         begin, whole = name[:2].lower(), name.lower()
@@ -87,15 +89,15 @@ class NotFoundError(NamesrvError):
         compared = list(near) if is_long else names
         nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
         shown = printable(name[:_SHOWN_CHARS]) + ("..." if len(name) > _SHOWN_CHARS else "")
-        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {nearest or _what_there_is(names)}")
+        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {nearest or _what_there_is(names, is_last)}")
 
 
-def _what_there_is(names: list[str]) -> str:
+def _what_there_is(names: list[str], is_last: Callable[[str], bool]) -> str:
     if not names:
         return "There is none at all yet."
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     there = "There is" if len(names) == 1 else "There are"
-    return f"{there} {', '.join(sorted(names, key=is_system_topic)[:_NAMED])}{more}."
+    return f"{there} {', '.join(sorted(names, key=is_last)[:_NAMED])}{more}."
 
 
 class BadQuestionError(NamesrvError):
@@ -186,7 +188,8 @@ class Seen(NamedTuple):
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
         """Return the error for an unknown name. It lists the names most like it, or else the existing names."""
-        return NotFoundError(kind, name, known, self.snapshot.epoch)
+        is_last = partial(is_system_topic, brokers=(), clusters=self.tables.clusters)
+        return NotFoundError(kind, name, known, self.snapshot.epoch, is_last)
 
 
 def now_of(row: SnapshotRow) -> int:
@@ -255,28 +258,53 @@ def names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[l
 
 
 _MAX_AHEAD_MS = 60_000
-ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"
+ACCEPTED = "now, 03:12, 2026-11-21, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"
 
 _TO_THE_SECOND = re.compile(r":\d\d:\d\d(?![\d.,:])")
 _REST_OF_A_SECOND = timedelta(milliseconds=999)
+_LEAST = timedelta(milliseconds=1)
 _PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
 
 
 def parsed_time(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = False) -> datetime:
     """Return the moment that `text` names, with its zone; `now` has a zone too. `zone` is that of a time without one.
 
-    A duration is that long before `now`. A time of day is the latest such time that is not after `now`. A time to the
-    second, as commands show it, is the end of that second. Of a time that a clock showed twice the later one counts.
-    For the begin of a span (`is_begin`) it is the begin, and the earlier one. Raises a ValueError that lists the
-    accepted forms, or names the time that the clocks have skipped.
+    A duration is that long before `now`. A time of day is the latest such time that is not after `now`. A date is the
+    end of that day, and a time to the second, as commands show it, the end of that second. Of a time that a clock
+    showed twice the later one counts. For the begin of a span (`is_begin`) it is the begin, and the earlier one. Raises
+    a ValueError that lists the accepted forms, or names the time that the clocks have skipped.
     """
     text = text.strip()
     if text.lower() == "now":
         return now
+    if day := _date(text):
+        with suppress(OverflowError):  # the first or last day of the calendar
+            return _edge_of_day(day, now, zone, is_begin)
     if found := _relative(text, now) or _time_of_day(text, now, zone, is_begin) or _iso(text, now, zone, is_begin):
         is_second = not is_begin and _TO_THE_SECOND.search(text)
         return max(found, min(now, found + _REST_OF_A_SECOND)) if is_second else found
     raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")
+
+
+def day_begin(text: str) -> str:
+    """Return a date as the time at which that day begins, any other text as it is: for the first of two moments."""
+    return f"{text.strip()} 00:00" if _date(text) else text
+
+
+def _date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError:
+        return None
+
+
+def _edge_of_day(day: date, now: datetime, zone: tzinfo, is_begin: bool) -> datetime:
+    """Return the first moment of a day in a zone, or its last one up to `now`.
+
+    A clock that skips midnight begins the day as it skips.
+    """
+    begin, end = (datetime.combine(each, time(), zone).astimezone(UTC) for each in (day, day + timedelta(days=1)))
+    return begin if is_begin else max(begin, min(now, end - _LEAST))
 
 
 def _relative(text: str, now: datetime) -> datetime | None:

@@ -144,6 +144,8 @@ class TopicVerdicts(NamedTuple):
 
 
 _kept: Recent[TopicVerdicts] = Recent(most=2)
+_NamesOfGone = frozenset[tuple[str, str]]
+"""Cluster and broker name of each broker that is gone."""
 
 
 def topic_verdicts(seen: Seen, lost: LostTopics) -> TopicVerdicts:
@@ -164,7 +166,7 @@ def topic_verdicts(seen: Seen, lost: LostTopics) -> TopicVerdicts:
     return _kept.get(key, lambda: _topic_verdicts(seen.tables, lost, of_gone))
 
 
-def _topic_verdicts(tables: RouteTables, lost: LostTopics, of_gone: frozenset[str]) -> TopicVerdicts:
+def _topic_verdicts(tables: RouteTables, lost: LostTopics, of_gone: _NamesOfGone) -> TopicVerdicts:
     found = tables.queues.by_rows(lambda rows: topic_verdict(rows, tables))
     found |= {topic: topic_verdict(tables.queues.get(topic, ()), tables, names) for topic, names in lost.items()}
     return TopicVerdicts(found, _system_among(found, tables, of_gone))
@@ -175,14 +177,14 @@ def system_among(seen: Seen, topics: Iterable[str]) -> frozenset[str]:
     return _system_among(topics, seen.tables, _names_of_gone(seen))
 
 
-def _system_among(topics: Iterable[str], tables: RouteTables, of_gone: frozenset[str]) -> frozenset[str]:
-    of_brokers = {*tables.brokers, *tables.clusters, *of_gone}
-    return frozenset(topic for topic in topics if is_system_topic(topic, of_brokers))
+def _system_among(topics: Iterable[str], tables: RouteTables, of_gone: _NamesOfGone) -> frozenset[str]:
+    clusters = {*tables.clusters, *(cluster for cluster, _ in of_gone)}
+    brokers = {*tables.brokers, *(name for _, name in of_gone)}
+    return frozenset(topic for topic in topics if is_system_topic(topic, brokers, clusters))
 
 
-def _names_of_gone(seen: Seen) -> frozenset[str]:
-    gone = gone_brokers(seen)
-    return frozenset(name for each in gone for name in (each.cluster_name, each.broker_name))
+def _names_of_gone(seen: Seen) -> _NamesOfGone:
+    return frozenset((each.cluster_name, each.broker_name) for each in gone_brokers(seen))
 
 
 class Left(NamedTuple):

@@ -6,6 +6,7 @@ Each sends one record to Kafka, and the job applies records in the log's order.
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -51,11 +52,19 @@ def _checked_name(_context: click.Context, _option: click.Parameter, name: str) 
     return name
 
 
+def _login() -> str:
+    """Return the name of this login, or its number if the machine has no name for it, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the latter from Python 3.13 on
+        return str(os.getuid())
+
+
 requested_by_option = click.option(
     "--as",
     "requested_by",
     metavar="NAME",
-    default=lambda: f"{getpass.getuser()}@{socket.gethostname()}",
+    default=lambda: f"{_login()}@{socket.gethostname()}",
     show_default=False,
     callback=_checked_name,
     help="Name to record in the history as the sender. Default: the login.",

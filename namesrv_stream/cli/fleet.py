@@ -14,11 +14,10 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from namesrv_stream.cli.output import say
+from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
@@ -217,9 +216,9 @@ def _play(playing: Fleet, duration_s: float | None, rate: float | None, *, unreg
 
 def _display(playing: Fleet) -> AbstractContextManager[object]:
     """Return a display: a line that changes in place on a terminal, elsewhere a line every ten seconds."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        return Live(console=console, get_renderable=lambda: Text(_line(playing)), refresh_per_second=1, transient=True)
+    output = console(stderr=True)
+    if output.is_terminal:
+        return Live(console=output, get_renderable=lambda: Text(_line(playing)), refresh_per_second=1, transient=True)
     return progress("fleet", lambda: _line(playing))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,10 +27,16 @@ LEVELS = {"ok": "green", "warning": "yellow", "critical": "bold red"}
 """Level of a verdict -> its colour."""
 
 
-def console() -> Console:
-    """Return a rich console for standard output."""
-    terminal = Console(highlight=False)
-    return terminal if terminal.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
+def console(*, stderr: bool = False) -> Console:
+    """Return a rich console for standard output or standard error.
+
+    To rich FORCE_COLOR makes a terminal of a file. What is read by programs would get frames, a width and full screens.
+    """
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    terminal = Console(highlight=False, stderr=stderr, force_terminal=None if is_terminal else False)
+    if terminal.is_terminal:
+        return terminal
+    return Console(highlight=False, stderr=stderr, force_terminal=False, width=_PLAIN_WIDTH, no_color=True)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from namesrv_stream.answers.subject import (
     ACCEPTED,
     NotFoundError,
     Seen,
+    day_begin,
     epoch_in,
     is_still_to_come,
     parsed_time,
@@ -29,8 +30,10 @@ from namesrv_stream.answers.subject import (
 )
 from namesrv_stream.cli.output import console, heading, print_answer, say, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.errors import PublicationLostError
 from namesrv_stream.reporting.texts import SHOWN_ZONE, duration_text
 from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.damage_watch import has_later_lines, require_publication
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.json_text import encode_json
@@ -52,6 +55,11 @@ def past_time(text: str, *, is_begin: bool = False) -> AsOf:
 def begin_time(text: str) -> AsOf:
     """Return the time at which a span begins: of a time that a clock showed twice the earlier one."""
     return past_time(text, is_begin=True)
+
+
+def first_moment(text: str) -> AsOf:
+    """Return the earlier of two moments that are compared: of a date the begin of that day."""
+    return moment(day_begin(text))
 
 
 def moment(text: str) -> AsOf:
@@ -189,6 +197,11 @@ def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer],
     looked = _looked(open_reader(settings, topic), settings, view)
     if warning := _stale_text(looked):
         say(f"warning: {warning}")
+    if looked.health is not None and has_later_lines(looked.seen.root, looked.seen.snapshot):
+        try:
+            require_publication(looked.seen.root)
+        except PublicationLostError as error:
+            say(f"warning: {error}")
     try:
         found = answer(looked)
     except NotFoundError:

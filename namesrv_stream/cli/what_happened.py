@@ -21,6 +21,7 @@ from namesrv_stream.cli.view import (
     Looked,
     View,
     begin_time,
+    first_moment,
     json_option,
     limit_option,
     looks,
@@ -51,7 +52,9 @@ _since_option = click.option(
     metavar="TIME",
     help=f"Show events from this time on: {ACCEPTED}.",
 )
-_until_option = click.option("--until", type=past_time, metavar="TIME", help="Show events up to this time.")
+_until_option = click.option(
+    "--until", type=past_time, metavar="TIME", help="Show events up to this time; a date is the end of that day."
+)
 _versions_option = click.option(
     "--versions", is_flag=True, help="Show registrations that changed nothing but the data version too."
 )
@@ -121,12 +124,15 @@ def _present(looked: Looked, subject: str) -> str:
 
 
 @click.command("diff")
-@click.argument("before", metavar="A", type=moment)
+@click.argument("before", metavar="A", type=first_moment)
 @click.argument("after", metavar="B", type=moment)
 @json_option
 @click.pass_obj
 def diff(invocation: Invocation, before: AsOf, after: AsOf, as_json: bool) -> None:
-    """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed."""
+    """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
+
+    Of a date A is the begin of that day, and B its end.
+    """
     compared = accounts.comparison(open_reader(invocation.settings), root_of(invocation.settings), before, after)
     found = accounts.diff(compared)
     title = heading(counted(found.total, "difference"), f"{before} to {after}")

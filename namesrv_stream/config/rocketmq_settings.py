@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from namesrv_stream.config.values import Boolean, Count, Int, Location, Port
+from namesrv_stream.config.values import Boolean, Count, HomeLocation, Int, Port
 
 CONFIG_BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 """Keys that cannot change at run time, even if the setting `configBlackList` does not list them (A5)."""
@@ -64,12 +64,12 @@ class RocketmqSettings(BaseModel):
         frozen=True, extra="forbid", populate_by_name=True, validate_default=True, defer_build=True
     )
 
-    kv_config_path: Location = setting("kvConfigPath", "~/namesrv/kvConfig.json", "gateway")
+    kv_config_path: HomeLocation = setting("kvConfigPath", "~/namesrv/kvConfig.json", "gateway")
     """A NameServer's KV file. The gateway takes its entries over if the registry has no KV yet; from then on KV is in
     the tables.
     """
 
-    config_store_path: Location = setting("configStorePath", "~/namesrv/namesrv.properties")
+    config_store_path: HomeLocation = setting("configStorePath", "~/namesrv/namesrv.properties")
     """The file given with -c. It is never written: changes at run time are kept in the table namesrv_config."""
 
     config_black_list: str = setting("configBlackList", "configBlackList;configStorePath;kvConfigPath", "job, gateway")

@@ -21,6 +21,7 @@ from namesrv_stream.config.values import (
     Boolean,
     Count,
     Duration,
+    Hosts,
     Location,
     Millis,
     Networks,
@@ -193,15 +194,20 @@ class NamesrvSettings(RocketmqSettings):
     console_bind_address: str = setting("console.bindAddress", "127.0.0.1", "console")
     """Address at which the console listens. At one that is not loopback, auth.mode has to be set explicitly."""
 
-    console_hosts: str = setting("console.hosts", "", "console")
-    """Names under which browsers reach the console, separated by commas. IP addresses and localhost are always
-    accepted; requests to other names are refused."""
+    console_hosts: Hosts = setting("console.hosts", "", "console")
+    """Names under which browsers reach the console, separated by commas; .example.org is that domain and all below it.
+    Scheme, port and path of a URL are ignored. IP addresses and localhost are always accepted; requests to other names
+    are refused."""
 
     console_base_path: str = setting("console.basePath", "", "console", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path that a proxy leaves in front of the console's paths, such as /routes; empty if there is none."""
 
     console_trusted_proxies: Networks = setting("console.trustedProxies", "", "console")
     """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16."""
+
+    console_user_header: str = setting("console.userHeader", "", "console", pattern=r"^[A-Za-z0-9-]*$")
+    """Header in which a proxy of console.trustedProxies names the user whom it has logged in, such as X-Forwarded-User:
+    the users file gives that user's role. The proxy has to set it in each request. Empty: only keys name a user."""
 
     @model_validator(mode="before")
     @classmethod

@@ -10,9 +10,12 @@ given only once.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import tempfile
+import unicodedata
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -66,8 +69,41 @@ def _networks(value: str) -> str:
     return ",".join(networks)
 
 
+_HOST = re.compile(r"(?:https?://)?([^\s/:@\[\]]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?(?:/.*)?", re.IGNORECASE)
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+
+
+def _hosts(value: str) -> str:
+    return ",".join(_host_name(each.strip()) for each in value.split(",") if each.strip())
+
+
+def _host_name(text: str) -> str:
+    """Return the name that browsers send for a host, which may be written as a URL. A dot before it stays.
+
+    Letters beyond ASCII are encoded as browsers do (UTS 46): IDNA of Python's own, of 2003, makes `ss` of an eszett.
+    """
+    found = _HOST.fullmatch(text)
+    host = found[1].strip("[]") if found else text
+    with suppress(ValueError):
+        return str(ipaddress.ip_address(host))
+    name = unicodedata.normalize("NFKC", host.lower()).replace("\u3002", ".").rstrip(".")
+    labels = [each if each.isascii() else f"xn--{each.encode('punycode').decode()}" for each in name.split(".")]
+    if not all(map(_LABEL.fullmatch, labels[1:] if name.startswith(".") else labels)):
+        raise ValueError(
+            f"{text!r} is no name: registry.example.org is, and .example.org for a domain and all below it"
+        )
+    return ".".join(labels)
+
+
 def _expanded(value: str) -> str:
-    return str(Path(value).expanduser()) if value.startswith("~") else value
+    """Return a path with the home folder in place of `~`, as it is if this user has none that is known."""
+    return os.path.expanduser(value)  # noqa: PTH111 -- that of pathlib raises an error
+
+
+def _of_a_home(value: str) -> str:
+    if value.startswith("~"):
+        raise ValueError("has ~, and that user's home folder is not known: give the whole path, or set HOME")
+    return value
 
 
 def _readable_by_delta(path: str) -> str:
@@ -87,10 +123,12 @@ Millis = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=2**31 - 1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Port = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=65_535)]
 Duration = Annotated[timedelta, _parsed_by(parsed_duration), Field(gt=timedelta())]
-Location = Annotated[str, AfterValidator(_expanded)]
+HomeLocation = Annotated[str, AfterValidator(_expanded)]
+Location = Annotated[HomeLocation, AfterValidator(_of_a_home)]
 TablesLocation = Annotated[Location, AfterValidator(_readable_by_delta)]
 Servers = Annotated[str, AfterValidator(_servers)]
 Networks = Annotated[str, AfterValidator(_networks)]
+Hosts = Annotated[str, AfterValidator(_hosts)]
 
 
 def java_text(value: object) -> str:

@@ -38,6 +38,7 @@ from namesrv_stream.answers.subject import (
     BadQuestionError,
     Fields,
     Seen,
+    day_begin,
     is_still_to_come,
     moment_up_to,
     span_up_to,
@@ -47,6 +48,7 @@ from namesrv_stream.answers.subject import (
 )
 from namesrv_stream.answers.verdict import Doubt
 from namesrv_stream.config.values import parsed_duration
+from namesrv_stream.console.guard import PROXY_USER, peer_text
 from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
@@ -59,7 +61,10 @@ MAX_BODY_BYTES = 64 * 1024
 MAX_WAIT_S = 300.0
 _MAX_WATCHED = 100
 
-_FORMS = "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC."
+_FORMS = (
+    "2026-11-21T03:12:00Z, 2026-11-21, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC. A date is "
+    "the begin of that day in `since` and `from`, its end otherwise."
+)
 
 
 def check_parameters(request: Request) -> None:
@@ -333,7 +338,7 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     after: Annotated[int, Query(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0,
 ) -> accounts.Diff:
     """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
-    first, last = (moment_up_to(asked.row, text, asked.zone) for text in (start, end))
+    first, last = (moment_up_to(asked.row, text, asked.zone) for text in (day_begin(start), end))
     return accounts.diff(asked.console.kept.compare(first, last), table, limit=limit, after=after)
 
 
@@ -459,8 +464,9 @@ async def command(
     parsed = parsed_order(await _body(request))
     check_reason(parsed.reason)
     parsed = checked_order(console.settings, parsed)
-    peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
-    allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
+    peer, proxy_user = peer_text(request.scope["client"]), request.scope[PROXY_USER]
+    authorization = request.headers.get("authorization")
+    allowed = await asyncio.to_thread(console.admission.admitted, parsed, authorization, peer, proxy_user)
     if not unknown:
         await console.await_snapshot("?unknown=true sends it unchecked.")
     before = console.kept.newest

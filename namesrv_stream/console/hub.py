@@ -77,7 +77,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Event:
-    """An event for watchers. `place` is None if the event does not move the place from which a watcher resumes."""
+    """An event for watchers. `place` is that of its snapshot, None if it is about no snapshot.
+
+    Every place but that of a reset is one from which a watcher resumes.
+    """
 
     name: str
     data: bytes
@@ -86,7 +89,7 @@ class Event:
     @cached_property
     def text(self) -> bytes:
         """The event in the format of Server-Sent Events."""
-        place = "" if self.place is None else f"id: {self.place}\n"
+        place = "" if self.place is None or self.name == "reset" else f"id: {self.place}\n"
         return b"event: %s\n%sdata: %s\n\n" % (self.name.encode(), place.encode(), self.data)
 
 
@@ -115,6 +118,8 @@ class Watcher:
     """The events of one watcher that are not sent yet. A watcher that reads too slowly is dropped, and may resume."""
 
     def __init__(self) -> None:
+        self.ahead: Place | None = None
+        """The place whose state the watcher has although its console is behind, None if it is not ahead."""
         self._pending: list[Event] = []
         self._bytes = 0
         self._has_some = asyncio.Event()
@@ -122,11 +127,11 @@ class Watcher:
         self.has_taken = False
 
     def push(self, event: Event) -> None:
-        """Add an event.
+        """Add an event, unless the watcher has its state already.
 
         If too many wait, replace all by the event `dropped`, which does not move the place to resume from.
         """
-        if self.is_dropped:
+        if self.is_dropped or self._has_state_of(event):
             return
         self._pending.append(event)
         self._bytes += len(event.data)
@@ -140,6 +145,17 @@ class Watcher:
         told = encode_json({"reason": f"{reason}: connect again with Last-Event-ID to go on"})
         self._pending = [Event("dropped", told)]
         self._has_some.set()
+
+    def wait_for_newer_than(self, place: Place) -> None:
+        """Leave out the events up to a place, those that wait too: the watcher has got that state elsewhere."""
+        self.ahead = place
+        self._pending = [event for event in self._pending if not self._has_state_of(event)]
+
+    def _has_state_of(self, event: Event) -> bool:
+        if self.ahead is None or event.place is None or event.place.registry != self.ahead.registry:
+            return False
+        is_reached = event.place == self.ahead and event.name == "progress"  # the connection needs an event at times
+        return event.place.epoch <= self.ahead.epoch and not is_reached
 
     def take(self) -> list[Event]:
         """Return the events that wait."""
@@ -181,7 +197,7 @@ class Subscription:
         """Return a reset, after which watchers have to forget their state, and the event of the present state."""
         self._row, self._routes = None, {}
         told = encode_json({"reason": reason, "epoch": view.snapshot.epoch})
-        return [Event("reset", told), *self.events(view)]
+        return [Event("reset", told, Place(view.registry, view.snapshot.epoch)), *self.events(view)]
 
     def events(self, view: RegistryView) -> list[Event]:
         """Return the event of a snapshot, if it has one."""
@@ -268,7 +284,7 @@ def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until:
     """Return the events after the place `since`, up to the epoch of `until`. May wait for the storage.
 
     Without a place return the present state. If the events are no longer known or the place is of another registry,
-    return a reset and the present state.
+    return a reset and the present state. There are none after a later place than `until` that the tables have.
     """
     subscription = Subscription(topics, kept.settings)
     if since is None:
@@ -282,6 +298,8 @@ def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until:
         return subscription.reset(until, f"more than {MAX_REPLAYED} epochs came after epoch {since.epoch}")
     try:
         rows = [row for row in kept.since(since.epoch) if row.epoch <= until.snapshot.epoch]
+        if not rows:
+            return []
         if not topics:
             return [_snapshot_event(before, row, until.registry) for before, row in pairwise(rows)]
         subscription.event(kept.view(rows[0]))
@@ -319,8 +337,11 @@ class Watch:
             assert view is not None
             if self.since is None:
                 yield watcher, past_events(self.kept, self.topics, None, view)
-            else:
-                yield watcher, await asyncio.to_thread(past_events, self.kept, self.topics, self.since, view)
+                return
+            past = await asyncio.to_thread(past_events, self.kept, self.topics, self.since, view)
+            if not past and self.since.epoch > view.snapshot.epoch:
+                watcher.wait_for_newer_than(Place(view.registry, self.since.epoch))
+            yield watcher, past
 
     async def first(self, wait_s: float) -> Watched:
         """Return the first events, after `wait_s` at the latest, and the place for the next request."""
@@ -331,10 +352,13 @@ class Watch:
                     while not events:
                         await watcher.wait()
                         events = _news(watcher)
+            events += _news(watcher)
             view = self.hub.view
             assert view is not None
-            told = [{"event": event.name, "data": Raw(event.data)} for event in [*events, *_news(watcher)]]
-            return Watched(view.registry, view.snapshot.epoch, told)
+            place = Place(view.registry, view.snapshot.epoch)
+            if watcher.ahead is not None and watcher.ahead.registry == place.registry:
+                place = max(place, watcher.ahead)
+            return Watched(*place, [{"event": event.name, "data": Raw(event.data)} for event in events])
 
 
 def _news(watcher: Watcher) -> list[Event]:

@@ -68,11 +68,15 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     for kind in (NamesrvError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, on_error)
-    names = [name.strip().lower() for name in settings.console_hosts.split(",") if name.strip()]
     app.add_middleware(Head)
     app.add_middleware(GZipMiddleware, minimum_size=_WORTH_COMPRESSING, compresslevel=5)
-    app.add_middleware(Guard, names=[*names, settings.console_bind_address.lower()])
-    app.add_middleware(Forwarded, proxies=settings.console_trusted_proxies, base=settings.console_base_path)
+    app.add_middleware(Guard, names=[*settings.console_hosts.split(","), settings.console_bind_address.lower()])
+    app.add_middleware(
+        Forwarded,
+        proxies=settings.console_trusted_proxies,
+        base=settings.console_base_path,
+        user=settings.console_user_header,
+    )
     return app
 
 

@@ -6,6 +6,7 @@ argument `kafka` holds the options of a client of librdkafka.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import logging
@@ -17,7 +18,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
@@ -68,6 +69,7 @@ SHORTEST_RETENTION_MS = 24 * 3_600_000
 _ANSWER_LIMIT_MS = 5_000
 """Limit of the wait for Kafka's answer, unless the client's options set another one."""
 
+_END_LIMIT_S = 10.0
 _STATES_EVERY_MS = 500
 _OF_NODE = re.compile(r"(?:\w+://)?(?P<node>\S+:\d+)/\d+: (?P<problem>.*?)(?: \(after .*)?$")
 """Problem of a connection to a node that Kafka has announced, in place of that to a bootstrap server."""
@@ -94,7 +96,7 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
         before_sleep=_log_next_attempt,
         reraise=True,
     )
-    attempts(lambda: _Admin(kafka).cluster())
+    attempts(lambda: _ask_for_cluster(kafka))
 
 
 @dataclass(frozen=True)
@@ -167,15 +169,15 @@ def ensure_topic(
     kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, config: Mapping[str, str] = TOPIC_CONFIG
 ) -> TopicFacts:
     """Make the topic with one partition if it is missing, and return Kafka's description of it."""
-    admin = _Admin(kafka)
-    return admin.facts(admin.topic(topic) or admin.made_topic(topic, config))
+    with _Admin(kafka) as admin:
+        return admin.facts(admin.topic(topic) or admin.made_topic(topic, config))
 
 
 def describe_topic(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> TopicFacts | None:
     """Return Kafka's description of the topic, None if there is none or this client may not see it."""
-    admin = _Admin(kafka)
-    found = admin.topic(topic)
-    return None if found is None else admin.facts(found)
+    with _Admin(kafka) as admin:
+        found = admin.topic(topic)
+        return None if found is None else admin.facts(found)
 
 
 def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool = False) -> None:
@@ -214,18 +216,23 @@ def _unfit(topic: str, problem: str, command: str) -> NamesrvError:
 
 def end_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
     """Return the offset of the next record by partition; empty if there is no such topic."""
-    return {each: info.offset for each, info in _Admin(kafka).offsets(topic, OffsetSpec.latest()).items()}
+    return {each: info.offset for each, info in _offsets(kafka, topic, OffsetSpec.latest()).items()}
 
 
 def beginning_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
     """Return the offset of the oldest record that Kafka has, by partition; empty if there is no such topic."""
-    return {each: info.offset for each, info in _Admin(kafka).offsets(topic, OffsetSpec.earliest()).items()}
+    return {each: info.offset for each, info in _offsets(kafka, topic, OffsetSpec.earliest()).items()}
 
 
 def newest_timestamp_ms(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> int | None:
     """Return the highest append time of all records, in epoch milliseconds; None if there is no record."""
-    found = _Admin(kafka).offsets(topic, OffsetSpec.max_timestamp())
+    found = _offsets(kafka, topic, OffsetSpec.max_timestamp())
     return max((info.timestamp for info in found.values() if info.timestamp >= 0), default=None)
+
+
+def _offsets(kafka: KafkaOptions, topic: str, at: OffsetSpec) -> dict[int, ListOffsetsResultInfo]:
+    with _Admin(kafka) as admin:
+        return admin.offsets(topic, at)
 
 
 def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
@@ -233,37 +240,55 @@ def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
 
     Kafka forgets a group whose members have all left.
     """
-    admin = _Admin(kafka)
-    found = admin.answer(
-        lambda: answered(admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)[group_id]),
-        but=(KafkaError.GROUP_ID_NOT_FOUND,),
-    )
+    with _Admin(kafka) as admin:
+        found = admin.answer(
+            lambda: answered(
+                admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)[group_id]
+            ),
+            but=(KafkaError.GROUP_ID_NOT_FOUND,),
+        )
     members = found.members if found is not None else ()
     return {each.client_id: bool(each.assignment.topic_partitions) for each in members}
 
 
 def committed_text(kafka: KafkaOptions, group_id: str, topic: str) -> str | None:
     """Return the text beside the offset that a consumer group has committed for the topic's partition 0, if any."""
-    admin = _Admin(kafka)
     wanted = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
-    found = admin.answer(
-        lambda: answered(admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)[group_id]),
-        but=(KafkaError.GROUP_ID_NOT_FOUND,),
-    )
+    with _Admin(kafka) as admin:
+        found = admin.answer(
+            lambda: answered(
+                admin.client.list_consumer_group_offsets([wanted], request_timeout=admin.limit_s)[group_id]
+            ),
+            but=(KafkaError.GROUP_ID_NOT_FOUND,),
+        )
     return next((each.metadata for each in found.topic_partitions), None) if found is not None else None
 
 
 def answers(kafka: KafkaOptions) -> bool:
     """Return whether Kafka answers."""
     try:
-        _Admin(kafka).cluster()
+        _ask_for_cluster(kafka)
     except KafkaUnreachableError:
         return False
     return True
 
 
+def _ask_for_cluster(kafka: KafkaOptions) -> None:
+    with _Admin(kafka) as admin:
+        admin.cluster()
+
+
 class _Admin:
-    """A client for a few administrative calls. They raise KafkaUnreachableError and KafkaRefusedError."""
+    """A client for a few administrative calls. They raise KafkaUnreachableError and KafkaRefusedError.
+
+    The end of its `with` closes it. Python would close a client whose error is still kept by whatever thread frees that
+    error, and in a thread of librdkafka's own that aborts the process. A process that ends waits for the clients of its
+    other threads, because it crashes if it ends within one's call.
+    """
+
+    _open = 0
+    _is_end = False
+    _changed = threading.Condition()
 
     def __init__(self, kafka: KafkaOptions) -> None:
         self._address = kafka["bootstrap.servers"]
@@ -272,7 +297,29 @@ class _Admin:
         self._states: deque[str] = deque(maxlen=1)
         watching = {"statistics.interval.ms": _STATES_EVERY_MS, "stats_cb": self._states.append}
         self._options = {**kafka, **watching, "error_cb": self._problems.append}
-        self.client = opened(AdminClient, self._options, self._address)
+
+    client: AdminClient
+
+    def __enter__(self) -> Self:
+        with self._changed:
+            if _Admin._is_end:
+                raise KafkaUnreachableError(self._address, "this process ends")
+            self.client = opened(AdminClient, self._options, self._address)
+            _Admin._open += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.__exit__(None, None, None)
+        with self._changed:
+            _Admin._open -= 1
+            self._changed.notify_all()
+
+    @classmethod
+    def await_all(cls) -> None:
+        """Open no client any more, and wait until all are closed."""
+        with cls._changed:
+            cls._is_end = True
+            cls._changed.wait_for(lambda: cls._open == 0, _END_LIMIT_S)
 
     def cluster(self) -> DescribeClusterResult:
         """Return the id and the nodes of the Kafka cluster."""
@@ -364,6 +411,7 @@ class _Admin:
                     if self._is_connected() and not is_renewed:
                         is_renewed = True
                         given_up_s = time.monotonic() + self.limit_s
+                        self.client.__exit__(None, None, None)
                         self.client = opened(AdminClient, self._options, self._address)
                         continue
                     error = self._why_away() or error
@@ -398,6 +446,9 @@ class _Admin:
         if self._problems:
             return KafkaError(KafkaError._TRANSPORT, "the connection is closed before there is an answer")
         return None
+
+
+atexit.register(_Admin.await_all)
 
 
 def _log_next_attempt(state: RetryCallState) -> None:

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import msgspec
 
-_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
-_SUFFIX = "_REPLY_TOPIC"
+_PREFIXES = ("rmq_sys_", "%RETRY%", "%DLQ%")
+_OF_CLUSTER = "_REPLY_TOPIC"
 # RocketMQ's TopicValidator of 5.4.0, and the topic of its proxies
 _NAMES = frozenset(
     {
@@ -25,6 +25,11 @@ _NAMES = frozenset(
         "DefaultHeartBeatSyncerTopic",
         "SCHEDULE_TOPIC_XXXX",
         "TRANS_CHECK_MAX_TIME_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
     }
 )
 
@@ -53,13 +58,14 @@ PERM_READ = 4
 PERM_READ_WRITE = 6
 
 
-def is_system_topic(name: str, of_brokers: Container[str] = ()) -> bool:
-    """Return whether brokers make a topic of this name by themselves.
+def is_system_topic(name: str, brokers: Container[str], clusters: Container[str]) -> bool:
+    """Return whether brokers make a topic of this name by themselves. A user's topic may have a name much like these.
 
-    `of_brokers`: the names of brokers and clusters. Each broker makes a topic named like itself and one like its
-    cluster.
+    Each broker makes a topic named like itself, one like its cluster, and one for replies to producers of its cluster.
     """
-    return name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIX) or name in of_brokers
+    if name in _NAMES or name.startswith(_PREFIXES) or name in brokers or name in clusters:
+        return True
+    return name.endswith(_OF_CLUSTER) and name.removesuffix(_OF_CLUSTER) in clusters
 
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]

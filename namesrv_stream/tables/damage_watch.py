@@ -22,11 +22,13 @@ from namesrv_stream.errors import (
     StorageError,
     TableDamagedError,
 )
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import TableFiles, reporting_damage
-from namesrv_stream.tables.repair import newest_tag
+from namesrv_stream.tables.repair import commit_tags, newest_tag
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import PINNED_TABLES
+from namesrv_stream.tables.schemas import BROKER_EVENT, PINNED_TABLES
 from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import CommitTag
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,14 @@ def require_files(root: Root) -> None:
             if missing and newest == Snapshots(root).newest():  # else maintenance may have removed what it names
                 raise TableDamagedError(root.url, spec.name, version, min(missing), "is missing")
         require_publication(root)
+
+
+def has_later_lines(root: Root, row: SnapshotRow) -> bool:
+    """Return whether the history has a commit of a later epoch than a snapshot: it is being published, or lost.
+
+    Reads one commit, of the table that each change of a route writes.
+    """
+    return next(commit_tags(root, BROKER_EVENT), CommitTag(0, 0)).epoch > row.epoch
 
 
 def require_publication(root: Root) -> None:

@@ -88,11 +88,11 @@ def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
 
 def newest_tag(root: Root) -> CommitTag:
     """Return the highest tag of a commit that can be read, of any table that snapshots name, and of `snapshot`."""
-    tags = (next(_tags(root, spec), CommitTag(0, 0)) for spec in (SNAPSHOT, *PINNED_TABLES))
+    tags = (next(commit_tags(root, spec), CommitTag(0, 0)) for spec in (SNAPSHOT, *PINNED_TABLES))
     return max(tags, default=CommitTag(0, 0))
 
 
-def _tags(root: Root, spec: TableSpec) -> Iterator[CommitTag]:
+def commit_tags(root: Root, spec: TableSpec) -> Iterator[CommitTag]:
     """Yield the tags of a table's commits, newest first."""
     files = TableFiles(root, spec)
     for path in sorted((path for path in files.listed("_delta_log") if path.endswith(".json")), reverse=True):

@@ -75,6 +75,11 @@ def test_wait_for_tables_of_another_log_is_refused(registry, on_kafka):
     assert "another Kafka" in result.stderr
 
 
+def test_a_sender_whom_the_machine_has_no_name_for_is_the_number(kafka, topic, on_kafka, unnamed):
+    on_kafka("deleteTopic -t T --yes")
+    assert first_records(kafka, topic, 1)[0][1].requested_by == f"{unnamed}@{socket.gethostname()}"
+
+
 def test_status_counts_the_records_that_no_snapshot_has(registry, on_kafka):
     assert json.loads(on_kafka("status --json").stdout)["recordsBehind"] == 0
     on_kafka("deleteTopic -t T --yes")

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
+from namesrv_stream.cli.output import console
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
@@ -42,6 +43,15 @@ def test_a_line_that_cannot_be_is_refused_by_name_before_anything_is_sent(look, 
     assert (result.exit_code, "Traceback" in result.output, result.stdout) == (status, False, "")
     assert told in result.stderr
     assert "Kafka at" not in result.stderr
+
+
+@pytest.mark.parametrize("asked", ["FORCE_COLOR", "TTY_COMPATIBLE"])
+def test_a_file_or_a_pipe_gets_plain_columns_also_where_colour_is_asked_for(look, monkeypatch, asked):
+    plain = [lines(look(line)) for line in ("clusterList", "history")]
+    monkeypatch.setenv(asked, "1")
+    assert [lines(look(line))[1:] for line in ("clusterList", "history")] == [each[1:] for each in plain]
+    assert not console().is_terminal
+    assert not console(stderr=True).is_terminal
 
 
 def test_times_are_in_utc_or_in_the_zone_of_tz_wherever_the_machine_is(look, machine_in):

@@ -37,6 +37,19 @@ def test_a_span_begins_at_the_first_and_ends_at_the_last_of_two_equal_times(text
 
 
 @pytest.mark.parametrize(
+    ("day", "zone", "begin", "end"),
+    [
+        ("2026-10-25", "Europe/Berlin", "2026-10-24T22:00", "2026-10-25T22:59:59.999"),
+        ("2018-11-04", "America/Sao_Paulo", "2018-11-04T03:00", "2018-11-05T01:59:59.999"),  # no midnight
+        ("2018-11-03", "America/Sao_Paulo", "2018-11-03T03:00", "2018-11-04T02:59:59.999"),
+    ],
+)
+def test_a_day_begins_and_ends_as_the_clock_of_its_zone_shows_it(day, zone, begin, end):
+    found = (parsed_time(day, NOW, ZoneInfo(zone), is_begin=is_begin) for is_begin in (True, False))
+    assert [each.replace(tzinfo=None) for each in found] == [datetime.fromisoformat(each) for each in (begin, end)]
+
+
+@pytest.mark.parametrize(
     ("moment", "shown"),
     [
         ("2026-10-25T00:30+00:00", "2026-10-25 02:30:00 CEST"),

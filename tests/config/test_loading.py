@@ -108,6 +108,13 @@ def test_tilde_in_a_path_is_the_home(monkeypatch):
     assert settings.kv_config_path == "/home/registry/namesrv/kvConfig.json"
 
 
+@pytest.mark.usefixtures("unnamed")
+def test_without_a_home_only_a_setting_that_names_it_is_refused():
+    assert load_settings().kv_config_path == "~/namesrv/kvConfig.json"
+    with pytest.raises(SettingError, match=r"delta\.root.*set HOME"):
+        load_settings(options={"delta.root": "~/tables"})
+
+
 def test_every_setting_has_a_variable_of_its_own():
     names = [environment_name(key) for key in CATALOGUE]
     assert len(names) == len(set(names))

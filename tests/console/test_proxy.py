@@ -4,6 +4,7 @@
 Debian: apt-get install nginx-light chromium chromium-driver.
 """
 
+import os
 import re
 import shutil
 from contextlib import contextmanager
@@ -11,18 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.console.serving import ConsoleServer
+from namesrv_stream.errors import SettingError
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tools.local.process import HOST, OwnedProcess, free_ports, listens
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
 from tests.console.test_commands import WIPE, on_topic  # noqa: F401  # a fixture
 from tests.console.test_page import Page, driver  # noqa: F401  # a fixture
+from tests.console.test_security import basic
 from tests.console.watching import watch
 from tests.log_records import first_records
 from tests.waiting import until
 
 DOCUMENT = Path(__file__).parents[2] / "docs/console.md"
-[LOCATION] = re.findall(r"<!-- tested: nginx -->\n```nginx\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+LOCATION, LOGIN = re.findall(r"<!-- tested: nginx.*? -->\n```nginx\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 PROXIED = {"X_Forwarded_Host": "registry.example.org:8443", "X_Forwarded_Proto": "https"}
 
 
@@ -36,7 +40,7 @@ def nginx(folder, console, location):
     )
     file = folder / "nginx.conf"
     file.write_text(
-        f"daemon off; pid {folder}/pid; error_log stderr; events {{}}\n"
+        f"{'user root; ' if os.getuid() == 0 else ''}daemon off; pid {folder}/pid; error_log stderr; events {{}}\n"
         f"http {{ access_log off; {places} server {{ listen {HOST}:{port}; {server} }} }}\n"
     )
     process = OwnedProcess([program, "-p", str(folder), "-c", str(file)], log)
@@ -70,9 +74,85 @@ def test_behind_nginx_page_changes_and_commands_work_below_a_path(
         page.shows("broker-a")
         origin = url.removesuffix("/routes")
         sent = Client(origin).post(WIPE, "/routes/v1/commands", Origin=origin, Sec_Fetch_Site="same-origin")
-        assert (sent.status, sent.json["requestedBy"]) == (202, f"{HOST}:0")
+        assert (sent.status, sent.json["requestedBy"]) == (202, HOST)
         assert [record.reason for _, record in first_records(kafka, topic, 1)] == ["disk full"]
         assert Client(origin).get("/routes/v1/openapi.json").json["servers"] == [{"url": "/routes"}]
+
+
+USERS = """
+[[user]]
+name = "ann"
+role = "admin"
+[[user]]
+name = "bob@example.org"
+role = "reader"
+[[user]]
+name = "key"
+role = "admin"
+accessKey = "key"
+secretKey = "key-secret"
+"""
+
+
+@pytest.fixture
+def users(tmp_path):
+    """Settings with which a proxy at 127.0.0.1 names users, two of whom have no keys."""
+    file = tmp_path / "users.toml"
+    file.write_text(USERS)
+    file.chmod(0o600)
+    return {
+        "auth__mode": "operators",
+        "auth__usersPath": str(file),
+        "console__trustedProxies": HOST,
+        "console__userHeader": "X-Forwarded-User",
+    }
+
+
+@pytest.mark.usefixtures("quickly_away")
+@pytest.mark.parametrize(
+    ("proxies", "given", "status"),
+    [
+        (HOST, {"X_Forwarded_User": "ann"}, 503),  # it goes to Kafka, which nobody runs
+        (HOST, {"X_Forwarded_User": "ann", "Authorization": basic("ann", "of the proxy")}, 503),
+        (HOST, {"X_Forwarded_User": "key"}, 503),
+        (HOST, {"X_Forwarded_User": "bob@example.org"}, 403),
+        (HOST, {"X_Forwarded_User": "bob@example.org", "Authorization": basic("key", "key-secret")}, 403),
+        (HOST, {"X_Forwarded_User": "eve"}, 403),
+        (HOST, {"X_Forwarded_User": "ann,bob"}, 403),
+        (HOST, {"X_Forwarded_User": "ann", "x_forwarded_user": "bob@example.org"}, 403),
+        (HOST, {"X_Forwarded_User": "ann", "x_forwarded_user": ""}, 403),
+        (HOST, {"X_Forwarded_User": "", "Authorization": basic("key", "key-secret")}, 503),
+        (HOST, {"X_Forwarded_User": ""}, 401),
+        (HOST, {"X_Remote_User": "ann"}, 401),
+        ("10.0.0.1", {"X_Forwarded_User": "ann"}, 401),
+    ],
+)
+def test_only_a_trusted_proxy_names_the_user_whose_role_the_users_file_has(
+    settings, still_root, users, proxies, given, status
+):
+    with BackgroundConsole(settings(delta__root=still_root, **users | {"console__trustedProxies": proxies})) as console:
+        assert Client(console.url).post(WIPE, **given).status == status
+
+
+def test_a_header_of_users_needs_proxies_that_are_trusted(settings, users):
+    with pytest.raises(SettingError, match=r"console\.userHeader.*console\.trustedProxies"):
+        ConsoleServer(settings(**users | {"console__trustedProxies": ""}))
+
+
+@pytest.mark.needs("nginx")
+@pytest.mark.usefixtures("registry")
+def test_a_login_at_nginx_is_the_user_in_the_history(kafka, topic, on_topic, tmp_path, users):
+    passwords = tmp_path / "passwords"
+    passwords.write_text("ann:{PLAIN}one\nbob@example.org:{PLAIN}two\n")
+    location = LOCATION.replace("}\n", LOGIN.replace("/etc/nginx/registry.htpasswd", str(passwords)) + "}\n")
+    with BackgroundConsole(on_topic(**users)) as console, nginx(tmp_path, console, location) as url:
+        client = Client(url.removesuffix("/routes"))
+        sent = [
+            client.post(WIPE, "/routes/v1/commands", Authorization=basic(*keys), X_Forwarded_User="ann")
+            for keys in (("bob@example.org", "two"), ("ann", "two"), ("ann", "one"))
+        ]
+        assert [each.status for each in sent] == [403, 401, 202]
+        assert [record.requested_by for _, record in first_records(kafka, topic, 1)] == [f"ann@{HOST}"]
 
 
 @pytest.mark.usefixtures("quickly_away")
@@ -93,6 +173,32 @@ def test_the_headers_of_a_trusted_proxy_alone_count_and_name_the_origin(settings
         assert sent.status == status
         other = client.get("/", X_Forwarded_Host="evil.example.org")
         assert other.status == (421 if proxies == "127.0.0.0/8" else 200)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("10.0.0.5", "10.0.0.5"),
+        ("10.0.0.5:443", "10.0.0.5:443"),
+        ("2001:db8::5", "2001:db8::5"),
+        ("[2001:db8::5]", "2001:db8::5"),
+        ("[2001:db8::5]:443", "[2001:db8::5]:443"),
+        ("::ffff:10.0.0.5", "10.0.0.5"),
+        ("192.0.2.1, 10.0.0.5:443", "10.0.0.5:443"),
+        *(
+            (text, "127.0.0.1:")
+            for text in ("", "unknown", "192.0.2.1, unknown", "_hidden", "10.0.0.5:x", "a b:1", "[]:1")
+        ),
+    ],
+)
+def test_a_trusted_proxys_address_of_the_sender_counts_if_it_is_one(settings, still_root, caplog, given, named):
+    more = {"console__trustedProxies": "127.0.0.1", "console__bindAddress": "0.0.0.0", "auth__mode": "off"}
+    with BackgroundConsole(settings(delta__root=still_root, **more)) as console:
+        client = Client(console.url.replace("0.0.0.0", "127.0.0.1"))
+        update = {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"needWaitForService": "true"}, "reason": "r"}
+        assert client.post(update, X_Forwarded_For=given).status == 401
+    [peer] = re.findall(r"console: (\S+) is refused", caplog.text)
+    assert peer == named or (named.endswith(":") and re.fullmatch(rf"{named}[1-9]\d*", peer))
 
 
 def test_below_a_base_path_the_console_answers_there(settings, still_root):

@@ -62,6 +62,15 @@ def test_pages_of_the_consoles_own_name_and_origin_alone_ask_it_and_send_command
     assert (answer.status, status == 503) == (status, "Kafka at" in answer.json.get("detail", ""))
 
 
+def test_a_console_is_asked_under_the_names_that_are_set_and_below_a_domain(settings, still_root):
+    names = ["registry", "REGISTRY.:80", "example.org", "a.b.example.org", "xn--e1aa5aceg.example"]
+    others = ["badexample.org", "a.registry"]
+    hosts = "registry:9870,.example.org,https://реестр.example/"
+    with BackgroundConsole(settings(delta__root=still_root, console__hosts=hosts)) as console:
+        found = [Client(console.url).get("/v1/openapi.json", Host=name).status for name in (*names, *others)]
+    assert found == [200] * len(names) + [421] * len(others)
+
+
 @pytest.mark.parametrize("path", ["/", "/v1/clusters", "/v1/nothing", "/main.js"])
 def test_every_answer_forbids_scripts_and_frames_of_others(still, path):
     headers = still.get(path).headers

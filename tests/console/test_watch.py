@@ -11,7 +11,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import hub, running
 from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchResponse
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
-from namesrv_stream.rules.record_types import DeleteTopic, WipeWritePerm
+from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, C, Client
@@ -136,6 +136,31 @@ def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(kept):
     one, other = asyncio.run(step())
     assert one[0].place.epoch == 3
     assert one[0] is other[0]
+
+
+@pytest.mark.parametrize("topics", [(), ("TopicA",)])
+def test_a_watcher_ahead_of_its_console_gets_only_what_is_newer(registry, tmp_path, topics):
+    kept = KeptSnapshots(Root(registry.root), NamesrvSettings())
+    registry.command(WipeWritePerm(broker_name="broker-a"))
+    registry.command(AddWritePerm(broker_name="broker-a"))
+    anew = PublishedRegistry(str(tmp_path / "anew"), registry.now_ms)
+    anew.register(A, "c1", "broker-a", topics=("TopicA",))
+
+    async def told():
+        watchers = Hub(NamesrvSettings(), limit=1)
+        watchers.go_to(view_at(kept, 3))
+        watching = Watch(watchers, kept, topics, Place("", 4))
+        first = await watching.first(0)
+        async with watching.opened() as (watcher, past):
+            steps = [past]
+            for view in (view_at(kept, 4), view_at(kept, 5), view_at(KeptSnapshots(Root(anew.root), kept.settings), 2)):
+                watchers.go_to(view)
+                steps.append(watcher.take())
+        return first, [[(event.name == "reset", event.place.epoch) for event in events] for events in steps]
+
+    first, steps = asyncio.run(told())
+    assert (first.epoch, first.events) == (4, [])
+    assert steps == [[], [], [(False, 5)], [(True, 2), (False, 2)]]
 
 
 @pytest.mark.parametrize("topics", [(), ("TopicA",)])

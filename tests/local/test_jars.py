@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,23 @@ def test_jars_that_ivy_cannot_bring_are_an_error_with_its_words_and_leave_no_sta
     with pytest.raises(NamesrvError, match=r"(?s)could not be fetched.*\)\n.*\w"):
         retrieved_jars("nonesuch")
     assert not (jars.JARS / "nonesuch" / "ivy.xml.sha256").exists()
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_without_a_home_ivy_keeps_its_files_beside_the_jars(stamped, tmp_path, monkeypatch):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text('#!/bin/sh\necho \'version "17"\' >&2\necho "$@" >> "$0.log"\n')
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    retrieved_jars("kafka")
+    assert f"-Divy.home={jars.JARS}/.ivy2 " in Path(f"{java}.log").read_text()
+
+
+def test_a_place_of_the_jars_where_this_user_may_not_write_is_named(stamped, monkeypatch):
+    monkeypatch.setattr(jars, "JARS", stamped / "ivy.xml.sha256")
+    with pytest.raises(NamesrvError, match=r"kept in \S+: not a directory\. Run `namesrv-stream jars` once"):
+        retrieved_jars("kafka")
 
 
 def test_of_two_that_need_the_same_jars_one_fetches_them_and_the_other_waits(stamped, monkeypatch):

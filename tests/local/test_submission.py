@@ -9,9 +9,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tools.local import submission as driver
 from namesrv_stream.tools.local.jars import CHECKOUT, CONF, pyspark_folder, retrieved_jars
-from namesrv_stream.tools.local.submission import PROGRAMS, spark_home, submission
+from namesrv_stream.tools.local.submission import PROGRAMS, named_login, spark_home, submission
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +140,21 @@ def test_local_workers_find_no_copy_of_pyspark_that_python_would_compile_in_each
     assert (home / "jars").samefile(pyspark_folder() / "jars")
     assert not list(home.rglob("*.zip"))
     assert spark_home(is_local=True) == home  # whose links are there already
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_a_user_without_a_name_gets_one_for_java_or_is_told_what_does(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("ctypes.CDLL", lambda _name: None)
+    names = Path(named_login()["NSS_WRAPPER_PASSWD"]).read_text()
+    assert names == f"{os.getuid()}:x:{os.getuid()}:{os.getgid()}::{tmp_path}:\n"
+
+    def missing(name):
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    with pytest.raises(NamesrvError, match="libnss-wrapper"):
+        named_login()
 
 
 @pytest.mark.parametrize("is_local", [True, False])

@@ -52,6 +52,9 @@ export async function read(url, options) {
   return body;
 }
 
+// A date as the time at which that day begins, any other text as it is.
+export const dayBegin = (text) => text.trim().replace(/^\d{4}-\d\d-\d\d$/, "$& 00:00");
+
 // The moment that a reader has typed: an epoch, `now`, or a time in `zone`. `at` is null if it is all of an epoch.
 export async function momentOf(text, zone) {
   if (text.trim().toLowerCase() === "now") return { epoch: null, at: null };

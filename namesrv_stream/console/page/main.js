@@ -3,7 +3,7 @@
 import { drawBanner, drawStatus, drawVerdict, isStale, noticed, wantsNotices } from "./banner.js";
 import { actions, disarm } from "./command.js";
 import { askComparison, comparison } from "./compare.js";
-import { at, follow, momentOf, Problem, peek, read, readAhead } from "./data.js";
+import { at, dayBegin, follow, momentOf, Problem, peek, read, readAhead } from "./data.js";
 import { address, h, link, parsed, patch, sinceOf } from "./dom.js";
 import { forgetWanted } from "./lists.js";
 import { setUpSearch } from "./search.js";
@@ -240,7 +240,8 @@ function compareForm([, before, after]) {
     event.preventDefault();
     const typed = new FormData(event.target);
     try {
-      const [first, second] = await Promise.all(["before", "after"].map((name) => momentOf(typed.get(name), zone())));
+      const texts = [dayBegin(typed.get("before")), typed.get("after")];
+      const [first, second] = await Promise.all(texts.map((text) => momentOf(text, zone())));
       go({ other: first.epoch ?? newest, ...second }, true);
     } catch (problem) {
       noteOf(problem);

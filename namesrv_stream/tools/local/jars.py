@@ -3,11 +3,12 @@
 `conf/ivy.xml` lists the jars, the Ivy inside pyspark fetches them. Each configuration of `conf/ivy.xml` has its folder
 `jars/<configuration>`: of the checkout, or of the user's cache if the package was installed from a wheel, which has
 `conf` inside. Ivy keeps what it downloaded in the user's Ivy cache, so that a second checkout copies instead of
-downloading.
+downloading; that of a user without a home is beside the jars.
 
 `python -m namesrv_stream.tools.local.jars CONFIGURATION ...` fetches jars; without a configuration it looks for Java.
 """
 
+import errno
 import fcntl
 import functools
 import hashlib
@@ -18,6 +19,8 @@ import shutil
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -29,7 +32,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 _IS_CHECKOUT = (CHECKOUT / "conf" / "ivy.xml").exists()
 CONF = CHECKOUT / "conf" if _IS_CHECKOUT else Path(__file__).resolve().parents[2] / "conf"
 """The folder of the settings files: that of the checkout, else the copy that a wheel brings."""
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 -- of no home it is `~`
 HOME = CHECKOUT if _IS_CHECKOUT else _CACHE / "namesrv-stream"
 """The folder for fetched and generated files: the checkout, else one in the user's cache."""
 IVY_FILE = CONF / "ivy.xml"
@@ -91,14 +94,41 @@ def retrieved_jars(configuration: str) -> Path:
     Fetches them first if they are missing or old.
     """
     folder = JARS / configuration
-    folder.mkdir(parents=True, exist_ok=True)
     if not is_retrieved(configuration):
-        with (JARS / f".{configuration}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be fetching the same
+        with _locked(configuration):  # another process may be fetching the same
             if not is_retrieved(configuration):
                 _retrieve(configuration, folder)
                 _stamp(configuration).write_text(_wanted())
     return folder
+
+
+@contextmanager
+def _locked(configuration: str) -> Iterator[None]:
+    """Make the folder of a configuration, and hold its lock. Raises NamesrvError if this user cannot write there."""
+    try:
+        if not _has_place():
+            raise OSError(errno.ENOENT, "this user has no home folder")
+        (JARS / configuration).mkdir(parents=True, exist_ok=True)
+        lock = (JARS / f".{configuration}.lock").open("w")
+    except OSError as error:
+        place = "" if _IS_CHECKOUT else ", or set XDG_CACHE_HOME to a folder where this user may write"
+        raise NamesrvError(
+            f"the jars of {configuration} cannot be kept in {JARS}: {str(error.strerror).lower()}. Run "
+            f"`namesrv-stream jars` once as a user who may write there{place}."
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _has_place() -> bool:
+    return not str(HOME).startswith("~")
+
+
+def _ivy_folder() -> Path:
+    """Return the folder of Ivy's cache: the user's, or one beside the jars if this user has no home or cannot write."""
+    own = Path(os.path.expanduser("~/.ivy2"))  # noqa: PTH111 -- as above
+    return own if os.access(own if own.exists() else own.parent, os.W_OK) else JARS / ".ivy2"
 
 
 def is_retrieved(configuration: str) -> bool:
@@ -118,7 +148,8 @@ def _wanted() -> str:
 def _retrieve(configuration: str, folder: Path) -> None:
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
     options = ["-confs", configuration, "-types", "jar", "bundle", "-retrieve", pattern, "-sync"]
-    command = [str(find_java()), "-jar", str(pyspark_jar("ivy")), "-ivy", str(IVY_FILE), *options]
+    java = [str(find_java()), f"-Divy.home={_ivy_folder()}"]  # Java takes the home folder of /etc/passwd, else `?`
+    command = [*java, "-jar", str(pyspark_jar("ivy")), "-ivy", str(IVY_FILE), *options]
     last_lines: deque[str] = deque(maxlen=_LINES_OF_AN_ERROR)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         assert ivy.stdout is not None

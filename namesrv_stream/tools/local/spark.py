@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.tools.local.jars import HOME
 from namesrv_stream.tools.local.process import HOST
-from namesrv_stream.tools.local.submission import driver_start, names_in_utf8, spark_home
+from namesrv_stream.tools.local.submission import driver_start, named_login, names_in_utf8, spark_home
 
 
 def local_session(
@@ -60,12 +60,13 @@ def forget_session(spark: SparkSession) -> None:
 @contextmanager
 def _submitted_with(settings_file: Path) -> Iterator[None]:
     """Let pyspark start its JVM with these settings within the `with`, without their folder on the class path."""
-    names = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "LC_ALL")
+    named = names_in_utf8() | named_login()
+    names = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", *named)
     before = {name: os.environ[name] for name in names if name in os.environ}
     own = before.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell"
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(settings_file))} {own}"
     os.environ["SPARK_HOME"] = str(spark_home(is_local=True))
-    os.environ |= names_in_utf8()
+    os.environ |= named
     os.environ.pop("SPARK_CONF_DIR", None)
     try:
         yield

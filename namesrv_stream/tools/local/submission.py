@@ -7,10 +7,12 @@ The archive (Java's class data sharing) has the classes that the job loads in th
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import locale
 import os
+import pwd
 import shutil
 import sys
 import tempfile
@@ -21,7 +23,7 @@ from typing import NamedTuple
 
 import javaproperties
 
-from namesrv_stream.errors import StorageError
+from namesrv_stream.errors import NamesrvError, StorageError
 from namesrv_stream.tools.local.jars import CONF, JARS, jars_of_sessions, pyspark_folder
 from namesrv_stream.tools.local.process import HOST
 
@@ -39,6 +41,7 @@ _WARNINGS_TO_STDERR = "-Xlog:disable -Xlog:all=warning:stderr"
 """Keeps Java's warning that an archive does not fit out of standard output, which has the command's own lines."""
 _LINKED = ("bin", "jars")
 _RUN, _LOCK = "run-", ".lock"
+_NAMES_USERS = "libnss_wrapper.so"
 
 
 class Submission(NamedTuple):
@@ -85,7 +88,7 @@ def _environment(home: Path, *, is_local: bool) -> dict[str, str]:
     environment["SPARK_HOME"] = str(home)
     environment.setdefault("SPARK_LOCAL_IP", HOST)  # as conf/spark-env.sh
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    environment |= names_in_utf8()
+    environment |= names_in_utf8() | named_login()
     if is_local:
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"]
     return environment
@@ -99,6 +102,31 @@ def names_in_utf8() -> dict[str, str]:
     """
     is_other = sys.getfilesystemencoding() == "utf-8" and locale.getencoding().lower() not in ("utf-8", "utf8")
     return {"LC_ALL": "C.UTF-8"} if is_other else {}
+
+
+def named_login() -> dict[str, str]:
+    """Return the variables by which Java finds a name and a home for a user who has none, as in a container.
+
+    The login of Hadoop, which Spark uses, fails without a name. Raises NamesrvError if the machine has no way to give
+    one.
+    """
+    number = os.getuid()
+    with suppress(KeyError):
+        pwd.getpwuid(number)
+        return {}
+    try:
+        ctypes.CDLL(_NAMES_USERS)
+    except OSError as error:
+        raise NamesrvError(
+            f"Spark needs the name of the user {number}, and this machine has none. Add the user to /etc/passwd, or "
+            f"install {_NAMES_USERS} (Debian's package libnss-wrapper)."
+        ) from error
+    own = os.path.expanduser("~")  # noqa: PTH111 -- that of pathlib raises an error
+    home = own if os.access(own, os.W_OK) else tempfile.gettempdir()
+    with tempfile.NamedTemporaryFile("w", prefix="passwd-", delete=False) as file:
+        file.write(f"{number}:x:{number}:{os.getgid()}::{home}:\n")
+    preloaded = ":".join(filter(None, [os.environ.get("LD_PRELOAD"), _NAMES_USERS]))
+    return {"LD_PRELOAD": preloaded, "NSS_WRAPPER_PASSWD": file.name, "NSS_WRAPPER_GROUP": "/etc/group"}
 
 
 def driver_start(
