@@ -309,6 +309,8 @@ def as_of(root: Root, snapshots: Snapshots, moment: AsOf) -> Past:
         since = f"epoch > {earlier.epoch if earlier else 0}"
         epoch = _of_lines(root, newest, "max(epoch)", f"{since} AND {moment.up_to_here}")
         if epoch is None and (earlier is None or earlier.event_time is None):
+            if (unknown := UnknownPast.of(newest)) is not None and (moment.at_ms or 0) <= unknown.until_millis:
+                raise unknown.error
             first = _of_lines(root, newest, "min(event_time)", "true")
             begin = "" if first is None else moment_text(round(first.timestamp() * 1000))
             raise NoSuchSnapshotError(f"event time {moment}", newest.epoch, begin)

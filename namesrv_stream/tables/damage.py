@@ -5,8 +5,7 @@ Damage is a file that is missing, cut short or changed. A storage that does not 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,10 +25,6 @@ from namesrv_stream.tables.schemas import TableSpec
 UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
 """Errors that reading a damaged table may raise."""
 
-
-_MAX_COMMITS = 200
-"""Most commits that are read one by one. For more, delta-rs is quicker, because it begins at a checkpoint."""
-
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 """Decoder of a line of a commit, which maps an action's name to the action, and of LAST_CHECKPOINT."""
 
@@ -43,8 +38,6 @@ class TableFiles:
     def __init__(self, root: Root, spec: TableSpec) -> None:
         self._root = root
         self._spec = spec
-        self._version = -1
-        self._paths: frozenset[str] = frozenset()
 
     @cached_property
     def storage(self) -> DeltaStorageHandler:
@@ -79,28 +72,9 @@ class TableFiles:
             raise msgspec.DecodeError(str(error)) from error
 
     def paths(self, version: int) -> frozenset[str]:
-        """Return the data files of a version.
-
-        If the last call was for a lower version, only the commits since are read.
-        """
-        if version < 0:
-            self._root.open(self._spec)  # raises an error
-        try:
-            if not 0 <= version - self._version <= _MAX_COMMITS:
-                raise FileNotFoundError
-            self._follow_to(version)
-        except (FileNotFoundError, TableNotFoundError, msgspec.DecodeError):
-            self._paths = _unquoted(self._root.open(self._spec, version).get_add_actions()["path"].to_pylist())
-            self._version = version
-        return self._paths
-
-    def _follow_to(self, version: int) -> None:
-        for number in range(self._version + 1, version + 1):
-            actions = self.actions(_commit_file(number))
-            added, removed = (
-                _unquoted(each[kind]["path"] for each in actions if kind in each) for kind in ("add", "remove")
-            )
-            self._version, self._paths = number, (self._paths - removed) | added
+        """Return the data files of a version, of the newest one for -1."""
+        table = self._root.open(self._spec, version if version >= 0 else None)
+        return _unquoted(table.get_add_actions()["path"].to_pylist())
 
     def problem(self, path: str) -> str | None:
         """Return why a data file cannot be read, None if it can. Raises an error of the storage itself."""
@@ -142,13 +116,6 @@ class TableFiles:
             return version
         return None
 
-    def row_count(self, version: int) -> int | None:
-        """Return how many rows the log says that a version has, None if the log cannot be read."""
-        try:
-            return int(self._root.open(self._spec, version).count())
-        except UNREADABLE:
-            return None
-
 
 def all_rows(root: Root, spec: TableSpec, table: DeltaTable) -> pa.Table:
     """Return the rows of an open table, read file by file, because planning a query takes longer than a small file."""
@@ -174,16 +141,12 @@ def version_of(path: str) -> int:
 
 
 class Damage(NamedTuple):
-    """A file of a table that cannot be read, and why. No file: all can be read, and some rows are wrong.
-
-    `versions`: the versions of the table that need it. `epochs`: the snapshots that name these versions.
-    """
+    """A file of a version of a table that cannot be read, and why. Without a file some rows are wrong."""
 
     table: str
     file: str
     problem: str
-    versions: tuple[int, ...]
-    epochs: tuple[int, ...]
+    version: int
 
     @property
     def is_of_checkpoint(self) -> bool:
@@ -191,41 +154,23 @@ class Damage(NamedTuple):
         return self.file == LAST_CHECKPOINT or self.file.endswith(".checkpoint.parquet")
 
 
-def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int]]) -> list[Damage]:
-    """Return the damaged files of versions of one table. `epochs`: version -> the epochs that name it, in order."""
-    files = TableFiles(root, spec)
-    seen: dict[str, str | None] = {}
-    hurt: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for version in epochs:
-        for problem in _problems_at(files, version, seen):
-            hurt[problem].append(version)
-    highest = max(epochs, default=-1)
-    is_sound = not any(highest in versions for versions in hurt.values())
-    if is_sound and (found := _problem_of_delta(root, spec, highest)):
-        hurt[found].append(highest)
-    return [
-        Damage(spec.name, path, problem, tuple(versions), tuple(epoch for each in versions for epoch in epochs[each]))
-        for (path, problem), versions in hurt.items()
-    ]
+def table_damages(root: Root, spec: TableSpec, version: int) -> list[Damage]:
+    """Return the damaged files of a version of one table; -1 stands for a table without a log."""
+    found = _problems(TableFiles(root, spec), version) or [_problem_of_delta(root, spec, version)]
+    return [Damage(spec.name, *each, version) for each in found if each is not None]
 
 
-def _problems_at(files: TableFiles, version: int, seen: dict[str, str | None]) -> Iterator[tuple[str, str]]:
-    """Yield each unreadable file that a version needs, and why it is. `seen`: what is known of data files."""
+def _problems(files: TableFiles, version: int) -> list[tuple[str, str] | None]:
+    """Return each unreadable file that a version needs, and why it is."""
     try:
         paths = files.paths(version)
     except (NotARegistryError, TableDamagedError):
-        yield "_delta_log", "is missing"
-        return
+        return [("_delta_log", "is missing")]
     except UNREADABLE:
         if (of_log := files.log_problem(version)) is None:
             raise
-        yield of_log
-        return
-    for path in sorted(paths):
-        if path not in seen:
-            seen[path] = files.problem(path)
-        if problem := seen[path]:
-            yield path, problem
+        return [of_log]
+    return [(path, problem) for path in sorted(paths) if (problem := files.problem(path))]
 
 
 def _problem_of_delta(root: Root, spec: TableSpec, version: int) -> tuple[str, str] | None:
@@ -264,7 +209,7 @@ def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int
     """Return the version that was checked, and its first damaged file or None. A silent storage gives None."""
     try:
         asked = newest_version(root, spec) if version is None else version
-        return asked, next(iter(table_damages(root, spec, {asked: ()})), None)
+        return asked, next(iter(table_damages(root, spec, asked)), None)
     except UNREADABLE:
         return -1, None
 

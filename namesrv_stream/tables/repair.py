@@ -71,19 +71,19 @@ def _other_rows(root: Root, spec: TableSpec, newest: SnapshotRow) -> Iterator[Da
     if changes := unrecorded(root, newest, spec):
         example = ", ".join(map(str, changes[0].key))
         problem = f"{len(changes):,} rows of epoch {newest.epoch} are not what row_change has last, as {example}"
-        yield Damage(spec.name, "", problem, (newest.versions[spec.name],), (newest.epoch,))
+        yield Damage(spec.name, "", problem, newest.versions[spec.name])
 
 
 def _damages_of(root: Root, spec: TableSpec, newest: Sequence[SnapshotRow]) -> list[Damage]:
     """Return the damaged files of the version that the newest snapshot names, and of the head, on top of it."""
-    head = newest_version(root, spec)
-    named = {row.versions[spec.name]: [row.epoch] for row in newest}
-    return table_damages(root, spec, dict(sorted(({head: []} | named).items())))
+    head, named = newest_version(root, spec), [row.versions[spec.name] for row in newest]
+    found = {each[:2]: each for version in {head, *named} for each in table_damages(root, spec, version)}
+    return list(found.values())
 
 
 def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
     head = newest_version(root, spec)
-    return table_damages(root, spec, {head: ()}) if head >= 0 or root.has_data(spec) else []
+    return table_damages(root, spec, head) if head >= 0 or root.has_data(spec) else []
 
 
 def newest_tag(root: Root) -> CommitTag:
@@ -180,9 +180,7 @@ def planned(root: Root, found: Sequence[Damage], newest: SnapshotRow) -> Repair:
         named = None if spec is SNAPSHOT else newest.versions.get(spec.name)
         kept = readable[spec.name] = _readable(root, spec, found, named)
         if spec is REJECTED:
-            wanted = None if named is None else TableFiles(root, spec).row_count(named)
-            rows = len(_rows(root, spec, kept))
-            lost |= {spec.name: None if wanted is None else wanted - rows} if wanted != rows else {}
+            lost |= {spec.name: None} if kept.lost or kept.version != named else {}
         elif counts := _lost_rows(root, spec, kept, snapshots, newest.epoch):
             lost[spec.name] = None if None in counts.values() else sum(filter(None, counts.values()))
             end = max(counts)

@@ -75,7 +75,7 @@ def restore_content(
     newest = RouteReader(root).snapshots.newest()
     require_stopped(root, settings, newest, takes_over=takes_over)
     for spec in PINNED_TABLES:  # a damaged table ends this command before it ends a job
-        if damage := table_damages(root, spec, {newest.versions[spec.name]: ()}):
+        if damage := table_damages(root, spec, newest.versions[spec.name]):
             raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
     publisher = _claimed(root, settings, _log_of_before)
     now = content_of(RouteReader(root), publisher.last.epoch)

@@ -6,7 +6,6 @@ import pytest
 
 from namesrv_stream.rules.rows import FilterRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.damage import TableFiles
 from namesrv_stream.tables.root import OpenTables, Root, select
 from namesrv_stream.tables.schemas import FILTER
 from namesrv_stream.tables.writer import CommitTag, RowChanges
@@ -50,11 +49,10 @@ def test_a_root_has_one_name_however_it_is_spelled(tmp_path, monkeypatch, spelle
 @pytest.mark.parametrize("seed", range(2))
 def test_a_followed_table_shows_at_each_version_what_a_table_shows_that_is_opened_there(writer, root, seed):
     chosen = random.Random(seed)
-    followed, files, base = OpenTables(root), TableFiles(root, FILTER), 0
+    followed, base = OpenTables(root), 0
     for _ in range(12):
         base = random_commit(writer, root, base, chosen)
         if chosen.random() < 0.6:  # else several versions are followed at once
             assert followed_rows(followed, base) == rows_at(root, FILTER, base)
-            assert files.paths(base) == set(root.open(FILTER, base).get_add_actions()["path"].to_pylist())
     for version in (chosen.randrange(base), base):
         assert followed_rows(followed, version) == rows_at(root, FILTER, version)

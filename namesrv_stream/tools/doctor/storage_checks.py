@@ -8,7 +8,7 @@ import shutil
 import ssl
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -76,15 +76,9 @@ def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
 def _told(damage: Damage) -> str:
     if not damage.file:
         return damage.problem
-    known = [each for each in damage.versions if each >= 0]
-    versions = f"; it is of {_range('version', known)}" if known else ""
-    epochs = f", named by {_range('epoch', damage.epochs)}" if damage.epochs else ""
-    return f"file {damage.file} {damage.problem}{versions}{epochs}"
-
-
-def _range(what: str, numbers: Sequence[int]) -> str:
-    first, last = min(numbers), max(numbers)
-    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
+    return f"file {damage.file} {damage.problem}" + (
+        f"; it is of version {damage.version}" if damage.version >= 0 else ""
+    )
 
 
 def check_writing(settings: NamesrvSettings) -> Iterator[Finding]:
