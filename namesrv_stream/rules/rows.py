@@ -229,6 +229,20 @@ class RejectedRow(NamedTuple):
     reason: Annotated[str, "first error that was found in the record"]
 
 
+NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
+"""The id of each topic on a Kafka without topic ids. Such a Kafka gives ids to its topics once it is upgraded."""
+
+
+def known_id(kafka_id: str | None) -> str | None:
+    """Return Kafka's id of a topic or cluster, None if it is unknown."""
+    return None if kafka_id in (None, "", NO_TOPIC_ID) else kafka_id
+
+
+def is_other_id(one: str | None, other: str | None) -> bool:
+    """Return whether both ids of Kafka are known and differ."""
+    return None not in (known_id(one), known_id(other)) and one != other
+
+
 class SnapshotRow(NamedTuple):
     """Key epoch: all tables at one moment. Each epoch is one row; `kind` names what the run did."""
 
