@@ -6,6 +6,7 @@ from namesrv_stream.config.settings import (
     CATALOGUE,
     ConfigBlackListError,
     NamesrvSettings,
+    printed_settings,
     to_properties_text,
 )
 
@@ -19,6 +20,7 @@ __all__ = [
     "kafka_client_arguments",
     "load_settings",
     "log_notes",
+    "printed_settings",
     "spark_kafka_options",
     "to_properties_text",
 ]

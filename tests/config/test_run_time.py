@@ -4,9 +4,9 @@ from pathlib import Path
 from namesrv_stream.config import (
     NamesrvSettings,
     load_settings,
+    printed_settings,
     to_properties_text,
 )
-from namesrv_stream.config.rocketmq_settings import is_idle
 from tests.reference_docs import example_file, with_table
 
 ROOT = Path(__file__).parents[2]
@@ -34,14 +34,22 @@ def test_rows_of_a_former_run_are_restored_although_the_black_list_grew():
     assert settings.restored({"orderMessageEnable": "true", "gone": "1"}).order_message_enable
 
 
-def test_text_has_every_key_that_rocketmq_shows_and_what_the_file_sets_without_effect():
+def test_text_has_every_key_that_rocketmq_shows_with_its_default():
     answer = json.loads((ROOT / "tests/frames/probe-319.json").read_text())["response"]["body"]
     shown = dict(line.split("=", 1) for line in answer.splitlines())
-    file = NamesrvSettings.model_validate({key: text for key, text in shown.items() if is_idle(key)})
-    ours = dict(line.split("=", 1) for line in to_properties_text(file).splitlines())
+    ours = dict(line.split("=", 1) for line in to_properties_text(NamesrvSettings()).splitlines())
     set_by_the_probe = {"listenPort", "configStorePath", "kvConfigPath", "orderMessageEnable", "rocketmqHome"}
     assert shown.keys() <= ours.keys()
     assert {key for key in shown if shown[key] != ours[key]} <= set_by_the_probe
+
+
+def test_a_setting_without_effect_is_shown_as_the_file_has_it_and_printed_under_a_comment():
+    given = load_settings(options={"scanNotActiveBrokerInterval": "7000", "controllerType": "DLedger"})
+    idle = {"scanNotActiveBrokerInterval=7000", "controllerType=DLedger", "serverWorkerThreads=8"}
+    assert idle <= {*to_properties_text(given).splitlines()}
+    with_effect, without = printed_settings(given).split("# RocketMQ's settings without effect here:\n")
+    assert idle <= {*without.splitlines()}
+    assert "listenPort=9876" in with_effect.splitlines()
 
 
 def test_secrets_are_shown_nowhere():
