@@ -1,6 +1,6 @@
 """The settings: their meanings and defaults, the sources of their values, and which of them change at run time."""
 
-from namesrv_stream.config.kafka_settings import kafka_client_arguments, spark_kafka_options
+from namesrv_stream.config.kafka_settings import java_properties, kafka_client_arguments, spark_kafka_options
 from namesrv_stream.config.loading import Invocation, as_options, checked_changes, load_settings, log_notes
 from namesrv_stream.config.settings import (
     CATALOGUE,
@@ -17,6 +17,7 @@ __all__ = [
     "NamesrvSettings",
     "as_options",
     "checked_changes",
+    "java_properties",
     "kafka_client_arguments",
     "load_settings",
     "log_notes",

@@ -38,7 +38,10 @@ from namesrv_stream.errors import MASK, NamesrvError, SettingError, masked
 KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."
 _START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", "snapshot.")
-_SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$|proxyConfig|exporterHeader", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|secret|token(?!\.endpoint)|jaas|credential(?!s\.client\.id)|access_key|key$|proxyConfig|exporterHeader",
+    re.IGNORECASE,
+)
 
 LONGEST_TICK_MS = 2_000
 """Longest time between two ticks (E7); a gateway ticks so often while no lease can end soon."""

@@ -16,6 +16,9 @@ SECRETS = {
     "tls.server.keyPath": "k",
     "kafka.sasl.jaas.config": "s3cret",
     "kafka.ssl.key.password": "s3cret",
+    "kafka.sasl.oauthbearer.client.credentials.client.secret": "s3cret",
+    "kafka.sasl.oauthbearer.client.credentials.client.id": "id",
+    "kafka.sasl.oauthbearer.token.endpoint.url": "https://id/token",
     "kafka.ssl.keystore.key": "s3cret",
     "delta.storage.aws_secret_access_key": "s3cret",
     "delta.storage.azure_storage_account_key": "s3cret",
@@ -57,7 +60,12 @@ def test_secrets_are_shown_nowhere():
     assert "s3cret" not in to_properties_text(settings) + repr(settings)
     assert settings.properties(masked=False)["kafka.sasl.jaas.config"] == "s3cret"
     assert settings.storage_options["proxy_url"] == "http://user:s3cret@proxy:3128"
-    shown = {"tls.server.keyPath=k", "delta.storage.proxy_url=http://******@proxy:3128"}
+    shown = {
+        "tls.server.keyPath=k",
+        "delta.storage.proxy_url=http://******@proxy:3128",
+        "kafka.sasl.oauthbearer.client.credentials.client.id=id",
+        "kafka.sasl.oauthbearer.token.endpoint.url=https://id/token",
+    }
     assert shown <= {*to_properties_text(settings).splitlines()}
 
 
