@@ -184,7 +184,8 @@ class BrokerEventRow(NamedTuple):
     ]
     reason: Annotated[str | None, "why an operator sent the command, if the command says so"] = None
     command: Annotated[
-        str | None, "a command as JSON, if it changed no row; RESTORE and REPAIR with the number of rows of each table"
+        str | None,
+        "a command as JSON, in the first of its lines; RESTORE and REPAIR with the number of rows of each table",
     ] = None
     last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"] = None
     lease_millis: Annotated[int | None, "duration of a lease that ended"] = None
