@@ -9,7 +9,7 @@ import msgspec
 
 from namesrv_stream.answers.accounts import sentence
 from namesrv_stream.answers.definitions import down_brokers, lost_topics
-from namesrv_stream.answers.events import newest_of, with_changes
+from namesrv_stream.answers.events import events_of_record, with_changes
 from namesrv_stream.answers.story import story_of_group
 from namesrv_stream.answers.subject import BadQuestionError, Seen
 from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
@@ -124,8 +124,7 @@ def outcome(command: OperatorCommand, root: Root, snapshot: SnapshotRow, at: Log
 
     Raises BrokerIsUpError for a retirement that the job has refused: the broker came back before the record.
     """
-    of_record = f"epoch > {after_epoch} AND partition = {at.partition} AND offset = {at.offset}"
-    lines = with_changes(root, snapshot, newest_of(root, snapshot, of_record, None))
+    lines = with_changes(root, snapshot, events_of_record(root, snapshot, at, after_epoch))
     for line in lines:
         if isinstance(command, RetireBroker) and line.held_id and line.broker_addr:
             raise BrokerIsUpError(command, line.broker_addr, f"the job refused it with epoch {line.epoch}")

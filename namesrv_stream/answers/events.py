@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from namesrv_stream.rules.history import LEASE_ENDS
-from namesrv_stream.rules.record_types import MASTER_ID
+from namesrv_stream.rules.record_types import MASTER_ID, Command
 from namesrv_stream.rules.rows import (
     BrokerEventRow,
+    LogPosition,
     RowChange,
     SnapshotRow,
 )
@@ -32,6 +35,13 @@ Place = tuple[int, int]
 
 _TABLE_AND_KEY = attrgetter("table", "key")
 _PLACE = f"(epoch * {2**32} + seq)"
+
+COMMANDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Command))
+"""Types of lines that a command on Kafka causes."""
+
+_COMMAND = f"command IS NOT NULL AND type IN ({', '.join(map(quoted, sorted(COMMANDS)))})"
+_REPEATED_WITHIN_MS = 1_000
+"""mqadmin sends a command to each gateway in namesrvAddr, and each of them sends it to Kafka."""
 
 
 class Span(NamedTuple):
@@ -103,15 +113,58 @@ def event_condition(
 def newest_of(root: Root, snapshot: SnapshotRow, condition: str, limit: int | None) -> list[BrokerEventRow]:
     """Return the newest `limit` events that meet a SQL condition, in order of the log; all for None.
 
-    They are without `changes`, of which one line may have thousands: see `with_changes`.
+    They are without `changes`, of which one line may have thousands: see `with_changes`. Repetitions of commands are
+    left out.
     """
-    newest = "" if limit is None else f" LIMIT {limit}"
-    return _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
+    found: list[BrokerEventRow] = []
+    earlier = "true"
+    while True:
+        missing = None if limit is None else limit - len(found)
+        newest = "" if missing is None else f" LIMIT {missing}"
+        lines = _lines(root, snapshot, f"{condition} AND {earlier} ORDER BY epoch DESC, seq DESC{newest}")
+        found += _without_repetitions(root, snapshot, lines)
+        if missing is None or len(lines) < missing or len(found) == limit:
+            return found[::-1]
+        earlier = f"{_PLACE} < {lines[-1].epoch * 2**32 + lines[-1].seq}"
+
+
+def events_of_record(root: Root, snapshot: SnapshotRow, at: LogPosition, after_epoch: int) -> list[BrokerEventRow]:
+    """Return the events of later epochs that a record caused, in order of the log, also those of a repeated command."""
+    of_record = f"epoch > {after_epoch} AND partition = {at.partition} AND offset = {at.offset}"
+    return _lines(root, snapshot, f"{of_record} ORDER BY epoch, seq")
 
 
 def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
-    """Return the number of events that meet a SQL condition."""
-    return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE {condition}") or 0
+    """Return the number of events that meet a SQL condition, without repetitions of commands."""
+    every = _first(root, snapshot, f"SELECT count(*) FROM rows WHERE {condition}") or 0
+    commands = _lines(root, snapshot, f"{_COMMAND} AND {condition}")
+    return every - len(commands) + len(_without_repetitions(root, snapshot, commands))
+
+
+def _without_repetitions(root: Root, snapshot: SnapshotRow, lines: list[BrokerEventRow]) -> list[BrokerEventRow]:
+    """Return the lines without those of a command that the same user sent from the same host a second before."""
+    at_ms = [line.event_time for line in lines if line.type in COMMANDS]
+    if not at_ms:
+        return lines
+    around = Span(min(at_ms) - _REPEATED_WITHIN_MS, (AsOf(at_ms=max(at_ms)),))
+    repeated = _repetitions(_lines(root, snapshot, f"{_COMMAND} AND {around.covers} ORDER BY epoch, seq"))
+    return [line for line in lines if (line.epoch, line.seq) not in repeated]
+
+
+def _repetitions(commands: Iterable[BrokerEventRow]) -> dict[Place, BrokerEventRow]:
+    """Return the repetitions among commands in order of the log. One that changed topics anew is none."""
+    last_ms: dict[tuple[str, str, str], int] = {}
+    found = {}
+    for line in commands:
+        if line.requested_by is None or line.command is None:
+            continue
+        host = re.sub(r":[0-9]+$", "", line.requested_by)
+        asked = line.type, host, line.command.replace(line.requested_by, "")
+        has_changed = (line.topics_added or 0) + (line.topics_changed or 0) + (line.topics_removed or 0)
+        if not has_changed and line.event_time - last_ms.get(asked, -math.inf) <= _REPEATED_WITHIN_MS:
+            found[line.epoch, line.seq] = line
+        last_ms[asked] = line.event_time
+    return found
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
@@ -123,6 +176,7 @@ def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVE
     subject = f'"topic":{msgspec.json.encode(topic).decode()}'
     named = f"strpos(command, {quoted(subject)}) > 0"
     lines = _lines(root, snapshot, f"({_is_at(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
+    lines = _without_repetitions(root, snapshot, lines)
     return [line._replace(changes=tuple(changed.get((line.epoch, line.seq), ()))) for line in lines]
 
 
@@ -231,10 +285,16 @@ def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int
     rows = _answer(root, snapshot, f"{counted} GROUP BY epoch, kind ORDER BY epoch DESC")
     at_ms = rows.column("at").cast("timestamp[ms]").cast("int64").to_pylist()
     kinds = zip(*(rows.column(name).to_pylist() for name in ("epoch", "kind", "n")), at_ms, strict=True)
+    has_commands = not COMMANDS.isdisjoint(rows.column("kind").to_pylist())
+    of_commands = f"{_COMMAND} AND {Span(since_ms).covers} ORDER BY epoch, seq"
+    commands = _lines(root, snapshot, of_commands) if has_commands else ()
+    repeated = Counter((line.epoch, line.type) for line in _repetitions(commands).values())
     found = []
     for epoch, of_epoch in groupby(kinds, itemgetter(0)):
         lines = list(of_epoch)
-        counts = Counter({kind or "": count for _, kind, count, _ in lines})
+        counts = +Counter({kind or "": count - repeated[epoch, kind] for _, kind, count, _ in lines})
+        if not counts:
+            continue
         found.append(EpochEvents(epoch, max(at for *_, at in lines), counts, alive))
         alive -= came(counts)
     return found

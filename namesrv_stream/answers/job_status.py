@@ -22,7 +22,7 @@ from namesrv_stream.answers.verdict import Doubt, topic_verdicts, verdict_of
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.reporting.texts import iso_text
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.rows import SnapshotRow, is_other_id
 from namesrv_stream.tables.damage import reporting_damage
 from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State, is_stale, job_progress
 from namesrv_stream.tables.root import Root
@@ -349,10 +349,11 @@ def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: Snaps
         facts = describe_topic(kafka, settings.kafka_topic)
     except NamesrvError:
         return None
-    if facts is None or None in (facts.topic_id, snapshot.kafka_topic_id) or facts.topic_id == snapshot.kafka_topic_id:
+    if facts is None:
         return None
-    clusters = {facts.cluster_id, snapshot.kafka_cluster_id}
-    is_elsewhere = None not in clusters and len(clusters) > 1
+    is_elsewhere = is_other_id(facts.cluster_id, snapshot.kafka_cluster_id)
+    if not is_elsewhere and not is_other_id(facts.topic_id, snapshot.kafka_topic_id):
+        return None
     return (
         f"the tables were made from another topic than {settings.kafka_topic} at {settings.kafka_bootstrap_servers}, "
         f"{'on another Kafka' if is_elsewhere else 'with another id'}. Are delta.root, kafka.bootstrap.servers and "

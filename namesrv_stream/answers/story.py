@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from itertools import dropwhile
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 
 from namesrv_stream.answers.events import (
+    COMMANDS,
     Span,
     master_events,
     newest_events,
@@ -19,7 +20,7 @@ from namesrv_stream.answers.events import (
 from namesrv_stream.config.values import java_text
 from namesrv_stream.reporting.texts import counted, duration_text, listed, natural_key, perm_text
 from namesrv_stream.rules.history import Rows, rows_before_and_after
-from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, RetireBroker, WipeWritePerm
+from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, RetireBroker, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TOPIC
@@ -27,8 +28,7 @@ from namesrv_stream.tables.schemas import TOPIC
 _NAMED = 5
 _SECOND_MS = 1_000
 _PLACES = tuple(map(BrokerEventRow._fields.index, ("cluster_name", "zone_name")))
-_COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
-BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
+BY_OPERATORS = COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
 """Types of lines that an operator's command causes."""
 
 _WIPE, _ADD, _RETIRE = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm, RetireBroker))
@@ -286,7 +286,7 @@ def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
         for name in sorted(before.keys() | after.keys()):
             changed = True
             yield f"{sentence(topic, name, before.get(name), after.get(name))}, {_because(line)}."
-    if not changed and line.type in _COMMANDS:
+    if not changed and line.type in COMMANDS:
         yield f"{asker(line)} asked for {line.type} of {topic}: nothing changed{given_reason(line)}."
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 from namesrv_stream.cli.output import say
-from namesrv_stream.config import Invocation, log_notes, to_properties_text
+from namesrv_stream.config import Invocation, log_notes, printed_settings
 from namesrv_stream.errors import NamesrvError, did_you_mean, masked
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.texts import SHOWN_ZONE
@@ -259,7 +259,7 @@ def main(context: click.Context, print_only: bool) -> None:
     if print_only:
         settings = context.obj.settings
         log_notes(settings)
-        click.echo(to_properties_text(settings), nl=False)
+        click.echo(printed_settings(settings), nl=False)
         context.exit()
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

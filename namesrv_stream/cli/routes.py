@@ -15,7 +15,7 @@ from namesrv_stream.answers.job_status import NOT_ASKED, doubt_of, job_state
 from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.cli.output import LEVELS, Rows, heading, time_text
 from namesrv_stream.cli.view import Answer, Looked, reads
-from namesrv_stream.config import to_properties_text
+from namesrv_stream.config import printed_settings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
@@ -186,4 +186,4 @@ def list_kv_config(looked: Looked, namespace: str) -> Answer:
 def get_namesrv_config(looked: Looked) -> Answer:
     """Print all settings in force here, including those that UPDATE_NAMESRV_CONFIG changed for all processes."""
     settings = looked.seen.settings
-    return Answer(settings.properties(), Text(to_properties_text(settings).rstrip("\n")))
+    return Answer(settings.properties(), Text(printed_settings(settings).rstrip("\n")))

@@ -11,7 +11,7 @@ import click
 
 from namesrv_stream.cli.entry import DEBUG, key_values
 from namesrv_stream.cli.output import say
-from namesrv_stream.config import as_options
+from namesrv_stream.config import as_options, java_properties
 from namesrv_stream.tools.local.jars import retrieved_jars
 from namesrv_stream.tools.local.submission import ARCHIVE, PROGRAMS, submission
 
@@ -54,8 +54,11 @@ def submit(
     file = [] if context.obj.file is None else ["-c", str(context.obj.file)]
     given = [*file, *as_options(options), *debug, *arguments]
     of_names = {key: value for name, key in _SPARK_KEYS.items() if (value := named[name]) is not None}
+    of_java = " ".join(f'"-D{name}={value}"' for name, value in java_properties(in_force).items())
+    of_executors = {"spark.executor.defaultJavaOptions": of_java} if of_java else {}
     temp = Path(in_force.job_temp_folder) if is_job else None
-    command, environment = submission(program, given, spark_options={**spark_options, **of_names}, temp=temp)
+    options_of_spark = {**of_executors, **spark_options, **of_names}
+    command, environment = submission(program, given, spark_options=options_of_spark, temp=temp)
     os.execve(command[0], command, environment)
 
 

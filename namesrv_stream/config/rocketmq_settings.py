@@ -15,26 +15,31 @@ from namesrv_stream.config.values import Boolean, Count, HomeLocation, Int, Port
 CONFIG_BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 """Keys that cannot change at run time, even if the setting `configBlackList` does not list them (A5)."""
 
+_ANSWERED = """
+    clientRequestThreadPoolNums=8 clientRequestThreadPoolQueueCapacity=50000 defaultThreadPoolNums=16
+    defaultThreadPoolQueueCapacity=10000 enableControllerInNamesrv=false enableShutdownGracefully=false rocketmqHome=
+    scanNotActiveBrokerInterval=5000 serverAsyncSemaphoreValue=64 serverCallbackExecutorThreads=0
+    serverNettyWorkerGroupEnable=true serverOnewaySemaphoreValue=256 serverPooledByteBufAllocatorEnable=true
+    serverSelectorThreads=3 serverWorkerThreads=8 shutdownWaitTimeSeconds=30 unRegisterBrokerQueueCapacity=3000
+    useEpollNativeSelector=false writeBufferHighWaterMark=0 writeBufferLowWaterMark=0
+"""
+ANSWERED_WITHOUT_EFFECT = dict(pair.split("=") for pair in _ANSWERED.split())
+"""Settings without effect that a NameServer names in its answer to GET_NAMESRV_CONFIG (319), with its defaults (A6)."""
+
 _WITHOUT_EFFECT = """
     channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
-    clientCloseSocketIfTimeout clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable
-    clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clientSocketRcvBufSize clientSocketSndBufSize
-    clientWorkerThreads connectTimeoutMillis controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId
-    controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums controllerType
-    defaultThreadPoolNums defaultThreadPoolQueueCapacity disableCallbackExecutor disableNettyWorkerGroup
-    electMasterMaxRetryCount enableControllerInNamesrv enableElectUncleanMaster enableReconnectForGoAway
-    enableShutdownGracefully isProcessReadEvent isScanAvailableNameSrv mappedFileSize maxReconnectIntervalTimeSeconds
+    clientCloseSocketIfTimeout clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
+    clientSocketSndBufSize clientWorkerThreads connectTimeoutMillis controllerDLegerGroup controllerDLegerPeers
+    controllerDLegerSelfId controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums
+    controllerType disableCallbackExecutor disableNettyWorkerGroup electMasterMaxRetryCount enableElectUncleanMaster
+    enableReconnectForGoAway isProcessReadEvent isScanAvailableNameSrv mappedFileSize maxReconnectIntervalTimeSeconds
     metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
     metricsExporterType metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
-    metricsPromExporterHost metricsPromExporterPort notifyBrokerRoleChanged processReadEvent rocketmqHome
-    scanAvailableNameSrv scanInactiveMasterInterval scanNotActiveBrokerInterval serverAsyncSemaphoreValue
-    serverCallbackExecutorThreads serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
-    serverPooledByteBufAllocatorEnable serverSelectorThreads serverWorkerThreads shutdownWaitTimeSeconds
-    socksProxyConfig unRegisterBrokerQueueCapacity useEpollNativeSelector useTLS writeBufferHighWaterMark
-    writeBufferLowWaterMark
+    metricsPromExporterHost metricsPromExporterPort notifyBrokerRoleChanged processReadEvent scanAvailableNameSrv
+    scanInactiveMasterInterval socksProxyConfig useTLS
 """
-WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
-"""Other settings of RocketMQ's NameServer, controller and Netty; docs/migration.md has the reasons."""
+WITHOUT_EFFECT = frozenset((*ANSWERED_WITHOUT_EFFECT, *_WITHOUT_EFFECT.split()))
+"""Settings of RocketMQ's NameServer, controller and Netty without effect here; docs/migration.md has the reasons."""
 
 _JRAFT_PREFIXES = ("jRaft", "jraftConfig")
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import Field, ValidationError, model_validator
 
 from namesrv_stream.config.rocketmq_settings import (
+    ANSWERED_WITHOUT_EFFECT,
     CONFIG_BLACK_LIST,
     RocketmqSettings,
     is_idle,
@@ -38,7 +39,10 @@ from namesrv_stream.errors import MASK, NamesrvError, SettingError, masked
 KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."
 _START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", "snapshot.")
-_SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$|proxyConfig|exporterHeader", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|secret|token(?!\.endpoint)|jaas|credential(?!s\.client\.id)|access_key|key$|proxyConfig|exporterHeader",
+    re.IGNORECASE,
+)
 
 LONGEST_TICK_MS = 2_000
 """Longest time between two ticks (E7); a gateway ticks so often while no lease can end soon."""
@@ -260,8 +264,11 @@ class NamesrvSettings(RocketmqSettings):
         return self
 
     def properties(self, *, masked: bool = True) -> dict[str, str]:
-        """Return all settings, key -> text, sorted by key. `masked` hides passwords and other secrets."""
-        texts = dict(self.idle)
+        """Return all settings, key -> text, sorted by key. `masked` hides passwords and other secrets.
+
+        All names are there with which a NameServer answers GET_NAMESRV_CONFIG, also those without effect here (A6).
+        """
+        texts = ANSWERED_WITHOUT_EFFECT | self.idle
         for info in CATALOGUE.values():
             value = getattr(self, info.name)
             if isinstance(value, dict):
@@ -357,6 +364,16 @@ CATALOGUE = _catalogue()
 
 
 def to_properties_text(settings: NamesrvSettings) -> str:
-    """Return all settings as sorted `key=value` lines, secrets masked, as -p and GET_NAMESRV_CONFIG give them (A6)."""
-    lines = (f"{key}={text}" for key, text in settings.properties().items())
-    return "".join(line.replace("\n", "\\n") + "\n" for line in lines)
+    """Return all settings as sorted `key=value` lines, secrets masked, as GET_NAMESRV_CONFIG answers them (A6)."""
+    return _lines(settings.properties())
+
+
+def printed_settings(settings: NamesrvSettings) -> str:
+    """Return all settings as a file of settings, as -p prints them. Those without effect follow under a comment."""
+    texts = settings.properties()
+    idle = {key: texts.pop(key) for key in list(texts) if is_idle(key)}
+    return f"{_lines(texts)}# RocketMQ's settings without effect here:\n{_lines(idle)}"
+
+
+def _lines(texts: Mapping[str, str]) -> str:
+    return "".join(f"{key}={text}".replace("\n", "\\n") + "\n" for key, text in texts.items())

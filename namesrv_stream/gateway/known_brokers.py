@@ -27,7 +27,7 @@ from namesrv_stream.gateway.own_writes import OwnWrites, until_read
 from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.rules.record_types import RegisterBroker, RequestRefused
 from namesrv_stream.rules.registration import MAX_TOKENS, MEANING
-from namesrv_stream.rules.rows import LiveRow, LogPosition
+from namesrv_stream.rules.rows import LiveRow, LogPosition, is_other_id, known_id
 from namesrv_stream.wire.registration_request import body_crc32, without_mapping_version
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
@@ -175,10 +175,10 @@ class KnownBrokers:
 
         If its log is another one, no record is known to be there.
         """
-        if self._log_id not in (None, published.log_id):
+        if is_other_id(self._log_id, published.log_id):
             for unread in self._unread.values():
                 unread.is_it, unread.place = False, None
-        self._log_id = published.log_id
+        self._log_id = known_id(published.log_id) or self._log_id
         for address in [address for address, each in self._unread.items() if each.is_read_by(published)]:
             del self._unread[address]
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import click
 
-from namesrv_stream.config import Invocation, NamesrvSettings, log_notes, to_properties_text
+from namesrv_stream.config import Invocation, NamesrvSettings, log_notes, printed_settings
 from namesrv_stream.config.rocketmq_settings import WITHOUT_EFFECT, RocketmqSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.gateway import Gateway
@@ -135,7 +135,7 @@ def gateway(invocation: Invocation, print_only: bool) -> None:
     """
     settings = invocation.settings
     if print_only:
-        click.echo(to_properties_text(settings), nl=False)
+        click.echo(printed_settings(settings), nl=False)
         return
     set_up_logging(log_format=settings.log_format)
     log_notes(settings)

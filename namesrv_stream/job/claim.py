@@ -13,7 +13,7 @@ from namesrv_stream.kafka.librdkafka import KafkaOptions
 from namesrv_stream.kafka.record_reader import RecordGoneError, RecordReader
 from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.reporting.texts import iso_text
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.rows import SnapshotRow, is_other_id, known_id
 from namesrv_stream.tables.job_progress import STALE_AFTER_MS
 from namesrv_stream.tables.publication import KafkaLog
 from namesrv_stream.tables.root import Root
@@ -37,13 +37,17 @@ def log_to_go_on_with(  # noqa: PLR0913  # what the tables know of their log, an
 ) -> KafkaLog:
     """Return `here`, the log to go on with after the snapshot `former`; it is new if the difference is accepted.
 
+    An id that Kafka does not give at present stays the one of the snapshot.
+
     `next_offset` is the present end of the log. `append_time_ms_at` returns when the record at an offset was appended,
     None if Kafka has deleted it. `accepts_new` accepts another log than the snapshot's; without it another log raises
     NamesrvError. `silent_ms`: the age of the last sign of the job that published the snapshot.
     """
     problem = _difference(former, here, next_offset, append_time_ms_at)
     if problem is None:
-        return here
+        return KafkaLog(
+            here.cluster_id or known_id(former.kafka_cluster_id), here.topic_id or known_id(former.kafka_topic_id)
+        )
     if not accepts_new:
         is_served = former.kind != "STOP" and silent_ms < STALE_AFTER_MS
         raise _served(former, silent_ms, topic) if is_served else _other_log(topic, problem)
@@ -65,7 +69,7 @@ def claimant(former: SnapshotRow, run_id: str, others: Callable[[], set[str]], n
 
 def require_same_log(log_read: KafkaLog, now: TopicFacts | None) -> None:
     """Raise NamesrvError if the topic was deleted, and perhaps made anew, while the job read it."""
-    if now is not None and None not in (log_read.topic_id, now.topic_id) and now.topic_id != log_read.topic_id:
+    if now is not None and is_other_id(log_read.topic_id, now.topic_id):
         raise _other_log(
             now.topic,
             f"it was deleted and made anew, with the id {now.topic_id} in place of {log_read.topic_id}, while the job "
@@ -107,9 +111,9 @@ def _difference(
     A log that was cut and has grown again has a different record at the last offset that the tables have read.
     """
     known = max(former.offsets.values(), default=0)
-    if former.kafka_cluster_id not in (None, here.cluster_id):
+    if is_other_id(former.kafka_cluster_id, here.cluster_id):
         return f"it is on the Kafka cluster {here.cluster_id}, and the tables were made from {former.kafka_cluster_id}"
-    if former.kafka_topic_id not in (None, here.topic_id):
+    if is_other_id(former.kafka_topic_id, here.topic_id):
         return f"it was made anew with the id {here.topic_id}, and the tables were made from {former.kafka_topic_id}"
     if next_offset < known:
         return f"it ends at offset {next_offset}, and the tables have read it up to {known}"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from namesrv_stream.answers.broker_lines import MAX_LINES
-from namesrv_stream.config import NamesrvSettings, spark_kafka_options
+from namesrv_stream.config import NamesrvSettings, java_properties, spark_kafka_options
 from namesrv_stream.job.liveness import LEFT
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import MAX_RECORD_BYTES
@@ -79,6 +79,7 @@ def log_rejected(rows: Sequence[RejectedRow]) -> None:
 
 def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: int | None) -> DataFrame:
     """The heartbeat topic as a stream; a new checkpoint reads from `next_offset`, None: from the oldest record."""
+    _set_java_properties(spark, settings)
     options = {
         "kafka.max.partition.fetch.bytes": str(MAX_RECORD_BYTES),
         "kafka.fetch.max.bytes": str(2 * MAX_RECORD_BYTES),
@@ -97,6 +98,14 @@ def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: i
         "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
     }
     return spark.readStream.format("kafka").options(**options).load()
+
+
+def _set_java_properties(spark: SparkSession, settings: NamesrvSettings) -> None:
+    """Set the system properties that Kafka's client needs in the driver; executors get theirs from `submit`."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    for name, value in java_properties(settings).items():
+        jvm.java.lang.System.setProperty(name, value)
 
 
 def log_rows(kafka_records: DataFrame) -> DataFrame:

@@ -33,6 +33,7 @@ _AWAY = frozenset(
         KafkaError._TRANSPORT,
     }
 )
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 _PASSING = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -85,9 +86,11 @@ def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
     problem = error.str().partition(" (after ")[0].removeprefix(f"{address}/bootstrap: ")
     if problem.endswith(": "):
         problem += error.name()
-    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+    if has_no_token := _NO_TOKEN in problem:
+        problem += " (check kafka.sasl.oauthbearer.token.endpoint.url, and the client's id and secret)"
+    elif error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
         problem += " (is kafka.security.protocol that of this listener?)"
-    kind = (
-        KafkaUnreachableError if error.code() in _AWAY or is_passing(error) or error.retriable() else KafkaRefusedError
-    )
-    return kind(address, problem)
+    is_away = error.code() in _AWAY or is_passing(error) or error.retriable()
+    if has_no_token and f"{_NO_TOKEN}: {{" not in problem:  # JSON is the endpoint's own refusal
+        is_away = True
+    return (KafkaUnreachableError if is_away else KafkaRefusedError)(address, problem)

@@ -52,6 +52,7 @@ from tenacity import (
 from namesrv_stream.errors import KafkaMisaddressedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, answered, is_passing, named_kafka_error, opened
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
+from namesrv_stream.rules.rows import known_id
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +104,13 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
 class TopicFacts:
     """The heartbeat topic as Kafka describes it.
 
-    `config` holds Kafka's topic settings by name; it is empty if Kafka does not let this client read them.
+    `config` holds Kafka's topic settings by name; it is empty if Kafka does not let this client read them. `topic_id`
+    is None if Kafka has no topic ids (yet), as with an inter-broker protocol before 2.8.
     """
 
     topic: str
-    cluster_id: str
-    topic_id: str
+    cluster_id: str | None
+    topic_id: str | None
     node_count: int
     partition_count: int
     replica_count: int
@@ -365,8 +367,8 @@ class _Admin:
         cluster = self.cluster()
         return TopicFacts(
             topic=found.name,
-            cluster_id=str(cluster.cluster_id),
-            topic_id=str(uuid.UUID(bytes=base64.urlsafe_b64decode(f"{found.topic_id}=="))),
+            cluster_id=known_id(cluster.cluster_id),
+            topic_id=known_id(str(uuid.UUID(bytes=base64.urlsafe_b64decode(f"{found.topic_id}==")))),
             node_count=len(cluster.nodes),
             partition_count=len(found.partitions),
             replica_count=min(len(partition.replicas) for partition in found.partitions),

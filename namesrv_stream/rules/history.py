@@ -244,16 +244,19 @@ def _topics_line(
 
 
 def _command_lines(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
-    """Return one line for each broker name whose topics the command changed, else one line for the command."""
+    """Return one line for each broker name whose topics the command changed, else one line for the command.
+
+    The first one has the command, by which readers recognise a repetition.
+    """
     of_names = _by_broker_name([change for change in changes if change.table in _TOPIC_TABLES])
     rest = [change for change in changes if change.table not in _TOPIC_TABLES]
     subject = msgspec.json.encode(applied.command).decode()
     lines = [_line(applied, applied.cause, of_name)._replace(broker_name=name) for name, of_name in of_names.items()]
     if lines:
-        return lines
+        return [lines[0]._replace(command=subject), *lines[1:]]
     line = _line(applied, applied.cause, rest)
     name = getattr(applied.command, "broker_name", None)
-    line = line._replace(broker_name=name, command=None if rest else subject)
+    line = line._replace(broker_name=name, command=subject)
     if isinstance(applied.command, RetireBroker):
         cluster, number, holder = applied.command.cluster_name, applied.command.broker_id, applied.broker_addr
         line = line._replace(cluster_name=cluster, broker_id=number, broker_addr=holder, held_id=holder is not None)

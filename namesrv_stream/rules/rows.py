@@ -184,7 +184,8 @@ class BrokerEventRow(NamedTuple):
     ]
     reason: Annotated[str | None, "why an operator sent the command, if the command says so"] = None
     command: Annotated[
-        str | None, "a command as JSON, if it changed no row; RESTORE and REPAIR with the number of rows of each table"
+        str | None,
+        "a command as JSON, in the first of its lines; RESTORE and REPAIR with the number of rows of each table",
     ] = None
     last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"] = None
     lease_millis: Annotated[int | None, "duration of a lease that ended"] = None
@@ -243,6 +244,20 @@ class Hole(NamedTuple):
     from_millis: int | None
     until_millis: int
     repaired_millis: int
+
+
+NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
+"""The id of each topic on a Kafka without topic ids. Such a Kafka gives ids to its topics once it is upgraded."""
+
+
+def known_id(kafka_id: str | None) -> str | None:
+    """Return Kafka's id of a topic or cluster, None if it is unknown."""
+    return None if kafka_id in (None, "", NO_TOPIC_ID) else kafka_id
+
+
+def is_other_id(one: str | None, other: str | None) -> bool:
+    """Return whether both ids of Kafka are known and differ."""
+    return None not in (known_id(one), known_id(other)) and one != other
 
 
 class SnapshotRow(NamedTuple):

@@ -20,7 +20,7 @@ import msgspec
 
 from namesrv_stream.errors import FrameError, malformed_header
 from namesrv_stream.wire.codes import Flag, ResponseCode, SerializeType, Version
-from namesrv_stream.wire.json_text import as_int, as_text
+from namesrv_stream.wire.json_text import as_int, as_text, standard_json
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _WORD = struct.Struct(">I")
@@ -168,7 +168,6 @@ class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 _json_header_decoder = msgspec.json.Decoder(_JsonHeader)
 _raw_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_raw_fields_or_null_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _json_header_encoder = msgspec.json.Encoder()
 
 
@@ -187,7 +186,7 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
     try:
         try:
             read = _json_header_decoder.decode(header)
-        except msgspec.ValidationError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             read = _as_java_reads(header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise malformed_header(str(error)) from error
@@ -205,10 +204,14 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
 
 
 def _as_java_reads(header: bytes) -> _JsonHeader:
-    """Decode a header with values of other types than RocketMQ writes, as its own reader takes them."""
-    raw = _raw_fields_decoder.decode(header)
+    """Decode a header as RocketMQ does, with values of other types than it writes, or in JSON that is not standard."""
+    try:
+        raw = _raw_fields_decoder.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raw = _raw_fields_decoder.decode(standard_json(header))
     said = {name: as_text(raw[name]) for name in ("language", "remark") if name in raw}
-    fields = _raw_fields_or_null_decoder.decode(raw.get("extFields", b"null")) or {}
+    said_fields = bytes(raw.get("extFields", b"null"))
+    fields = {} if said_fields in (b"null", b'""') else _raw_fields_decoder.decode(said_fields)
     _check_fields(len(fields))
     texts = {name: text for name, value in fields.items() if (text := as_text(value)) is not None}
     read: dict[str, object] = {name: as_int(raw[name]) for name in ("flag", "opaque", "version") if name in raw}

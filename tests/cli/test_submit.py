@@ -55,3 +55,11 @@ def test_options_of_spark_stay_sparks(became):
     assert words[1:] == ["--set", "delta.root=here"]  # --debug is not among its options
     assert spark[0].endswith("/bin/spark-submit")
     assert {"spark.master=local[2]", "spark.ui.port=1", "spark.submit.pyFiles=a.zip"} <= set(spark)
+
+
+def test_executors_may_fetch_tokens_from_the_endpoint(became):
+    given = {"mechanism": "OAUTHBEARER", "oauthbearer.token.endpoint.url": "https://id/token"}
+    words = (word for key, text in given.items() for word in ("--set", f"kafka.sasl.{key}={text}"))
+    _, spark = became("submit", *words)
+    allowed = '"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://id/token"'
+    assert f"spark.executor.defaultJavaOptions={allowed}" in spark

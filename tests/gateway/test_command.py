@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from namesrv_stream.cli.entry import main
-from namesrv_stream.config import load_settings, to_properties_text
+from namesrv_stream.config import load_settings, printed_settings
 from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
 from tests.waiting import until
@@ -28,7 +28,7 @@ def run(*words):
 def test_p_prints_what_is_in_force_of_the_file_and_of_rocketmqs_settings_as_options(tmp_path):
     file = tmp_path / "namesrv.properties"
     file.write_text("listenPort=19876\nenableTopicList=false\n")
-    assert run("-c", file, "-p").stdout == to_properties_text(load_settings(file))
+    assert run("-c", file, "-p").stdout == printed_settings(load_settings(file))
     done = run("-c", file, "--listenPort", "19877", "--orderMessageEnable=true", "--useTLS", "true", "-p")
     assert {"listenPort=19877", "orderMessageEnable=true", "enableTopicList=false"} <= set(done.stdout.splitlines())
     wrong = run("--listenProt", "1")

@@ -5,7 +5,7 @@ import pytest
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job.claim import claimant, log_to_go_on_with, require_same_log
 from namesrv_stream.kafka.topic import TopicFacts
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.rows import NO_TOPIC_ID, SnapshotRow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RustWriter
@@ -25,9 +25,26 @@ def former(cluster_id, topic_id, offset, last_append=None):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("known", [former("cluster-1", "topic-1", 9), former(None, None, 9)], ids=["same", "of 0.1.0"])
-def test_the_same_log_is_gone_on_with(known):
-    assert log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=False, silent_ms=90_000) == HERE
+ONE, NONE = ("cluster-1", "topic-1"), (None, None)
+WITHOUT = ("cluster-1", NO_TOPIC_ID)
+"""Of a Kafka without topic ids."""
+
+
+@pytest.mark.parametrize(
+    ("known", "here", "goes_on_with"),
+    [
+        (ONE, ONE, ONE),
+        (NONE, ONE, ONE),
+        (WITHOUT, ONE, ONE),
+        (("cluster-1", ""), ONE, ONE),
+        (ONE, ("cluster-1", None), ONE),
+        (WITHOUT, ("cluster-1", None), ("cluster-1", None)),
+        (ONE, NONE, ONE),
+    ],
+)
+def test_the_same_log_is_gone_on_with_also_if_kafka_learns_or_loses_its_ids(known, here, goes_on_with):
+    gone_on = log_to_go_on_with(former(*known, 9), KafkaLog(*here), "t", 9, never, accepts_new=False, silent_ms=90_000)
+    assert gone_on == KafkaLog(*goes_on_with)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +54,13 @@ def test_the_same_log_is_gone_on_with(known):
         (former("cluster-1", "topic-2", 9), "made anew with the id topic-1, .* made from topic-2"),
         (former("cluster-1", "topic-1", 10), "ends at offset 9, .* read it up to 10"),
         (former(None, None, 10), "ends at offset 9, .* read it up to 10"),
+        (former("cluster-1", NO_TOPIC_ID, 10), "ends at offset 9, .* read it up to 10"),
+        (former("cluster-2", NO_TOPIC_ID, 9), "on the Kafka cluster cluster-1, .* made from cluster-2"),
     ],
-    ids=["another Kafka", "another topic", "a log that ends before the snapshot", "the same, of 0.1.0"],
+    ids=[
+        *("another Kafka", "another topic", "a log that ends before the snapshot", "the same, of 0.1.0"),
+        *("the same, before Kafka had topic ids", "another Kafka, without topic ids"),
+    ],
 )
 def test_another_log_is_refused_with_both_names_and_gone_on_with_when_it_is_accepted(known, problem):
     with pytest.raises(NamesrvError, match=rf"{problem}.*--accept-new-log"):
@@ -63,8 +85,9 @@ def test_a_log_whose_last_record_read_is_still_there_or_deleted_is_gone_on_with(
     assert log_to_go_on_with(known, HERE, "t", 20, {8: found_ms}.get, accepts_new=False, silent_ms=90_000) == HERE
 
 
-def test_a_log_that_was_cut_and_has_grown_again_is_another_one():
-    known = former("cluster-1", "topic-1", 9, last_append=1_000)
+@pytest.mark.parametrize("topic_id", ["topic-1", NO_TOPIC_ID])
+def test_a_log_that_was_cut_and_has_grown_again_is_another_one(topic_id):
+    known = former("cluster-1", topic_id, 9, last_append=1_000)
     with pytest.raises(NamesrvError, match=r"offset 8 was appended at 1970-01-01T00:00:05.000Z, .*00:00:01.000Z.*cut"):
         log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=False, silent_ms=90_000)
     assert log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=True, silent_ms=0).is_new
@@ -99,6 +122,7 @@ def test_a_topic_made_anew_under_a_running_job_is_named_with_what_is_lost():
         require_same_log(HERE, facts("topic-2"))
     require_same_log(HERE, facts("topic-1"))
     require_same_log(KafkaLog(), facts("topic-1"))
+    require_same_log(HERE, facts(None))
     require_same_log(HERE, None)
 
 

@@ -1,6 +1,8 @@
 """Processes of ours, servers among them, and the folders and ports that they have: nothing of others is touched."""
 
+import errno
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +20,7 @@ from namesrv_stream.tools.local.process import (
     OwnedProcess,
     OwnedServer,
     ServerEndedError,
+    bound_log,
     free_ports,
     owned_folder,
 )
@@ -188,3 +191,32 @@ def test_ports_are_found_that_are_consecutive_and_that_nobody_uses_or_has_reserv
     monkeypatch.setattr(process, "_in_turn", iter(looked_at))
     with socket.create_server((HOST, in_use)):
         assert free_ports(2) == first
+
+
+def test_a_log_over_its_limit_is_kept_once_beside_it_and_its_writer_goes_on(tmp_path):
+    log, former = tmp_path / "server.log", tmp_path / "server.log.1"
+    bound_log(log, 10)
+    with log.open("ab", buffering=0) as writer:
+        writer.write(b"first line\n")
+        bound_log(log, 11)
+        assert not former.exists()
+        for text in (b"second\n", b"third, which is long\n"):
+            writer.write(text)
+            bound_log(log, 11)
+        assert (former.read_bytes(), log.read_bytes()) == (b"third, which is long\n", b"")
+        assert "third" in str(ServerEndedError("Kafka", "has died", log))
+        writer.write(b"fourth\n")
+    assert log.read_bytes() == b"fourth\n"
+    assert str(ServerEndedError("Kafka", "has died", log)).endswith("fourth")
+
+
+def test_a_log_is_cut_also_if_the_disk_has_no_room_for_a_copy(tmp_path, monkeypatch):
+    def full(_from, to):
+        Path(to).write_bytes(b"a part")
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    log = tmp_path / "server.log"
+    log.write_bytes(b"first line\n")
+    bound_log(log, 10)
+    assert (log.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (b"", ["server.log"])

@@ -16,7 +16,6 @@ import javaproperties
 import msgspec
 import pytest
 
-from namesrv_stream.config.rocketmq_settings import is_idle
 from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.json_text import decode_json
@@ -111,7 +110,7 @@ class Both:
 
     def compares_settings(self, expected):
         real, ours = (javaproperties.loads(peer.ask(319).body.decode()) for peer in self.peers())
-        assert {key for key in real if not is_idle(key)} <= set(ours)
+        assert set(real) <= set(ours)
         assert real.items() >= expected.items() <= ours.items()
 
 

@@ -2,7 +2,7 @@
 
 Each line is a case. `bytes` are pieces: a text, [text, times], or {"hex": ...}. `of` names what reads them, a key of
 READERS; all other fields but `rule`, `is` and `refused` are arguments of that reader. java.jsonl has values of odd
-types in headers and registrations, and what RocketMQ 5.4.0's own classes read there: JSON, as fastjson takes more.
+types in headers and registrations, headers that are no standard JSON, and what RocketMQ 5.4.0's own classes read there.
 """
 
 import json

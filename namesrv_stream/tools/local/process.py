@@ -31,6 +31,9 @@ MARKER = ".made-anew-by-namesrv-stream"
 """A file that marks a folder of this command. Only there the command may remove the folders that it makes anew."""
 _LOCK = ".in-use"
 
+MAX_LOG_BYTES = 10 * 1024 * 1024
+"""Limit of the log of a process that may run for weeks. As much again is kept in a file beside it."""
+
 # Reads until this process has ended, for whatever reason, and only then stops the child. CONT, because a paused
 # process handles TERM only when it runs again.
 _WATCH = 'read -r _; kill -TERM "$1"; kill -CONT "$1"'
@@ -125,6 +128,27 @@ def _check_ours(folder: Path) -> None:
         )
 
 
+def bound_log(log: Path, max_bytes: int = MAX_LOG_BYTES) -> None:
+    """Move the content of a log that has grown over the limit into a file beside it, in the place of the former one.
+
+    Its writers need not know: they append. What they write between the copy and the cut, an instant, is lost. So is the
+    content if the disk has no room for a copy.
+    """
+    if not log.exists() or log.stat().st_size <= max_bytes:
+        return
+    former = former_log(log)
+    try:
+        shutil.copyfile(log, former)
+    except OSError:
+        former.unlink(missing_ok=True)
+    os.truncate(log, 0)
+
+
+def former_log(log: Path) -> Path:
+    """Return the file that keeps what `bound_log` has taken out of a log."""
+    return log.with_name(f"{log.name}.1")
+
+
 class OwnedProcess:
     """A running child whose output goes to `log`; it is stopped when this process ends, even by SIGKILL.
 
@@ -186,7 +210,8 @@ class ServerEndedError(NamesrvError):
     """A server has ended, or did not answer within the limit; its output is in `log`."""
 
     def __init__(self, server: str, what: str, log: Path) -> None:
-        last_lines = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
+        texts = (each.read_text(errors="replace").strip() for each in (log, former_log(log)) if each.exists())
+        last_lines = next(filter(None, texts), "").splitlines()[-5:]
         super().__init__("\n".join([f"{server} {what}; the end of {log}:", *last_lines]))
 
 
@@ -218,9 +243,10 @@ class OwnedServer:
         return self._process.exit_code if self._process else None
 
     def check(self) -> None:
-        """Raise ServerEndedError if the server has ended by itself or was killed by others."""
+        """Raise ServerEndedError if the server has ended by itself or was killed by others. Keep its log bounded."""
         if self.exit_code is not None:
             raise ServerEndedError(self.name, f"has died with exit code {self.exit_code}", self._log)
+        bound_log(self._log)
 
     def stop(self) -> None:
         """End the server in order (SIGTERM). Does nothing if it does not run."""

@@ -22,7 +22,7 @@ from namesrv_stream.reporting.metrics_server import require_port
 from namesrv_stream.tools.fleet.broker import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.process import HOST, ServerEndedError, check_free, owned_folder
+from namesrv_stream.tools.local.process import HOST, ServerEndedError, bound_log, check_free, owned_folder
 from namesrv_stream.tools.local.spark import forget_session, local_session, set_up_spark_log
 
 log = logging.getLogger(__name__)
@@ -105,10 +105,11 @@ class LocalStack:
         """Raise the error that ended the job, the gateway or a fleet, if any.
 
         If another job has replaced this one, that is no error: the rest serves the new job. Raises ServerEndedError if
-        Kafka or the job's JVM has died, for which an end in order would wait.
+        Kafka or the job's JVM has died, for which an end in order would wait. Keeps the logs of both bounded.
         """
         if self._kafka is not None:
             self._kafka.check()
+        bound_log(self._spark_log)
         try:
             self._check_job()
         except _JVM_LOST as error:
