@@ -3,17 +3,21 @@
 import csv
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from click.testing import CliRunner
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from namesrv_stream.answers import periods
 from namesrv_stream.answers.job_status import NOT_ASKED, FromKafka
+from namesrv_stream.cli.entry import main
 from namesrv_stream.kafka.election import JobReport
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.clock import now_ms
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, chromium, window
@@ -75,6 +79,7 @@ def test_a_job_that_does_not_work_is_said_however_new_the_tables_are_and_no_brok
     with kafka_tells(NOT_ASKED):
         page.open()
         page.until(lambda: "has published nothing since" in page.find("#banner")[0].text)
+        page.until(lambda: page.find("#verdict")[0].text.startswith("Not known since "))
     registry.now_ms = now_ms()
     registry.register(C, "c1", "broker-c")
     for state, facts in {
@@ -157,6 +162,22 @@ def test_a_wrong_address_of_the_page_is_named(page, address, problem):
     page.open()
     page.shows("broker-a")
     page.driver.get_log("browser")  # Chromium reports the answer 404
+
+
+def test_the_track_shows_where_the_past_is_not_known_and_a_moment_there_says_why(page, registry):
+    for number in range(4):
+        registry.now_ms += 20_000
+        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
+    files = sorted(Path(registry.root, "row_change").glob("*/*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    for file in files[-3:-1]:
+        file.unlink()
+    assert CliRunner().invoke(main, ["--root", registry.root, "repair", "--take-over", "--yes"]).exit_code == 0
+    hole = RouteReader(registry.root).snapshots.newest().holes[0]
+    page.open()
+    page.until(lambda: page.find(".rail rect.unknown") and page.find(".legend i.unknown")[0].is_displayed())
+    page.open(f"#/?epoch={hole.from_epoch}")
+    page.shows("is not known: rows of row_change were lost in the repair of")
+    page.driver.get_log("browser")  # Chromium reports the answer 410
 
 
 def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
