@@ -14,7 +14,7 @@ from namesrv_stream.answers.events import Span, newest_events, with_changes
 from namesrv_stream.answers.lists import Cluster, clusters
 from namesrv_stream.answers.story import BY_OPERATORS, story_of_group
 from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
-from namesrv_stream.answers.verdict import Beside, Doubt, Verdict, members, topic_verdicts, verdict
+from namesrv_stream.answers.verdict import Doubt, Verdict, members, topic_verdicts, verdict_of
 from namesrv_stream.reporting.texts import duration_text, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
@@ -163,7 +163,7 @@ def overview(seen: Seen, doubt: Doubt | None = None) -> Overview:
     down, recent = down_brokers(seen), _recent(seen)
     brokers, topics = members(seen, down), topic_verdicts(seen, lost_topics(seen))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
-    told = verdict(brokers, topics, Beside.of(seen, topics, doubt), is_past=seen.is_made)
+    told = verdict_of(seen, doubt)
     counts = Counts(
         clusters=len({each.cluster for each in brokers}),
         broker_names=len(names),

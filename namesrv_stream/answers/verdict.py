@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Literal, NamedTuple, Self
 
+import msgspec
+
 from namesrv_stream.answers.causes import Cause, Member, State, causes, clock_text
 from namesrv_stream.answers.definitions import (
     EXPECTED_MS,
@@ -238,14 +240,13 @@ class Beside(NamedTuple):
     left: Left = NOBODY
     wiped: Sequence[WipedGroup] = ()
     lost_until_ms: int | None = None
-    doubt: Doubt | None = None
 
     @classmethod
-    def of(cls, seen: Seen, topics: TopicVerdicts, doubt: Doubt | None = None) -> Self:
-        """Return it for a moment. `doubt` is about the present alone."""
+    def of(cls, seen: Seen, topics: TopicVerdicts) -> Self:
+        """Return it for a moment."""
         unknown, now_ms = seen.unknown, now_of(seen.snapshot)
         lost_ms = None if unknown is None or unknown.until_millis < now_ms - EXPECTED_MS else unknown.until_millis
-        return cls(left_of(seen, topics), wiped_groups(seen, topics), lost_ms, None if seen.is_made else doubt)
+        return cls(left_of(seen, topics), wiped_groups(seen, topics), lost_ms)
 
 
 NOTHING_BESIDE = Beside()
@@ -272,18 +273,30 @@ def verdict(
     is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected or any(beside[1:])
     level: Literal["ok", "warning", "critical"] = "critical" if is_critical else "warning" if is_warning else "ok"
     text = _text(counts, of_kind, of_state, found, beside)
-    doubt = beside.doubt
-    if doubt is not None:
-        text = f"Not known since {_second_text(doubt.since_ms)} ({doubt.reason}): {text}"
-    since = None if doubt is None else iso_text(doubt.since_ms)
-    return Verdict(level, text, counts, of_kind, found, list(beside.wiped), since)
+    return Verdict(level, text, counts, of_kind, found, list(beside.wiped))
+
+
+_kept_verdicts: Recent[Verdict] = Recent(most=2)
 
 
 def verdict_of(seen: Seen, doubt: Doubt | None = None) -> Verdict:
-    """Return the verdict about a moment. `doubt`: why the present is not known."""
-    down = down_brokers(seen)
+    """Return the verdict about a moment; about the present, `doubt` is why it is not known.
+
+    The last results are kept: a status is asked for every few seconds, and reads every topic.
+    """
+    row = seen.snapshot
+    key = (seen.root.url, row.run_id, row.epoch, row.event_time, seen.is_made, str(SHOWN_ZONE.get()))
+    found = _kept_verdicts.get(key, lambda: _verdict_of(seen))
+    if doubt is None or seen.is_made:
+        return found
+    text = f"Not known since {_second_text(doubt.since_ms)} ({doubt.reason}): {found.text}"
+    level: Literal["warning", "critical"] = "warning" if found.level == "ok" else found.level
+    return msgspec.structs.replace(found, level=level, text=text, unknown_since=iso_text(doubt.since_ms))
+
+
+def _verdict_of(seen: Seen) -> Verdict:
     topics = topic_verdicts(seen, lost_topics(seen))
-    return verdict(members(seen, down), topics, Beside.of(seen, topics, doubt), is_past=seen.is_made)
+    return verdict(members(seen, down_brokers(seen)), topics, Beside.of(seen, topics), is_past=seen.is_made)
 
 
 def _text(
@@ -311,7 +324,7 @@ def _text(
         parts.append(f"brokers that went down before {until} may be missing here, because events were lost")
     is_plain = not (brokers.down or lost or left.brokers or beside.wiped)
     text = (", " if len(parts) == 2 and is_plain else "; ").join(parts)
-    return text if lost or brokers.down or beside.doubt else text[:1].upper() + text[1:]
+    return text if lost or brokers.down else text[:1].upper() + text[1:]
 
 
 def _wiped_text(wiped: Sequence[WipedGroup]) -> str:
