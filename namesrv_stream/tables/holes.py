@@ -55,7 +55,8 @@ class UnknownPast(NamedTuple):
     def sentence(self) -> str:
         """The statement that this stretch is not known, and why."""
         begin = "" if self.from_millis is None else f"from {moment_text(self.from_millis)} "
-        epochs = f"epochs {self.from_epoch} to {self.to_epoch}"
+        first, last = self.from_epoch, self.to_epoch
+        epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
         names = sorted({each.table_name for each in self.holes})
         tables = listed(names) if len(names) <= _FEW else f"{len(names)} tables"
         repairs = listed(list(dict.fromkeys(moment_text(each.repaired_millis) for each in self.holes)))

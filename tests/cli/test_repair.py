@@ -262,7 +262,7 @@ def test_lines_of_a_run_that_died_before_its_snapshot_are_no_history_after_a_rep
     cut(data_of(registry.root, "broker_event", newest=False))
     result = run("repair --take-over --yes")
     assert "broker_event: 2 rows lost." in result.stdout
-    assert "(epochs 2 to 2) is not known: rows of broker_event were lost in the repair of" in result.stdout
+    assert "(epoch 2) is not known: rows of broker_event were lost in the repair of" in result.stdout
     assert [each for each in events(run) if each[0] == epoch] == []
 
 
