@@ -156,8 +156,8 @@ class TableDamagedError(StorageError):
             self,
             f"the table {table} under {root} cannot be read{f' at version {version}' if version >= 0 else ''}: "
             f"its file {file} {problem}. "
-            "`namesrv-stream doctor --tables` shows all that is damaged and which epochs that hurts, `namesrv-stream "
-            "repair` gets the rows back.",
+            "`namesrv-stream doctor --tables` shows all that is damaged. `namesrv-stream repair` repairs it, and asks "
+            "before it leaves out rows that are lost.",
         )
 
 

@@ -14,14 +14,19 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from namesrv_stream.analysis.views import VIEWS, history_queries, sources, spark_sql_of, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.as_of import open_tables, rows_until
+from namesrv_stream.tables.damage import require_whole
 from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.root import Root, query, quoted
-from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import ROUTE_TABLES, SNAPSHOT, TableSpec
+
+_WHOLE = frozenset({"known_from", "known_until", *(spec.name for spec in (*ROUTE_TABLES, SNAPSHOT))})
+"""Views and tables that lack nothing after a hole in the history."""
 
 _THREADS = 1
 """Threads of one question: a console answers several at once, and each thread has memory of its own."""
@@ -63,7 +68,8 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     """
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
-    queries, stored = history_queries(zone, UnknownPast.reaching(tables.snapshot)), sources(tables.snapshot)
+    unknown = UnknownPast.reaching(tables.snapshot)
+    queries, stored = history_queries(zone, unknown), sources(tables.snapshot)
     names = wanted_views(queries, {spec.name for spec in stored}, only)
     db.execute("SET TimeZone = 'UTC'")
     for function in _MACROS.strip().splitlines():
@@ -98,6 +104,8 @@ def ask(  # noqa: PLR0913  # as register_views
     `answer.to_pandas()`. `zone` is that of local_hour, local_day and broker_local_availability.
     """
     with opened(root, epoch, at, storage_options, only=names_in(statement), zone=zone) as views:
+        if (unknown := UnknownPast.reaching(views.snapshot)) is not None and names_in(statement) - _WHOLE:
+            unknown.warn_of_views()
         return views.table(statement)
 
 
@@ -118,9 +126,16 @@ def opened(  # noqa: PLR0913  # as register_views
     kept: Collection[str] = (),
     zone: str = "UTC",
 ) -> Iterator[Views]:
-    """Yield the views of one snapshot, for several statements. The arguments are those of `register_views`."""
+    """Yield the views of one snapshot, for several statements. The arguments are those of `register_views`.
+
+    Raises TableDamagedError if a file that they read is damaged.
+    """
     with duckdb.connect(config={"threads": _THREADS}) as db:
-        yield Views(db, register_views(db, root, epoch, at, storage_options, only=only, kept=kept, zone=zone))
+        try:
+            yield Views(db, register_views(db, root, epoch, at, storage_options, only=only, kept=kept, zone=zone))
+        except (duckdb.Error, DeltaError):
+            require_whole(Root.at(root, storage_options), VIEWS)
+            raise
 
 
 class Views(NamedTuple):

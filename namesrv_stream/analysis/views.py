@@ -161,7 +161,10 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
     tables = open_tables(place, epoch, at)
-    queries = history_queries(zone, UnknownPast.reaching(tables.snapshot))
+    unknown = UnknownPast.reaching(tables.snapshot)
+    queries = history_queries(zone, unknown)
+    if unknown is not None:
+        unknown.warn_of_views()
     wanted = wanted_views(queries, {spec.name for spec in sources(tables.snapshot)}, only)
     for spec in (*VIEWS, SNAPSHOT):
         if spec.name in wanted:

@@ -667,22 +667,22 @@ GROUP BY event_month, hour, type;
 
 -- One row for each operator command and broker name whose topics it changed. A command that changed none has one row.
 -- topic_change and row_change have what it changed. mqadmin sends a command to each gateway in namesrvAddr: the same one
--- of the same user and host within a second is left out, unless it changed topics anew.
+-- of the same user and host within a second is left out, unless it changed a row anew.
 CREATE OR REPLACE TEMPORARY VIEW operator_command AS
 SELECT event_month, event_time, epoch, seq, type AS command, requested_by, reason, broker_name,
        topics_added, topics_changed, topics_removed
 FROM (
-  SELECT *, unix_millis(event_time) - lag(unix_millis(event_time)) OVER (
+  SELECT broker_event.*, changed.epoch IS NOT NULL AS has_changed, unix_millis(event_time) - lag(unix_millis(event_time)) OVER (
     PARTITION BY type, regexp_replace(requested_by, ':[0-9]+$', ''), replace(command, requested_by, '')
-    ORDER BY epoch, seq
+    ORDER BY broker_event.epoch, broker_event.seq
   ) AS since_same_millis
-  FROM broker_event
+  FROM broker_event LEFT JOIN (SELECT DISTINCT epoch, seq FROM row_change) changed
+         ON broker_event.epoch = changed.epoch AND broker_event.seq = changed.seq
   WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
                  'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG', 'LIFT_EXPIRY_GUARD',
                  'RETIRE_BROKER', 'IMPORT', 'RESTORE', 'REPAIR')
 ) AS asked
-WHERE command IS NULL OR requested_by IS NULL OR since_same_millis IS NULL OR since_same_millis > 1000
-   OR coalesce(topics_added, 0) + coalesce(topics_changed, 0) + coalesce(topics_removed, 0) > 0;
+WHERE command IS NULL OR requested_by IS NULL OR since_same_millis IS NULL OR since_same_millis > 1000 OR has_changed;
 
 -- One row for each record outside the contract, with its first 200 characters as text.
 CREATE OR REPLACE TEMPORARY VIEW rejected_record AS

@@ -339,7 +339,7 @@ def comparison(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> Co
     pasts = reader.past(before), reader.past(after)
     epochs = pasts[0].snapshot.epoch, pasts[1].snapshot.epoch
     newest = reader.snapshots.newest()
-    unknown = UnknownPast.of(newest)
+    unknown = UnknownPast.of_tables(newest) if before.at_ms is after.at_ms is None else UnknownPast.of(newest)
     if unknown is not None and min(epochs) < unknown.to_epoch and max(epochs) >= unknown.from_epoch:
         raise unknown.error
     undone, done = changes_between(root, newest, after, before), changes_between(root, newest, before, after)

@@ -147,12 +147,14 @@ def _without_repetitions(root: Root, snapshot: SnapshotRow, lines: list[BrokerEv
     if not at_ms:
         return lines
     around = Span(min(at_ms) - _REPEATED_WITHIN_MS, (AsOf(at_ms=max(at_ms)),))
-    repeated = _repetitions(_lines(root, snapshot, f"{_COMMAND} AND {around.covers} ORDER BY epoch, seq"))
+    repeated = _repetitions(
+        root, snapshot, _lines(root, snapshot, f"{_COMMAND} AND {around.covers} ORDER BY epoch, seq")
+    )
     return [line for line in lines if (line.epoch, line.seq) not in repeated]
 
 
-def _repetitions(commands: Iterable[BrokerEventRow]) -> dict[Place, BrokerEventRow]:
-    """Return the repetitions among commands in order of the log. One that changed topics anew is none."""
+def _repetitions(root: Root, snapshot: SnapshotRow, commands: Iterable[BrokerEventRow]) -> dict[Place, BrokerEventRow]:
+    """Return the repetitions among commands in order of the log. One that changed a row anew is none."""
     last_ms: dict[tuple[str, str, str], int] = {}
     found = {}
     for line in commands:
@@ -160,11 +162,12 @@ def _repetitions(commands: Iterable[BrokerEventRow]) -> dict[Place, BrokerEventR
             continue
         host = re.sub(r":[0-9]+$", "", line.requested_by)
         asked = line.type, host, line.command.replace(line.requested_by, "")
-        has_changed = (line.topics_added or 0) + (line.topics_changed or 0) + (line.topics_removed or 0)
-        if not has_changed and line.event_time - last_ms.get(asked, -math.inf) <= _REPEATED_WITHIN_MS:
+        if line.event_time - last_ms.get(asked, -math.inf) <= _REPEATED_WITHIN_MS:
             found[line.epoch, line.seq] = line
-        last_ms[asked] = line.event_time
-    return found
+        else:
+            last_ms[asked] = line.event_time
+    changed = _changes(root, snapshot, _is_at(found)) if found else {}
+    return {place: line for place, line in found.items() if place not in changed}
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
@@ -288,7 +291,7 @@ def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int
     has_commands = not COMMANDS.isdisjoint(rows.column("kind").to_pylist())
     of_commands = f"{_COMMAND} AND {Span(since_ms).covers} ORDER BY epoch, seq"
     commands = _lines(root, snapshot, of_commands) if has_commands else ()
-    repeated = Counter((line.epoch, line.type) for line in _repetitions(commands).values())
+    repeated = Counter((line.epoch, line.type) for line in _repetitions(root, snapshot, commands).values())
     found = []
     for epoch, of_epoch in groupby(kinds, itemgetter(0)):
         lines = list(of_epoch)

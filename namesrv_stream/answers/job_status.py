@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -173,7 +174,9 @@ def health(seen: Seen, now_ms: int) -> Health:
     return Health(job_progress(row, now_ms), bool(seen.tables.live) and is_stale(row, now_ms), row, now_ms)
 
 
-def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str | None = None) -> Status:
+def status(
+    seen: Seen, found: Health, doubt: Doubt | None, kafka: FromKafka = NOT_ASKED, problem: str | None = None
+) -> Status:
     """Return the state of the job, with the numbers of the newest snapshot."""
     row, active, state = seen.snapshot, kafka.active_job, job_state(found.progress.state, kafka)
     return Status.of(
@@ -190,7 +193,7 @@ def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str
         records_behind=kafka.records_behind,
         kafka=kafka.problem or "reachable",
         log_silent_millis=log_silent_ms(kafka, found.now_ms),
-        **_counts(seen, doubt_of(state, found.row, found.now_ms)),
+        **_counts(seen, doubt),
         rejected_records=_rejected_records(seen),
         changed_settings=dict(seen.tables.namesrv_config),
         problem=problem,
@@ -365,7 +368,8 @@ def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: Snaps
 class JobWatch:
     """Asks from `start` to `stop`, in a thread. `facts` are Kafka's newest answers.
 
-    `row` returns the newest row as it holds now, None if there is none.
+    `row` returns the newest row as it holds now, None if there is none. `doubt`: why the present is not known. It
+    begins DOUBT_AFTER_MS after the last look that found a job that runs; one question that fails is none.
     """
 
     def __init__(self, settings: NamesrvSettings, root: Root, row: Callable[[], SnapshotRow | None]) -> None:
@@ -374,6 +378,8 @@ class JobWatch:
         self._row = row
         self._stop = threading.Event()
         self.facts: FromKafka = NOT_ASKED
+        self.doubt: Doubt | None = None
+        self._known_ms: int | None = None
 
     def start(self) -> None:
         """Start the thread, which nobody waits for: a Kafka that is away answers late."""
@@ -382,6 +388,19 @@ class JobWatch:
     def stop(self) -> None:
         """Let the thread end after its present question."""
         self._stop.set()
+
+    def _watch_doubt(self, now_ms: int) -> None:
+        row = self._row()
+        if row is None:
+            self.doubt = None
+            return
+        state = job_state(job_progress(row, now_ms).state, self.facts)
+        if state not in _DOUBTS:
+            self._known_ms = now_ms
+        known_ms = min(row.event_time or row.published_at, row.published_at)
+        since_ms = max(known_ms, self._known_ms or 0)
+        is_known = state not in _DOUBTS or now_ms - since_ms <= DOUBT_AFTER_MS
+        self.doubt = None if is_known else Doubt(since_ms, _DOUBTS[state])
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -392,6 +411,7 @@ class JobWatch:
                     self._stop.wait(_ASK_AGAIN_S)
                     facts = facts_from_kafka(self._settings, self._root, self._row())
                 self.facts = facts
+                self._watch_doubt(time.time_ns() // 1_000_000)
             except Exception:  # the state is shown by the tables until the next question
                 log.exception("what the job does is not known: internal error")
                 self.facts = NOT_ASKED

@@ -272,6 +272,9 @@ def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
             return "was silent for its whole lease and is suspect: the guard against mass expiry keeps it in the routes"
         case "BROKER_HEARTBEAT":
             return "gave a sign of life and is no longer suspect"
+        case "RESTORE" | "REPAIR":
+            what = ", ".join(changes(before, after)) or "nothing that a lookup shows"
+            return f"was changed by the {line.cause.lower()} that {asker(line)} asked for: {what}"
     changed = ", ".join(changes(before, after)) or "nothing that a lookup shows"
     return f"registered again and changed {changed}{_by(line)}"
 
@@ -343,6 +346,8 @@ def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
         losses = [f"{'an unknown number of' if n is None else f'{n:,}'} rows of {name}" for name, n in lost.items()]
         parts = f"{listed(made)} made from row_change, " if made else ""
         return f" of epoch {command['epoch']}: {parts}{f'{listed(losses)} lost' if losses else 'nothing lost'}"
+    if not line.changes and (line.topics_added or line.topics_changed or line.topics_removed):
+        return f" on {line.broker_name}: {_lost_topics(line)}"
     if topics := list(_topics(before, after)):
         return f" on {line.broker_name}: {', '.join(topics)}"
     if settings := list(_settings(before, after)):

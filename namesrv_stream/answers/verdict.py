@@ -321,7 +321,7 @@ def _text(
         parts.append(_wiped_text(beside.wiped))
     if beside.lost_until_ms is not None:
         until = _second_text(beside.lost_until_ms)
-        parts.append(f"brokers that went down before {until} may be missing here, because events were lost")
+        parts.append(f"brokers and topics that went before {until} may be missing here, because events were lost")
     is_plain = not (brokers.down or lost or left.brokers or beside.wiped)
     text = (", " if len(parts) == 2 and is_plain else "; ").join(parts)
     return text if lost or brokers.down else text[:1].upper() + text[1:]
@@ -341,7 +341,7 @@ def _wiped_text(wiped: Sequence[WipedGroup]) -> str:
         if read_only == topics
         else f", {read_only:,} of them read-only"
         if read_only
-        else " on other brokers"
+        else " writable only on other broker groups"
     )
     shown = f"{', '.join(names)}{more}" if more else listed(names)
     return f"{shown} not writable since {since}{by}: {effect}"

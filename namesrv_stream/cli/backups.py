@@ -31,6 +31,7 @@ from namesrv_stream.tools.backup_file import (
 from namesrv_stream.tools.restore import (
     fewer,
     import_content,
+    lost_keys,
     nothing,
     of_backup,
     publish_repair,
@@ -171,22 +172,24 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
         return
     require_stopped(root, settings, newest, takes_over=take_over)
     plan = planned(root, found, newest)
-    wanted = nothing(newest) if from_log else backup or Content(newest, plan.rows)
+    wanted = nothing(newest) if from_log else backup
     if behind:
         click.echo(f"snapshot: the newest row is lost. The job reads the log again from epoch {newest.epoch} on.")
-    for line in _plan_lines(plan, found):
+    for line in _plan_lines(root, plan, found):
         click.echo(line)
-    _confirm(fewer(plan.rows, plan.lost, wanted.rows), yes)
-    if (gone := sorted(plan.lost.keys() - plan.rows.keys())) and not yes:
-        told = f"Rows of {listed(gone)} stay lost, which no backup has. Continue? (--yes for scripts)"
-        click.confirm(told, abort=True, err=True)
-    row = publish_repair(root, settings, plan, wanted, requested_by, takes_over=take_over)
+    _confirm(fewer(plan.rows, plan.lost, wanted.rows if wanted else plan.rows), yes)
+    if plan.lost and not yes:
+        told = f"Lost rows of {listed(sorted(plan.lost))} stay lost unless a backup has them."
+        click.confirm(f"{told} Continue? (--yes for scripts)", abort=True, err=True)
+    row = publish_repair(root, settings, plan, wanted, requested_by)
     mended = sorted({*plan.made, *plan.readable})
-    rewritten = f" Repaired: {', '.join(mended)}." if mended else ""
-    what = f"the tables of epoch {wanted.snapshot.epoch}" if wanted.snapshot.epoch else "empty tables"
+    repaired = f" Repaired: {', '.join(mended)}." if mended else ""
+    of_epoch = wanted.snapshot.epoch if wanted else newest.epoch
+    what = f"the tables of epoch {of_epoch}" if of_epoch else "empty tables"
+    what += " as far as they are known" if plan.needs_full_registrations and wanted is None else ""
     at = row.offsets.get(0)
     place_in_log = "its begin" if at is None else f"offset {at:,}"
-    click.echo(f"epoch {row.epoch} has {what}.{rewritten} Start the job: it reads the log from {place_in_log} on.")
+    click.echo(f"epoch {row.epoch} has {what}.{repaired} Start the job: it reads the log from {place_in_log} on.")
 
 
 def _above_all(root: Root, row: SnapshotRow) -> SnapshotRow:
@@ -204,7 +207,7 @@ def _without_checkpoints(root: Root, found: Sequence[Damage]) -> Sequence[Damage
     return damages(root) if of_checkpoints else found
 
 
-def _plan_lines(plan: Repair, found: Sequence[Damage]) -> Iterator[str]:
+def _plan_lines(root: Root, plan: Repair, found: Sequence[Damage]) -> Iterator[str]:
     """Yield what becomes of each damaged table."""
     for damage in found:
         if not damage.file:
@@ -218,10 +221,12 @@ def _plan_lines(plan: Repair, found: Sequence[Damage]) -> Iterator[str]:
             how_many = "an unknown number of rows" if count is None else counted(count, "row")
             yield f"{table}: {how_many} lost."
     if plan.holes:
-        yield UnknownPast.joined(plan.holes).sentence
+        yield f"The past {UnknownPast.joined(plan.holes).stretch} will not be known any more."
     if plan.needs_full_registrations:
-        yield "Brokers that are up register again in full within a minute; KV values and settings do not come back."
-        yield "A backup may have them: `repair --from FOLDER` publishes the newest one of a folder."
+        yield "Brokers that are up register again in full within a minute."
+        if keys := lost_keys(root, plan):
+            yield f"These were set at a time of which rows are lost, and may be missing or old: {listed(keys)}."
+        yield "A backup may have lost rows: `repair --from FOLDER` publishes the newest one of a folder."
 
 
 def _confirm(has_fewer: Sequence[str], yes: bool) -> None:

@@ -21,6 +21,7 @@ from namesrv_stream.answers.job_status import (
     JobState,
     OfTables,
     Status,
+    doubt_of,
     facts_from_kafka,
     job_state,
     log_silent_ms,
@@ -101,7 +102,8 @@ def _answer(looked: Looked, settings: NamesrvSettings, codes: list[int], *, asks
     if kafka.notice:
         say(f"warning: {kafka.notice}")
     no_room = storage_problem(seen.root)
-    found = job_status(seen, health, kafka, no_room)
+    state = job_state(health.progress.state, kafka)
+    found = job_status(seen, health, doubt_of(state, health.row, health.now_ms), kafka, no_room)
     codes.append(_STATES[found.state][2] or (_NO_ROOM_STATUS if no_room else 0))
     parts = [*_job_lines(found, kafka), *_kafka_lines(settings, kafka, health.now_ms), *_table_lines(looked, found)]
     return Answer(found, Group(heading("Registry", found.root), _grid(parts)))

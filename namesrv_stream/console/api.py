@@ -163,7 +163,7 @@ class Question:
     @cached_property
     def doubt(self) -> Doubt | None:
         """Why the present is not known; None for a past moment."""
-        return None if self.past.is_made else self.console.doubt()
+        return None if self.past.is_made else self.console.doubt
 
     def answer(self, compute: Callable[[], Struct], *, with_oldest: bool, with_doubt: bool) -> Response:
         """Return the answer: from memory if it was asked for before, and 304 if the sender has it already."""

@@ -11,7 +11,7 @@ from functools import partial
 from http import HTTPStatus
 
 from namesrv_stream.answers.command_sending import has_read
-from namesrv_stream.answers.job_status import JobWatch, Status, doubt_of, health, job_state, newest_row, status
+from namesrv_stream.answers.job_status import JobWatch, Status, health, newest_row, status
 from namesrv_stream.answers.verdict import Doubt
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.guard import Admission
@@ -21,7 +21,6 @@ from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.damage_watch import DamageWatch
-from namesrv_stream.tables.job_progress import ProgressFile, job_progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.snapshot_reader import LOOK_EVERY_S, RegistryView, RouteReader, SnapshotThread
@@ -106,14 +105,12 @@ class Running:
         """
         seen = self.kept.seen(self.kept.past(AsOf()))
         problem = self._feed.problem or self.damage.problem
-        return status(seen, health(seen, time.time_ns() // 1_000_000), self._watch.facts, problem)
+        return status(seen, health(seen, time.time_ns() // 1_000_000), self.doubt, self._watch.facts, problem)
 
+    @property
     def doubt(self) -> Doubt | None:
-        """Return why the present is not known, None if it is. May wait for the storage."""
-        if self.kept.newest is None:
-            return None
-        row, now_ms = ProgressFile(self.kept.root).row_now(self.kept.newest.snapshot), time.time_ns() // 1_000_000
-        return doubt_of(job_state(job_progress(row, now_ms).state, self._watch.facts), row, now_ms)
+        """Why the present is not known, None if it is."""
+        return self._watch.doubt
 
     async def await_snapshot(self, advice: str = "Try again in a moment.") -> None:
         """Wait until there is a snapshot. Raises RefusedError, with the advice, if there is none in a few seconds."""

@@ -116,16 +116,18 @@ _unknown_s = Gauge(
     "For how long the present is not known; 0: the job runs.",
     registry=_OF_PROCESS,
 )
-_tables_damaged = Gauge("namesrv_console_tables_damaged", "1: a file of the tables is missing.", registry=_OF_PROCESS)
+_tables_damaged = Gauge(
+    "namesrv_console_tables_damaged", "1: a file of the tables is missing or cut.", registry=_OF_PROCESS
+)
 
 
 @_probes.get("/metrics")
 def metrics(request: Request) -> Response:
     """Return whether the present is known and the tables are whole, and figures of this process."""
     running: Running = request.app.state.running
-    doubt = running.doubt()
+    doubt = running.doubt
     _unknown_s.set(0 if doubt is None else time.time() - doubt.since_ms / 1000)
-    _tables_damaged.set(running.damage.problem is not None)
+    _tables_damaged.set(running.damage.is_damaged)
     return Response(generate_latest(_OF_PROCESS), media_type=PROMETHEUS_TEXT)
 
 

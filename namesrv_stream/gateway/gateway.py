@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from namesrv_stream.answers.job_status import JobWatch, doubt_of, job_state
+from namesrv_stream.answers.job_status import JobWatch, job_state
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
@@ -188,7 +188,7 @@ class Gateway:
             self.connections.look_around()
             self._refusals.send_due(self._loop.time())
             self.metrics.connections.set(len(self.connections.open))
-            self.metrics.tables_damaged.set(self._damage.problem is not None)
+            self.metrics.tables_damaged.set(self._damage.is_damaged)
             self.metrics.certificate_ends_s.set(self.connections.certificates.ends_s)
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)
@@ -245,9 +245,8 @@ class Gateway:
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
         self.metrics.lag_s.set((lag_ms or 0) / 1000)
-        state = job_state(progress.state, self._watch.facts)
-        self.metrics.job_state.state(state)
-        doubt = doubt_of(state, row, now_ms)
+        self.metrics.job_state.state(job_state(progress.state, self._watch.facts))
+        doubt = self._watch.doubt
         self.metrics.unknown_s.set(0 if doubt is None else (now_ms - doubt.since_ms) / 1000)
 
     def _row_now(self, latest: FollowedSnapshot) -> SnapshotRow:
@@ -269,7 +268,8 @@ class Gateway:
         Lookups need only a snapshot.
         """
         if self._has_snapshot.is_set():
-            return self._health()
+            damaged = f"ok, but {self._damage.problem}" if self._damage.problem else None
+            return self._health() or damaged
         return self._follower.problem or "no snapshot has been read yet"
 
     def _readiness_for_writes(self) -> str | None:

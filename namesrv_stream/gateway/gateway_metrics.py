@@ -95,7 +95,7 @@ class Metrics:
         self.unknown_s = Gauge(
             "namesrv_registry_unknown_seconds", "For how long the present is not known; 0: the job runs.", registry=of
         )
-        self.tables_damaged = Gauge("namesrv_tables_damaged", "1: a file of the tables is missing.", registry=of)
+        self.tables_damaged = Gauge("namesrv_tables_damaged", "1: a file of the tables is missing or cut.", registry=of)
         self.job_state = Enum(
             "namesrv_job_state",
             "The job as it reports it by Kafka, and as the tables show it.",

@@ -185,7 +185,7 @@ class JobMetrics:
         self._maintained_every_s = gauge("maintenance_interval_seconds", "maintenanceMillis; 0: never.")
         self.log_retention_s = gauge("log_retention_seconds", "How long Kafka keeps a record; +Inf: for ever.")
         self.log_retention_s.set(math.inf)
-        self._damaged = gauge("tables_damaged", "1: a file of the tables is missing.")
+        self._damaged = gauge("tables_damaged", "1: a file of the tables is missing or cut.")
         self._free_ratio = gauge(
             "storage_free_ratio",
             "Free part of the disk of the tables or the checkpoint, of the fuller one; 1 without a disk.",

@@ -175,11 +175,11 @@ class RouteRegistryJob:
         port, metrics = self._settings.job_metrics_port, self.metrics
         if not port:
             return nullcontext()
-        metrics.watch_storage(self._settings, lambda: damage.problem is not None)
+        metrics.watch_storage(self._settings, lambda: damage.is_damaged)
         add_process_metrics(metrics.registry, "namesrv_jvm", pid_of_jvm(self._spark))
         checks = {
             "/healthz": watch.health,
-            "/readyz": lambda: watch.readiness() or metrics.readiness() or damage.problem,
+            "/readyz": lambda: watch.readiness() or metrics.readiness() or damage.damaged,
         }
         address = self._settings.bind_address, port
         return closing(MonitoringServer(metrics.registry, address, "job.metricsPort", checks))

@@ -25,7 +25,7 @@ from namesrv_stream.reporting.texts import port_owner_command
 log = logging.getLogger(__name__)
 
 Check = Callable[[], str | None]
-"""Returns the problem, None if there is none."""
+"""Returns the problem, None if there is none. A text that begins with "ok" is answered with 200."""
 
 REQUEST_LIMIT_S = 5.0
 """Time from a connection to the end of its answer after which the request is ended, whatever the client does."""
@@ -155,7 +155,8 @@ def _application(registry: CollectorRegistry, checks: Mapping[str, Check]) -> Ca
             with lock:
                 return [page(int(time.monotonic()))]
         wrong = check()
-        start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
+        is_wrong = wrong and not wrong.startswith("ok")
+        start_response("503 Service Unavailable" if is_wrong else "200 OK", [("Content-Type", "text/plain")])
         return [f"{wrong or 'ok'}\n".encode()]
 
     return answer

@@ -201,10 +201,10 @@ class Past:
 
         A time is before the holes if no lost row can be up to it, and no row from the holes on is.
         """
-        unknown = UnknownPast.of(self.base)
+        at_ms, epoch = self.moment.at_ms, self.snapshot.epoch
+        unknown = UnknownPast.of_tables(self.base) if at_ms is None else UnknownPast.of(self.base)
         if unknown is None or not self.is_made:
             return self
-        at_ms, epoch = self.moment.at_ms, self.snapshot.epoch
         is_before = epoch < unknown.from_epoch
         if at_ms is not None:
             is_before = is_before and unknown.from_millis is not None and at_ms < unknown.from_millis
@@ -248,7 +248,7 @@ SELECT {keys}, {rows} FROM (
 
 def unrecorded(root: Root, snapshot: SnapshotRow, spec: TableSpec) -> list[RowChange]:
     """Return what would make the rows of a table out of those that `row_change` has last: nothing if all is well."""
-    unknown = UnknownPast.of(snapshot)
+    unknown = UnknownPast.of_tables(snapshot)
     recorded = Past(root, AsOf(), snapshot, snapshot).recorded(spec, 0 if unknown is None else unknown.to_epoch)
     with reporting_damage(root, spec, snapshot.versions[spec.name]):
         rows = rows_from_arrow(spec, select(root.open(spec, snapshot.versions[spec.name]), spec))

@@ -52,13 +52,17 @@ class TableFiles:
 
     def listed(self, folder: str) -> list[str]:
         """Return the paths of all files below a folder of the table; none if the folder does not exist."""
+        return list(self.listed_sizes(folder))
+
+    def listed_sizes(self, folder: str) -> dict[str, int]:
+        """Return path -> bytes of all files below a folder of the table."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 - only a search for damage needs it
 
         try:
             found = self.storage.get_file_info_selector(FileSelector(folder, allow_not_found=True, recursive=True))
         except TableNotFoundError:
-            return []
-        return [info.path for info in found if info.type == FileType.File]
+            return {}
+        return {info.path: info.size for info in found if info.type == FileType.File}
 
     def rows(self, path: str) -> pa.Table:
         """Return the rows of a data file, with the row's columns."""
@@ -75,6 +79,11 @@ class TableFiles:
         """Return the data files of a version, of the newest one for -1."""
         table = self._root.open(self._spec, version if version >= 0 else None)
         return _unquoted(table.get_add_actions()["path"].to_pylist())
+
+    def sizes(self, version: int) -> dict[str, int]:
+        """Return the data files of a version with the bytes that the log says they have."""
+        actions = pa.table(self._root.open(self._spec, version).get_add_actions()).select(["path", "size_bytes"])
+        return {unquote(path): size for path, size in zip(*actions.to_pydict().values(), strict=True)}
 
     def problem(self, path: str) -> str | None:
         """Return why a data file cannot be read, None if it can. Raises an error of the storage itself."""
@@ -200,6 +209,8 @@ def reporting_damage(root: Root, spec: TableSpec, version: int | None = None) ->
         raise
     except UNREADABLE as error:
         asked, damage = _first_damage(root, spec, version)
+        if damage is None and asked >= 0 and isinstance(error, pa.ArrowException):
+            damage = Damage(spec.name, "of unknown name", f"cannot be read ({error})", asked)
         if damage is None:
             raise
         raise TableDamagedError(root.url, spec.name, asked, damage.file, damage.problem) from error
@@ -212,6 +223,14 @@ def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int
         return asked, next(iter(table_damages(root, spec, asked)), None)
     except UNREADABLE:
         return -1, None
+
+
+def require_whole(root: Root, specs: Iterable[TableSpec]) -> None:
+    """Raise TableDamagedError if a file of the newest version of a table is damaged."""
+    for spec in specs:
+        version, damage = _first_damage(root, spec, None)
+        if damage is not None:
+            raise TableDamagedError(root.url, spec.name, version, damage.file, damage.problem)
 
 
 def newest_version(root: Root, spec: TableSpec) -> int:

@@ -38,19 +38,20 @@ _LOOK_EVERY_S = 0.2
 
 
 def require_files(root: Root) -> None:
-    """Raise TableDamagedError for a missing file of the newest snapshot, PublicationLostError for its missing row.
+    """Raise TableDamagedError for a file of the newest snapshot that is missing or of another size.
 
-    A registry without a snapshot has neither.
+    A registry without a snapshot has none.
     """
     with suppress(NotARegistryError, NoSuchSnapshotError):
         newest = Snapshots(root).newest()
         for spec in PINNED_TABLES:
             version, files = newest.versions[spec.name], TableFiles(root, spec)
             with reporting_damage(root, spec, version):
-                missing = files.paths(version).difference(files.listed(""))
-            if missing and newest == Snapshots(root).newest():  # else maintenance may have removed what it names
-                raise TableDamagedError(root.url, spec.name, version, min(missing), "is missing")
-        require_publication(root)
+                sizes, stored = files.sizes(version), files.listed_sizes("")
+            hurt = sorted(path for path, size in sizes.items() if stored.get(path) != size)
+            if hurt and newest == Snapshots(root).newest():  # else maintenance may have removed what it names
+                problem = "has another size than when it was written" if hurt[0] in stored else "is missing"
+                raise TableDamagedError(root.url, spec.name, version, hurt[0], problem)
 
 
 def has_later_lines(root: Root, row: SnapshotRow) -> bool:
@@ -76,13 +77,21 @@ def require_publication(root: Root) -> None:
 class DamageWatch:
     """Looks in a thread, within a `with` or from `start` to `stop`.
 
-    `problem`: what the last look found, None if all files are there.
+    `problem`: what the last look found, None if nothing. `is_damaged`: that is a file. A publication counts as lost if
+    two looks in a row find it so: meanwhile it may end.
     """
 
     def __init__(self, root: Root) -> None:
         self.problem: str | None = None
+        self.is_damaged = False
+        self._unpublished = 0
         self._root = root
         self._stop = threading.Event()
+
+    @property
+    def damaged(self) -> str | None:
+        """The damaged file that the last look found, None if there is none."""
+        return self.problem if self.is_damaged else None
 
     def __enter__(self) -> Self:
         self.start()
@@ -102,16 +111,23 @@ class DamageWatch:
     def look(self) -> None:
         """Look now, and log what has changed. A storage that does not answer leaves what was known."""
         try:
+            self.is_damaged, found = False, self._lost_publication()
             require_files(self._root)
-            found = None
-        except (TableDamagedError, PublicationLostError) as error:
-            found = str(error)
+        except TableDamagedError as error:
+            self.is_damaged, found = True, str(error)
         except (NamesrvError, DeltaError, OSError) as error:
             log.debug("cannot look for damaged tables: %s", StorageError(self._root.url, str(error)))
             return
         if found != self.problem:
-            log.error("%s", found) if found else log.info("the files of all tables are there again")
+            log.error("%s", found) if found else log.info("the tables are whole again")
         self.problem = found
+
+    def _lost_publication(self) -> str | None:
+        before, self._unpublished = self._unpublished, newest_tag(self._root).epoch
+        newest = Snapshots(self._root).newest()
+        if newest.epoch >= self._unpublished or before != self._unpublished:
+            return None
+        return str(PublicationLostError(self._root.url, before, newest.epoch, newest.offsets.get(0, 0)))
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_S):

@@ -6,6 +6,7 @@ first one from the changes up to it. Between the two nothing is known for certai
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple, Self
 
 from namesrv_stream.errors import PastUnknownError
@@ -13,6 +14,7 @@ from namesrv_stream.reporting.texts import listed, moment_text
 from namesrv_stream.rules.rows import Hole, SnapshotRow
 
 _FEW = 3
+BROKER_EVENT = "broker_event"
 
 
 class UnknownPast(NamedTuple):
@@ -28,6 +30,12 @@ class UnknownPast(NamedTuple):
     def of(cls, snapshot: SnapshotRow) -> Self | None:
         """Return the stretch that a snapshot row names, None if no row of the history was ever lost."""
         return cls.joined(snapshot.holes) if snapshot.holes else None
+
+    @classmethod
+    def of_tables(cls, snapshot: SnapshotRow) -> Self | None:
+        """Return the stretch in which tables of epochs are not known: they need no row of `broker_event`."""
+        holes = tuple(each for each in snapshot.holes if each.table_name != BROKER_EVENT)
+        return cls.joined(holes) if holes else None
 
     @classmethod
     def reaching(cls, snapshot: SnapshotRow) -> Self | None:
@@ -52,18 +60,26 @@ class UnknownPast(NamedTuple):
         return Hole(table_name, self.from_epoch, to_epoch, self.from_millis, until_millis, repaired_millis)
 
     @property
-    def sentence(self) -> str:
-        """The statement that this stretch is not known, and why."""
-        begin = "" if self.from_millis is None else f"from {moment_text(self.from_millis)} "
+    def stretch(self) -> str:
+        """The bounds of this stretch."""
+        end = moment_text(self.until_millis)
+        begin = "to" if self.from_millis is None else f"from {moment_text(self.from_millis)} to"
+        begin = "at" if begin == f"from {end} to" else begin
         first, last = self.from_epoch, self.to_epoch
         epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+        return f"{begin} {end} ({epochs})"
+
+    @property
+    def sentence(self) -> str:
+        """The statement that this stretch is not known, and why."""
         names = sorted({each.table_name for each in self.holes})
         tables = listed(names) if len(names) <= _FEW else f"{len(names)} tables"
         repairs = listed(list(dict.fromkeys(moment_text(each.repaired_millis) for each in self.holes)))
-        return (
-            f"The past {begin}to {moment_text(self.until_millis)} ({epochs}) is not known: rows of {tables} were lost "
-            f"in the repair of {repairs}."
-        )
+        return f"The past {self.stretch} is not known: rows of {tables} were lost in the repair of {repairs}."
+
+    def warn_of_views(self) -> None:
+        """Warn the caller of the function that calls this: views of the history begin after this stretch."""
+        warnings.warn(f"{self.sentence} Views of the history begin after it: see known_from.", stacklevel=3)
 
     @property
     def error(self) -> PastUnknownError:

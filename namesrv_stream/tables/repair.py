@@ -8,7 +8,8 @@ cannot be read; where these are of the history, that is a hole (tables/holes.py)
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
-from namesrv_stream.errors import NotARegistryError
+from namesrv_stream.errors import NotARegistryError, TableDamagedError
 from namesrv_stream.rules.rows import Hole, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_of_side, rows_to_arrow, with_partition_column
 from namesrv_stream.tables.as_of import AsOf, Key, Past, unrecorded
@@ -34,7 +35,10 @@ from namesrv_stream.tables.damage import (
 from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.root import Root, select, table_properties
 from namesrv_stream.tables.schemas import (
+    BROKER,
     BROKER_EVENT,
+    CLUSTER,
+    FILTER,
     LIVE,
     PINNED_TABLES,
     REJECTED,
@@ -42,12 +46,22 @@ from namesrv_stream.tables.schemas import (
     ROW_CHANGE,
     SNAPSHOT,
     TABLES,
+    TOPIC,
+    TOPIC_MAPPING,
     TableSpec,
 )
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import CommitTag, RustWriter
 
 _HISTORY = (BROKER_EVENT, ROW_CHANGE)
+_OF_NAMES = (TOPIC.name, TOPIC_MAPPING.name, CLUSTER.name)
+_KEYS = {
+    SNAPSHOT.name: ("epoch",),
+    BROKER_EVENT.name: ("epoch", "seq"),
+    ROW_CHANGE.name: ("epoch", "seq", "table_name", *dict.fromkeys(name for spec in ROUTE_TABLES for name in spec.key)),
+}
+"""Columns that identify a row of an append-only table, the epoch first."""
+
 _ALL = frozenset(spec.name for spec in PINNED_TABLES)
 
 
@@ -60,10 +74,23 @@ def damages(root: Root) -> list[Damage]:
     newest = [] if found else [Snapshots(root).newest()]
     found += [damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, newest)]
     hurt = {damage.table for damage in found}
+    if newest and ROW_CHANGE.name not in hurt:
+        found += _failed_queries(root, newest[0])
+        hurt = {damage.table for damage in found}
     if newest and ROW_CHANGE.name not in hurt and all(damage.is_of_checkpoint for damage in found):
         whole = (spec for spec in ROUTE_TABLES if spec.name not in hurt)
         found += [damage for spec in whole for damage in _other_rows(root, spec, newest[0])]
     return found
+
+
+def _failed_queries(root: Root, newest: SnapshotRow) -> Iterator[Damage]:
+    """Yield the damage of `row_change` if delta-rs reads its rows, and fails if it looks for some of them."""
+    try:
+        for spec in ROUTE_TABLES:
+            Past(root, AsOf(), newest, newest).recorded(spec)
+    except (*UNREADABLE, TableDamagedError) as error:
+        problem = f"an index in one of its files is damaged ({' '.join(str(error).split())})"
+        yield Damage(ROW_CHANGE.name, "", problem, newest.versions[ROW_CHANGE.name])
 
 
 def _other_rows(root: Root, spec: TableSpec, newest: SnapshotRow) -> Iterator[Damage]:
@@ -112,12 +139,16 @@ def drop_checkpoint(root: Root, damage: Damage) -> None:
 class Readable(NamedTuple):
     """What can be read of a table: its highest `version`, -1 if none can, and the data files of that version.
 
-    `lost`: those of its data files that cannot be read.
+    `lost`: those of its data files that cannot be read. `more`: rows of epochs that these files lack, whole by the
+    numbers in `snapshot`, in files that only commits after a broken one name. `is_rewritten`: all rows are read, and
+    written anew.
     """
 
     version: int
     paths: frozenset[str]
     lost: frozenset[str]
+    more: pa.Table | None = None
+    is_rewritten: bool = False
 
 
 def _readable(root: Root, spec: TableSpec, found: Iterable[Damage], named: int | None) -> Readable:
@@ -131,33 +162,59 @@ def _readable(root: Root, spec: TableSpec, found: Iterable[Damage], named: int |
         paths = files.paths(version)
     damaged = {damage.file for damage in found if damage.table == spec.name}
     lost = frozenset(path for path in paths if path in damaged or files.problem(path))
-    return Readable(version, paths - lost, lost)
+    is_rewritten = any(damage.table == spec.name and not damage.file for damage in found)
+    return Readable(version, paths - lost, lost, is_rewritten=is_rewritten)
 
 
 def _rows(root: Root, spec: TableSpec, readable: Readable) -> pa.Table:
+    files, more = TableFiles(root, spec), [] if readable.more is None else [readable.more]
+    return pa.concat_tables([spec.schema.empty_table(), *map(files.rows, sorted(readable.paths)), *more])
+
+
+def _rows_of_other_files(
+    root: Root, spec: TableSpec, readable: Readable, number_of: Callable[[int], int | None]
+) -> pa.Table:
+    """Return the rows of whole epochs in files that the readable version does not name. Each row is in one place.
+
+    `number_of` returns how many rows an epoch has to have, None for one that is not wanted. An epoch with another
+    number is left out: a run that died may have written rows of an epoch that another run has published.
+    """
     files = TableFiles(root, spec)
-    return pa.concat_tables([spec.schema.empty_table(), *map(files.rows, sorted(readable.paths))])
+    others = (path for path in files.listed("") if path.endswith(".parquet") and not path.startswith("_"))
+    stray = [path for path in others if path not in readable.paths and files.problem(path) is None]
+    rows = pa.concat_tables([spec.schema.empty_table(), *map(files.rows, sorted(stray))])
+    keys = zip(*(rows[name].to_pylist() for name in _KEYS[spec.name]), strict=True)
+    places = {key: place for place, key in enumerate(keys)}  # compaction leaves a row in two files
+    counts = Counter(epoch for epoch, *_ in places)
+    return rows.take(pa.array([at for key, at in places.items() if counts[key[0]] == number_of(key[0])], pa.int64()))
 
 
 class Repair(NamedTuple):
     """What a repair makes of the damaged tables.
 
-    `newest`: the snapshot that it goes on from. `rows`: keyed table -> its rows; those of `made` are the last ones of
-    `row_change`. `lost`: table -> number of rows that are lost, None if that is not known; a table without a loss is
-    not in it. `holes`: the new ones. `readable`: damaged append-only table -> what it keeps.
+    `newest`: the snapshot that it goes on from. `found`: the damage. `rows`: keyed table -> its rows; those of `made`
+    are the last ones of `row_change`. `lost`: table -> number of rows that are lost, None if that is not known; a table
+    without a loss is not in it. `kept`: damaged append-only table -> number of rows that stay. `holes`: the new ones.
+    `readable`: damaged append-only table -> its version and the files that stay.
     """
 
     newest: SnapshotRow
+    found: Sequence[Damage]
     rows: Mapping[str, Sequence[Any]]
     made: frozenset[str]
     lost: Mapping[str, int | None]
+    kept: Mapping[str, int]
     holes: tuple[Hole, ...]
     readable: Mapping[str, Readable]
 
     @property
     def needs_full_registrations(self) -> bool:
-        """True if rows of keyed tables may be lost, which brokers have to send again."""
-        return any(hole.table_name in self.rows for hole in self.holes)
+        """True if rows of keyed tables may be lost, which brokers have to send again.
+
+        A repair that has died before it published left its holes in the newest row.
+        """
+        unfinished = [hole for hole in self.newest.holes if hole.to_epoch >= self.newest.epoch]
+        return any(hole.table_name in self.rows for hole in (*self.holes, *unfinished))
 
 
 def newest_readable(root: Root, found: Sequence[Damage]) -> SnapshotRow | None:
@@ -166,7 +223,17 @@ def newest_readable(root: Root, found: Sequence[Damage]) -> SnapshotRow | None:
 
 
 def _snapshots(root: Root, found: Sequence[Damage]) -> list[SnapshotRow]:
-    return rows_from_arrow(SNAPSHOT, _rows(root, SNAPSHOT, _readable(root, SNAPSHOT, found, None)))
+    return rows_from_arrow(SNAPSHOT, _rows(root, SNAPSHOT, _readable_snapshots(root, found)))
+
+
+def _readable_snapshots(root: Root, found: Sequence[Damage]) -> Readable:
+    """Return what can be read of `snapshot`; if a commit of it is broken, with the rows that later commits added."""
+    kept = _readable(root, SNAPSHOT, found, None)
+    if 0 <= kept.version == newest_version(root, SNAPSHOT):
+        return kept
+    known = set(_rows(root, SNAPSHOT, kept)["epoch"].to_pylist())
+    more = _rows_of_other_files(root, SNAPSHOT, kept, lambda epoch: None if epoch in known else 1)
+    return kept._replace(more=more)
 
 
 def planned(root: Root, found: Sequence[Damage], newest: SnapshotRow) -> Repair:
@@ -178,22 +245,49 @@ def planned(root: Root, found: Sequence[Damage], newest: SnapshotRow) -> Repair:
     holes: list[Hole] = []
     for spec in (each for each in (SNAPSHOT, *_HISTORY, REJECTED) if each.name in hurt):
         named = None if spec is SNAPSHOT else newest.versions.get(spec.name)
-        kept = readable[spec.name] = _readable(root, spec, found, named)
+        kept = _readable_snapshots(root, found) if spec is SNAPSHOT else _readable(root, spec, found, named)
+        readable[spec.name] = kept
         if spec is REJECTED:
             lost |= {spec.name: None} if kept.lost or kept.version != named else {}
-        elif counts := _lost_rows(root, spec, kept, snapshots, newest.epoch):
+            continue
+        counts = _lost_rows(root, spec, kept, snapshots, newest, is_sure=SNAPSHOT.name not in hurt)
+        if counts and spec in _HISTORY and kept.version != named:
+            wanted = {epoch: snapshots[epoch].changes[spec.name] for epoch in counts if epoch in snapshots}
+            kept = readable[spec.name] = kept._replace(more=_rows_of_other_files(root, spec, kept, wanted.get))
+            counts = _lost_rows(root, spec, kept, snapshots, newest, is_sure=SNAPSHOT.name not in hurt)
+        if counts:
             lost[spec.name] = None if None in counts.values() else sum(filter(None, counts.values()))
-            end = max(counts)
+            first, end = min(counts), max(counts) + (spec is SNAPSHOT)
             until_ms = snapshots.get(end, newest).event_time or now_ms
-            begin_ms = _earliest_ms(root, spec, kept) if kept.version == named else None
-            holes.append(Hole(spec.name, min(counts), end + (spec is SNAPSHOT), begin_ms, until_ms, now_ms))
+            if spec is SNAPSHOT:
+                begin_ms = snapshots[first - 1].event_time if first - 1 in snapshots else None
+            else:
+                begin_ms = _earliest_ms(root, spec, kept) if kept.version == named else None
+            holes.append(Hole(spec.name, first, end, begin_ms, until_ms, now_ms))
     made = frozenset(spec.name for spec in ROUTE_TABLES if spec.name in hurt)
     rows_of = {spec.name: _keyed_rows(root, spec, newest, made, readable.get(ROW_CHANGE.name)) for spec in ROUTE_TABLES}
-    if unknown := UnknownPast.of(newest._replace(holes=_of_changes((*newest.holes, *holes)))):
+    if made and (unknown := UnknownPast.of(newest._replace(holes=_of_changes((*newest.holes, *holes))))):
         for name in sorted(made):
             lost[name] = None
             holes.append(unknown.hole(name, newest.epoch + 1, newest.event_time or now_ms, now_ms))
-    return Repair(newest, rows_of, made, lost, tuple(holes), readable)
+    tag, end_ms = newest_tag(root), newest.event_time or now_ms
+    if SNAPSHOT.name in hurt and tag.epoch > newest.epoch:  # their records are read again, so no time is unknown
+        holes.append(Hole(SNAPSHOT.name, newest.epoch + 1, tag.epoch + 1, end_ms, end_ms, now_ms))
+    stay = {name: len(_rows(root, TABLES[name], kept)) for name, kept in readable.items()}
+    return Repair(newest, found, rows_of, made, lost, stay, tuple(holes), readable)
+
+
+def held(rows_of: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Return the rows of the keyed tables without those of broker names and addresses that nobody holds.
+
+    Their removal may be among the lost rows, and no broker would ever correct them.
+    """
+    addresses = {row.broker_addr for row in rows_of[LIVE.name]}
+    brokers = [row for row in rows_of[BROKER.name] if row.broker_addr in addresses]
+    names = {row.broker_name for row in brokers}
+    of_names = {table: [row for row in rows_of[table] if row.broker_name in names] for table in _OF_NAMES}
+    filters = [row for row in rows_of[FILTER.name] if row.broker_addr in addresses]
+    return {**rows_of, **of_names, BROKER.name: brokers, FILTER.name: filters}
 
 
 def _of_changes(holes: Iterable[Hole]) -> tuple[Hole, ...]:
@@ -201,24 +295,37 @@ def _of_changes(holes: Iterable[Hole]) -> tuple[Hole, ...]:
     return tuple(hole for hole in holes if hole.table_name not in (SNAPSHOT.name, BROKER_EVENT.name))
 
 
-def _lost_rows(
-    root: Root, spec: TableSpec, kept: Readable, snapshots: Mapping[int, SnapshotRow], newest: int
+def _lost_rows(  # noqa: PLR0913  # each a fact of the count
+    root: Root,
+    spec: TableSpec,
+    kept: Readable,
+    snapshots: Mapping[int, SnapshotRow],
+    newest: SnapshotRow,
+    *,
+    is_sure: bool,
 ) -> dict[int, int | None]:
     """Return the epochs up to the newest of which a table lacks rows: epoch -> their number, None if it is not known.
 
-    A row of `snapshot` has the number of rows that its epoch wrote to each table.
+    A row of `snapshot` has the number of rows that its epoch wrote to each table. `is_sure`: an epoch without a row
+    was never published. What a former repair has lost is left out.
     """
+    before = {epoch for hole in newest.holes for epoch in _epochs_of(hole) if hole.table_name == spec.name}
+    epochs = [epoch for epoch in range(1, newest.epoch + 1) if epoch not in before]
     if spec is SNAPSHOT:
-        return {epoch: 1 for epoch in range(1, newest) if epoch not in snapshots}
+        return {epoch: 1 for epoch in epochs if epoch not in snapshots}
     values = pc.value_counts(_rows(root, spec, kept)["epoch"]).to_pylist()
     stored = {each["values"]: each["counts"] for each in values}
     found: dict[int, int | None] = {}
-    for epoch in range(1, newest + 1):
+    for epoch in epochs:
         if (row := snapshots.get(epoch)) is None:
-            found[epoch] = None
-        elif missing := row.changes.get(spec.name, 0) - stored.get(epoch, 0):
+            found |= {} if is_sure else {epoch: None}
+        elif (missing := row.changes.get(spec.name, 0) - stored.get(epoch, 0)) > 0:
             found[epoch] = missing
     return found
+
+
+def _epochs_of(hole: Hole) -> range:
+    return range(hole.from_epoch, hole.to_epoch + 1)
 
 
 def _earliest_ms(root: Root, spec: TableSpec, kept: Readable) -> int | None:
@@ -255,10 +362,11 @@ def last_rows(spec: TableSpec, changes: pa.Table, until: int) -> dict[Key, Any]:
 def mend(root: Root, repair: Repair, wanted: Mapping[str, Sequence[Any]]) -> dict[str, int]:
     """Make the damaged tables readable, and return the version of each table from now on.
 
-    Keyed tables get the rows in `wanted`. No row of an epoch that no snapshot names stays in a damaged table.
+    Keyed tables get the rows in `wanted`; these come last, so that a run that dies before leaves their damage to be
+    seen.
     """
     versions = dict(repair.newest.versions)
-    for spec in (SNAPSHOT, *PINNED_TABLES):
+    for spec in (*_HISTORY, REJECTED, *ROUTE_TABLES):
         if spec.name in repair.made:
             kept = _readable(root, spec, (), None)
             _move_aside(root, spec, kept)
@@ -268,15 +376,29 @@ def mend(root: Root, repair: Repair, wanted: Mapping[str, Sequence[Any]]) -> dic
             kept = repair.readable[spec.name]
             _move_aside(root, spec, kept)
             table = _opened(root, spec, kept)
-            if kept.lost:
-                table.repair()
-            if spec is not REJECTED:
-                table.delete(f"epoch > {repair.newest.epoch}")
+            _drop_lost(root, spec, kept, table)
         else:
             continue
         versions[spec.name] = newest_version(root, spec)
-    versions.pop(SNAPSHOT.name, None)
     return versions
+
+
+def make_snapshot_readable(root: Root, repair: Repair) -> None:
+    """Make the table `snapshot` readable if it is damaged. Then the registry can be claimed, which ends a job."""
+    if (kept := repair.readable.get(SNAPSHOT.name)) is not None:
+        _move_aside(root, SNAPSHOT, kept)
+        _drop_lost(root, SNAPSHOT, kept, _opened(root, SNAPSHOT, kept))
+
+
+def _drop_lost(root: Root, spec: TableSpec, kept: Readable, table: DeltaTable) -> None:
+    """Take lost files out of a table's log, and put the rows in again that only commits after a broken one name."""
+    if kept.is_rewritten:
+        write_deltalake(table, with_partition_column(spec, _rows(root, spec, kept)), mode="overwrite")
+        return
+    if kept.lost:
+        table.repair()
+    if kept.more is not None and len(kept.more):
+        write_deltalake(root.open(spec), with_partition_column(spec, kept.more), mode="append")
 
 
 def _opened(root: Root, spec: TableSpec, kept: Readable) -> DeltaTable:

@@ -174,8 +174,11 @@ class RouteReader:
 
         Raises SnapshotGoneError if the snapshot is not kept any more.
         """
-        is_same_log = base is not None and base.snapshot.repaired_at == snapshot.repaired_at
-        known = base.tables if base is not None and is_same_log else {}  # a repair may give out a version twice
+        known = base.tables if base is not None else {}
+        if (
+            base is not None and base.snapshot.repaired_at != snapshot.repaired_at
+        ):  # version numbers may have come again
+            known, self._tables = {}, OpenTables(self._root)
         tables = {name: table for name, table in known.items() if table.version == snapshot.versions[name]}
         others = [spec for spec in _SMALL_TABLES if spec.name not in tables]
         with ThreadPoolExecutor() as pool:

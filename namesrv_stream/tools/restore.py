@@ -17,23 +17,24 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from namesrv_stream.answers.events import newest_of_each
+from namesrv_stream.answers.events import newest_of, newest_of_each
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
 from namesrv_stream.kafka.election import candidates
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
+from namesrv_stream.rules.rows import BrokerEventRow, Hole, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
+from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.damage import table_damages
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
-from namesrv_stream.tables.repair import Repair, mend, newest_tag
+from namesrv_stream.tables.repair import Repair, held, make_snapshot_readable, mend, newest_tag, planned
 from namesrv_stream.tables.root import Root, quoted
-from namesrv_stream.tables.schemas import BROKER, LIVE, PINNED_TABLES, ROUTE_TABLES, TOPIC
+from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, LIVE, PINNED_TABLES, ROUTE_TABLES, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import changes_to_write
+from namesrv_stream.tables.writer import BaseMovedError, CommitTag, changes_to_write
 from namesrv_stream.tools.backup_file import Content, Rows, content_of
 
 _KAFKA_LIMIT_MS = 5_000
@@ -230,49 +231,73 @@ def _by_key(key: Sequence[str], rows: Rows) -> dict[tuple[Any, ...], tuple[Any, 
     return {tuple(getattr(row, name) for name in key): row for row in rows}
 
 
-def publish_repair(  # noqa: PLR0913  # each a fact of the new epoch
-    root: Root,
-    settings: NamesrvSettings,
-    plan: Repair,
-    wanted: Content,
-    requested_by: str,
-    *,
-    takes_over: bool = False,
+def publish_repair(
+    root: Root, settings: NamesrvSettings, plan: Repair, wanted: Content | None, requested_by: str
 ) -> SnapshotRow:
-    """Mend the damaged tables, and publish `wanted` after them. Raises NamesrvError."""
-    newest, rows = plan.newest, {**plan.rows}
-    require_stopped(root, settings, newest, takes_over=takes_over)
-    now = Content(newest, rows)
-    if not _is_of_same_log(newest, wanted.snapshot):
-        wanted = _heard_at(wanted, newest.clock_millis)
-    if plan.needs_full_registrations and wanted.snapshot is newest:
-        live = [_to_register_in_full(lease) for lease in wanted.rows[LIVE.name]]
-        wanted = wanted._replace(rows={**wanted.rows, LIVE.name: live})
-    known, position = newest_tag(root), _log_position(newest, wanted.snapshot)
-    versions = mend(root, plan, rows)
+    """Mend the damaged tables, and publish `wanted` after them; None: what the repair makes of them.
+
+    The registry is claimed first, with the holes, so that a job publishes nothing more and a repair that dies leaves
+    what it knew. If a job has published since the plan was made, a new one is made. Raises NamesrvError.
+    """
+    known = newest_tag(root)
+    make_snapshot_readable(root, plan)
+    former = _claim(root, plan, known)
+    if former.epoch > plan.newest.epoch:
+        plan = planned(root, plan.found, former)
+    newest, made = plan.newest, plan.made
+    content = wanted or Content(newest, plan.rows)
+    if not _is_of_same_log(newest, content.snapshot):
+        content = _heard_at(content, newest.clock_millis)
+    if plan.needs_full_registrations and wanted is None:
+        live = [_to_register_in_full(lease) for lease in plan.rows[LIVE.name]]
+        content = content._replace(rows={**held(plan.rows), LIVE.name: live})
+    versions, position = mend(root, plan, plan.rows), _log_position(newest, content.snapshot)
 
     def mended(claim: SnapshotRow) -> SnapshotRow:
-        epoch, term = (
-            max(claim.epoch, known.epoch + 1, newest.epoch + 1),
-            max(claim.term, known.term + 1, newest.term + 1),
-        )
-        holes = [each._replace(to_epoch=epoch) if each.table_name in rows else each for each in plan.holes]
         return position._replace(
-            epoch=epoch,
-            term=term,
+            epoch=claim.epoch,
+            term=claim.term,
             run_id=claim.run_id,
             published_at=claim.published_at,
             versions=versions,
             changes={},
             kind="CLAIM",
-            holes=(*newest.holes, *holes),
+            holes=_holes_until(plan, claim.epoch),
             repaired_at=claim.published_at,
         )
 
     publisher = _claimed(root, settings, _log_of_before, mended)
     holes = [each._asdict() for each in publisher.last.holes[len(newest.holes) :]]
-    facts = {"made": sorted(plan.made), "lost": plan.lost, "holes": holes}
-    return _published(publisher, "REPAIR", now.rows, wanted, publisher.last, requested_by, facts)
+    facts = {"kept": plan.kept, "made": sorted(made), "lost": plan.lost, "holes": holes}
+    return _published(publisher, "REPAIR", plan.rows, content, publisher.last, requested_by, facts)
+
+
+def _claim(root: Root, plan: Repair, known: CommitTag) -> SnapshotRow:
+    """Claim the registry, which ends a running job, and return the newest row before. Tables stay as they are."""
+    writer = writer_of(root)
+    while True:
+        found, version = writer.newest_snapshot()
+        former = found or plan.newest
+        epoch = max(former.epoch, known.epoch) + 1
+        row = former._replace(
+            epoch=epoch,
+            term=max(former.term, known.term) + 1,
+            run_id=uuid.uuid4().hex,
+            published_at=_now_ms(),
+            changes={},
+            kind="CLAIM",
+            holes=_holes_until(plan, epoch),
+        )
+        with suppress(BaseMovedError):
+            writer.ensure_table(SNAPSHOT)
+            writer.append(SNAPSHOT, version, rows_to_arrow(SNAPSHOT, [row]), CommitTag(row.epoch, row.term))
+            return former
+
+
+def _holes_until(plan: Repair, epoch: int) -> tuple[Hole, ...]:
+    """Return all holes, of which those of tables that the repair makes end with an epoch."""
+    made = [hole._replace(to_epoch=epoch) if hole.table_name in plan.rows else hole for hole in plan.holes]
+    return (*plan.newest.holes, *made)
 
 
 def _to_register_in_full(lease: Any) -> LiveRow:
@@ -296,9 +321,27 @@ def fewer(now: Mapping[str, Rows], lost: Mapping[str, int | None], then: Mapping
     for name, what in ((BROKER.name, "brokers"), (TOPIC.name, "rows of topics")):
         before, after = len(now[name]) + (lost.get(name) or 0), len(then[name])
         if after < before or (name in lost and lost[name] is None):
-            known = "" if lost.get(name, 0) is not None else " or more"
-            found.append(f"{after:,} {what} in place of {before:,}{known}")
+            known = "" if lost.get(name, 0) is not None else ", of which rows are lost"
+            found.append(f"{after:,} {what}{known or f' in place of {before:,}'}")
     return found
+
+
+_MAX_KEYS = 20
+
+
+def lost_keys(root: Root, plan: Repair) -> list[str]:
+    """Return KV keys and settings that commands named in the epochs of a hole, if a repair has to make their tables."""
+    if plan.made.isdisjoint({"kv_config", "namesrv_config"}):
+        return []
+    holes = (*plan.newest.holes, *plan.holes)
+    first, last = min(each.from_epoch for each in holes), max(each.to_epoch for each in holes)
+    chosen = f"type IN ('PUT_KV_CONFIG', 'UPDATE_NAMESRV_CONFIG') AND epoch BETWEEN {first} AND {last}"
+    found = dict[str, None]()
+    for line in [] if BROKER_EVENT.name in plan.readable else newest_of(root, plan.newest, chosen, None):
+        command = msgspec.json.decode(line.command or "{}")
+        keys = command.get("properties") or [f"{command.get('namespace')}/{command.get('key')}"]
+        found |= dict.fromkeys(keys)
+    return [*found][:_MAX_KEYS]
 
 
 def _is_of_same_log(newest: SnapshotRow, then: SnapshotRow) -> bool:

@@ -183,7 +183,7 @@ def test_any_epoch_is_as_it_was_across_a_restore_and_a_repair(tmp_path):
     root, given = Root(registry.root), NamesrvSettings()
     restored = restore_content(root, given, content_of(RouteReader(root), good), "ann", takes_over=True).epoch
     now, then = content_of(RouteReader(root)), of_backup(content_of(RouteReader(root), spoilt))
-    repaired = publish_repair(root, given, planned(root, [], now.snapshot), then, "ann", takes_over=True).epoch
+    repaired = publish_repair(root, given, planned(root, [], now.snapshot), then, "ann").epoch
     newest = Publisher.claim(RustWriter(root), "next", NOW).last.epoch
     wanted = {epoch: tables_at(root, epoch=epoch) for epoch in range(1, newest + 1)}
     assert (wanted[restored], wanted[repaired]) == (wanted[good], wanted[spoilt])

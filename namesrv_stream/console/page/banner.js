@@ -52,7 +52,7 @@ const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? h("
 // What is wrong with the present, as short as a tab has room for, as a sentence, and what to do.
 function reasonOf(job, isConnected) {
   if (!isConnected) return ["no console", "The console does not answer.", "This page goes on when it is back."];
-  if (job.problem) return ["tables damaged", "The tables cannot be read, or are damaged.", job.problem];
+  if (job.problem) return ["tables damaged", "No newer snapshot can be read, or the tables are damaged.", job.problem];
   const state = job.state === "running" ? "behind" : job.state;
   return [`job ${state}`, ...ofState(job, state)];
 }
