@@ -368,8 +368,8 @@ def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: Snaps
 class JobWatch:
     """Asks from `start` to `stop`, in a thread. `facts` are Kafka's newest answers.
 
-    `row` returns the newest row as it holds now, None if there is none. `doubt`: why the present is not known. It
-    begins DOUBT_AFTER_MS after the last look that found a job that runs; one question that fails is none.
+    `row` returns the newest row as it holds now, None if there is none. A doubt begins DOUBT_AFTER_MS after the last
+    look that found a job that runs; one question that fails is none.
     """
 
     def __init__(self, settings: NamesrvSettings, root: Root, row: Callable[[], SnapshotRow | None]) -> None:
@@ -378,7 +378,8 @@ class JobWatch:
         self._row = row
         self._stop = threading.Event()
         self.facts: FromKafka = NOT_ASKED
-        self.doubt: Doubt | None = None
+        self._doubt: Doubt | None = None
+        self._has_looked = False
         self._known_ms: int | None = None
 
     def start(self) -> None:
@@ -389,29 +390,39 @@ class JobWatch:
         """Let the thread end after its present question."""
         self._stop.set()
 
-    def _watch_doubt(self, now_ms: int) -> None:
-        row = self._row()
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why the present is not known, None if it is. Before the first look the tables tell."""
+        if not self._has_looked:
+            self._watch_doubt(self._row())
+        return self._doubt
+
+    def _watch_doubt(self, row: SnapshotRow | None) -> None:
         if row is None:
-            self.doubt = None
+            self._doubt = None
             return
+        now_ms = time.time_ns() // 1_000_000
         state = job_state(job_progress(row, now_ms).state, self.facts)
         if state not in _DOUBTS:
             self._known_ms = now_ms
         known_ms = min(row.event_time or row.published_at, row.published_at)
         since_ms = max(known_ms, self._known_ms or 0)
         is_known = state not in _DOUBTS or now_ms - since_ms <= DOUBT_AFTER_MS
-        self.doubt = None if is_known else Doubt(since_ms, _DOUBTS[state])
+        self._doubt = None if is_known else Doubt(since_ms, _DOUBTS[state])
 
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                facts = facts_from_kafka(self._settings, self._root, self._row())
+                row = self._row()
+                facts = facts_from_kafka(self._settings, self._root, row)
                 if facts.jobs is not None and not facts.jobs and self.facts.jobs:
                     # one job has left, and the next one may be about to join, or its last row to be read
                     self._stop.wait(_ASK_AGAIN_S)
-                    facts = facts_from_kafka(self._settings, self._root, self._row())
+                    row = self._row()
+                    facts = facts_from_kafka(self._settings, self._root, row)
                 self.facts = facts
-                self._watch_doubt(time.time_ns() // 1_000_000)
+                self._watch_doubt(row)
+                self._has_looked = True
             except Exception:  # the state is shown by the tables until the next question
                 log.exception("what the job does is not known: internal error")
                 self.facts = NOT_ASKED

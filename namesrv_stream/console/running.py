@@ -91,12 +91,12 @@ class Running:
         progress.cancel()
         self.stop_watching()
         await asyncio.to_thread(self._feed.stop)
+        await asyncio.to_thread(self.damage.stop)
 
     def stop_watching(self) -> None:
         """Send all watchers their last event, so that their connections end."""
         self.hub.drop_all("this console stops")
         self._watch.stop()
-        self.damage.stop()
 
     def status(self) -> Status:
         """Return the present state of the job.

@@ -107,7 +107,7 @@ class Gateway:
             self._follower.start()
             self._damage = DamageWatch(root)
             self._damage.start()
-            opening.callback(self._damage.stop)
+            opening.push_async_callback(asyncio.to_thread, self._damage.stop)
             opening.push_async_callback(asyncio.to_thread, self._follower.stop)
             opening.callback(processes.close)
             await opening.enter_async_context(self._link)

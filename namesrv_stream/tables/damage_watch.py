@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 EVERY_S = 40.0
 _PUBLISHED_WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.2
+_STOP_LIMIT_S = 10.0
 
 
 def require_files(root: Root) -> None:
@@ -87,6 +88,7 @@ class DamageWatch:
         self._unpublished = 0
         self._root = root
         self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="damage-watch", daemon=True)
 
     @property
     def damaged(self) -> str | None:
@@ -101,12 +103,13 @@ class DamageWatch:
         self.stop()
 
     def start(self) -> None:
-        """Start the thread, which nobody waits for: a storage that does not answer holds it up."""
-        threading.Thread(target=self._run, name="damage-watch", daemon=True).start()
+        """Start the thread. It can be started once."""
+        self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end after its present look."""
+        """End the thread after its present look, which must not meet the end of the process; it waits 10 s at most."""
         self._stop.set()
+        self._thread.join(_STOP_LIMIT_S)
 
     def look(self) -> None:
         """Look now, and log what has changed. A storage that does not answer leaves what was known."""
