@@ -200,12 +200,12 @@ def status(
     )
 
 
-def doubt_of(state: JobState, row: SnapshotRow, now_ms: int) -> Doubt | None:
+def doubt_of(state: JobState, row: SnapshotRow, now_ms: int, ran_at_ms: int = 0) -> Doubt | None:
     """Return why the present is not known, None if the job runs or has run until a moment ago.
 
-    `row`: the newest one, as it holds now.
+    `row`: the newest one, as it holds now. `ran_at_ms`: when somebody has seen that the job runs, 0 if nobody has.
     """
-    known_ms = min(row.event_time or row.published_at, row.published_at)
+    known_ms = max(ran_at_ms, min(row.event_time or row.published_at, row.published_at))
     if state not in _DOUBTS or now_ms - known_ms <= DOUBT_AFTER_MS:
         return None
     return Doubt(known_ms, _DOUBTS[state])
@@ -380,7 +380,7 @@ class JobWatch:
         self.facts: FromKafka = NOT_ASKED
         self._doubt: Doubt | None = None
         self._has_looked = False
-        self._known_ms: int | None = None
+        self._ran_at_ms = 0
 
     def start(self) -> None:
         """Start the thread, which nobody waits for: a Kafka that is away answers late."""
@@ -404,11 +404,8 @@ class JobWatch:
         now_ms = time.time_ns() // 1_000_000
         state = job_state(job_progress(row, now_ms).state, self.facts)
         if state not in _DOUBTS:
-            self._known_ms = now_ms
-        known_ms = min(row.event_time or row.published_at, row.published_at)
-        since_ms = max(known_ms, self._known_ms or 0)
-        is_known = state not in _DOUBTS or now_ms - since_ms <= DOUBT_AFTER_MS
-        self._doubt = None if is_known else Doubt(since_ms, _DOUBTS[state])
+            self._ran_at_ms = now_ms
+        self._doubt = doubt_of(state, row, now_ms, self._ran_at_ms)
 
     def _run(self) -> None:
         while not self._stop.is_set():

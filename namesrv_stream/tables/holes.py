@@ -12,9 +12,9 @@ from typing import NamedTuple, Self
 from namesrv_stream.errors import PastUnknownError
 from namesrv_stream.reporting.texts import listed, moment_text
 from namesrv_stream.rules.rows import Hole, SnapshotRow
+from namesrv_stream.tables.schemas import BROKER_EVENT
 
 _FEW = 3
-BROKER_EVENT = "broker_event"
 
 
 class UnknownPast(NamedTuple):
@@ -34,7 +34,7 @@ class UnknownPast(NamedTuple):
     @classmethod
     def of_tables(cls, snapshot: SnapshotRow) -> Self | None:
         """Return the stretch in which tables of epochs are not known: they need no row of `broker_event`."""
-        holes = tuple(each for each in snapshot.holes if each.table_name != BROKER_EVENT)
+        holes = tuple(each for each in snapshot.holes if each.table_name != BROKER_EVENT.name)
         return cls.joined(holes) if holes else None
 
     @classmethod
