@@ -33,9 +33,9 @@ from benchmarks.job import Tables
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
-from namesrv_stream.tables.snapshot_reader import RouteReader
 
 LAG_LIMIT_S = 3.0
 _START_LIMIT_S = 180.0
@@ -53,7 +53,7 @@ class Site:
 
     def live(self) -> int:
         """Return the number of leases."""
-        return len(RouteReader(self._root).follow().routes.live)
+        return len(Registry(self._root).follow().routes.live)
 
     def ended(self) -> Counter[str]:
         """Return the number of leases of the brokers that ended, by type of their line of history."""

@@ -25,9 +25,8 @@ import click
 
 from benchmarks.files import FILE, SetClock, Simulation, under_set_clock
 from benchmarks.harness import Bench, benchmark, console_process, option, program
-from namesrv_stream.tables.as_of import AsOf, as_of
-from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.registry import Registry
+from namesrv_stream.tables.root import DAY_MS, HOUR_MS
 
 _MINUTE_MS = 60_000
 _DAYS = 29
@@ -59,11 +58,10 @@ def _seconds(url: str) -> float | None:
 
 def _measured(root: Path, folder: Path) -> Iterator[tuple[str, ...]]:
     """Yield lines: the question, and for each moment the seconds, by HTTP also those of the second answer."""
-    snapshots = Snapshots(Root(str(root)))
-    newest_ms = snapshots.newest().event_time or 0
+    registry = Registry(root)
+    newest_ms = registry.newest().now_ms
     times = [datetime.fromtimestamp((newest_ms - ago_ms) / 1_000, UTC) for ago_ms in _AGO_MS.values()]
-    moments = (AsOf(at_ms=newest_ms - ago_ms) for ago_ms in _AGO_MS.values())
-    epochs = [as_of(Root(str(root)), snapshots, moment).snapshot.epoch for moment in moments]
+    epochs = [registry.at(at_ms=newest_ms - ago_ms).snapshot.epoch for ago_ms in _AGO_MS.values()]
     for command in _COMMANDS:
         cells = []
         for at in times:

@@ -32,9 +32,9 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.spark import local_session
 
 TOPICS_PER_BROKER = 20
@@ -81,7 +81,7 @@ def change_latency_ms(site: SparkSite, changes: int) -> list[int]:
     """Measure from the append to Kafka until a reader that polls every 5 ms sees the snapshot, one change at a time."""
     settings = site.settings("latency")
     with site.running(settings, BROKERS) as (job, fleet):
-        reader = RouteReader(settings.delta_root)
+        reader = Registry(settings.delta_root)
         found = []
         for number in range(changes + WARM_UP):
             appended = fleet.change(number % BROKERS)
@@ -90,7 +90,7 @@ def change_latency_ms(site: SparkSite, changes: int) -> list[int]:
         return found[WARM_UP:]
 
 
-def _wait_until_published(reader: RouteReader, job: BackgroundJob, record: LogPosition) -> None:
+def _wait_until_published(reader: Registry, job: BackgroundJob, record: LogPosition) -> None:
     while reader.follow().snapshot.offsets.get(record.partition, 0) <= record.offset:
         job.check()
         time.sleep(0.005)

@@ -25,8 +25,8 @@ from chaos.world import LEASE_MS, World
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import BROKER_EVENT
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.spark import local_session
 
 out = Console()
@@ -105,9 +105,9 @@ def _table(happened: dict[str, list[dict[str, float]]]) -> Table:
 
 def expiry_figures(root: str) -> dict[str, float]:
     """Milliseconds from deadlines to the ticks that ended the leases, and to the snapshots that showed it."""
-    reader = RouteReader(root)
-    published_ms = {row.epoch: row.published_at for row in reader.snapshots.readable()}
-    lines: list[BrokerEventRow] = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, reader.open().snapshot))
+    reader = Registry(root)
+    published_ms = {row.epoch: row.published_at for row in reader.read(lambda snapshots: snapshots.readable())}
+    lines: list[BrokerEventRow] = rows_from_arrow(BROKER_EVENT, reader.newest()[BROKER_EVENT.name])
     ended = [line for line in lines if line.type == "EXPIRED"]
     deadlines = [(line, (line.last_heard_at or 0) + LEASE_MS) for line in ended]
     ticks = [line.event_time - deadline_ms for line, deadline_ms in deadlines]

@@ -26,9 +26,9 @@ from namesrv_stream.answers.events import Span, newest_of
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROW_CHANGE, TOPIC, TableSpec
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.process import OwnedProcess
 
 Figures = dict[str, float]
@@ -404,7 +404,7 @@ def _newest_epoch(world: World) -> int:
 
 
 def _live(world: World) -> set[str]:
-    return set(RouteReader(world.settings.delta_root).open().routes.live)
+    return set(Registry(world.settings.delta_root).newest().routes.live)
 
 
 def _event_time_ms(world: World) -> int:
@@ -414,8 +414,7 @@ def _event_time_ms(world: World) -> int:
 
 def _require_living(world: World, brokers: LivelyBrokers, since_ms: int) -> None:
     """Raise LivingBrokerLeftError if a living broker is not in the routes, or was not at any time since then."""
-    newest = world.snapshots()[0]
-    lines = newest_of(Root(world.settings.delta_root), newest, Span(since_ms).covers, None)
+    lines = newest_of(Registry(world.settings.delta_root).newest(), Span(since_ms).covers, None)
     ended = [line for line in lines if line.type in LEASE_ENDS and line.broker_addr in brokers.living]
     texts = [f"{line.broker_addr} {line.type} in epoch {line.epoch}" for line in ended]
     if texts or not brokers.living <= _live(world):

@@ -14,8 +14,8 @@ from namesrv_stream.analysis.views import open_snapshot
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.lookup import ClusterInfo
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
@@ -78,16 +78,16 @@ class Onlooker(ABC):
 
 
 class ReaderOnlooker(Onlooker):
-    """Follows the tables by RouteReader: (epoch, contents)."""
+    """Follows the tables by Registry: (epoch, contents)."""
 
     def __init__(self, root: str) -> None:
         super().__init__(0.05)
         self._root = root
-        self._reader: RouteReader | None = None
+        self._reader: Registry | None = None
 
     def look(self) -> tuple[int, Contents]:
         """The newest snapshot, whole."""
-        self._reader = self._reader or RouteReader(self._root)
+        self._reader = self._reader or Registry(self._root)
         view = self._reader.follow()
         return view.snapshot.epoch, contents(view.routes)
 

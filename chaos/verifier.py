@@ -14,10 +14,8 @@ from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.as_of import unrecorded
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, REJECTED, ROUTE_TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 
 REPAIRED = "REPAIR"
 """Type of the line of history that a repair writes, and no record of the log."""
@@ -52,9 +50,9 @@ class Verifier:
 
     def check(self) -> None:
         """Compare all snapshots since the last call, and history and rejected records as of the newest one."""
-        reader = RouteReader(self._root)
+        reader = Registry(self._root)
         known = self.snapshots[-1].epoch if self.snapshots else 0
-        rows = sorted(row for row in reader.snapshots.readable() if row.epoch > known)
+        rows = sorted(row for row in reader.read(lambda snapshots: snapshots.readable()) if row.epoch > known)
         _require("snapshots", "in a row", [row.epoch for row in rows], list(range(known + 1, known + 1 + len(rows))))
         for row in rows:
             self._advance(row)
@@ -64,9 +62,9 @@ class Verifier:
             self._compare_appended(reader, rows[-1])
 
     def check_reader(self, seen: Sequence[tuple[int, Contents]]) -> None:
-        """Compare what a RouteReader saw with the rules."""
+        """Compare what a Registry saw with the rules."""
         for epoch, found in seen:
-            _require("RouteReader", f"epoch {epoch}", found, self._wanted[epoch])
+            _require("Registry", f"epoch {epoch}", found, self._wanted[epoch])
 
     def check_gateway(self, seen: Sequence[tuple[Any, Any]]) -> None:
         """Each answer of a gateway has to be that of a published snapshot, in their order."""
@@ -91,10 +89,10 @@ class Verifier:
 
         Return how many are refused.
         """
-        reader, refused = RouteReader(self._root), 0
+        reader, refused = Registry(self._root), 0
         for epoch, wanted in self._wanted.items():
             try:
-                found = contents(reader.open(epoch).routes)
+                found = contents(reader.at(epoch).routes)
             except PastUnknownError:
                 refused += 1
                 continue
@@ -125,10 +123,10 @@ class Verifier:
         self._next_offset = max(offset, self._next_offset)
         self._history += self._oracle.take_history()
 
-    def _compare(self, reader: RouteReader, row: SnapshotRow) -> None:
+    def _compare(self, reader: Registry, row: SnapshotRow) -> None:
         """Compare a snapshot. Signs of life are known of the newest one alone."""
-        wanted, found = self._oracle.contents(), contents(reader.open(row.epoch).routes)
-        is_past = row.epoch != reader.snapshots.newest().epoch
+        wanted, found = self._oracle.contents(), contents(reader.at(row.epoch).routes)
+        is_past = row.epoch != reader.newest().snapshot.epoch
         for table, rows in wanted.items():
             sides: tuple[Any, ...] = (found[table], rows)
             if is_past and table == LIVE.name:
@@ -137,13 +135,14 @@ class Verifier:
         self._wanted[row.epoch] = wanted
         self._answers.append(comparable(lookup.cluster_info(self._oracle.registry.view())))
 
-    def _compare_appended(self, reader: RouteReader, row: SnapshotRow) -> None:
-        lines = sorted(rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, row)), key=lambda line: line[:2])
+    def _compare_appended(self, reader: Registry, row: SnapshotRow) -> None:
+        at = reader.published(row)
+        lines = sorted(rows_from_arrow(BROKER_EVENT, at[BROKER_EVENT.name]), key=lambda line: line[:2])
         told = [without_place(line) for line in lines if line.type != REPAIRED]
         _require("broker_event", f"epoch {row.epoch}", told, self._history)
         for spec in ROUTE_TABLES:
-            _require("row_change", f"epoch {row.epoch}", unrecorded(Root(self._root), row, spec), [])
-        rejected = sorted(each.offset for each in rows_from_arrow(REJECTED, reader.table(REJECTED, row)))
+            _require("row_change", f"epoch {row.epoch}", at.drift(spec), [])
+        rejected = sorted(each.offset for each in rows_from_arrow(REJECTED, at[REJECTED.name]))
         _require("rejected", f"epoch {row.epoch}", rejected, self._oracle.rejected)
 
 

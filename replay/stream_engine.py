@@ -14,7 +14,7 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tools.fleet.history import CREATE_TIME_TOPIC
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.spark import local_session
@@ -121,6 +121,6 @@ class _Pipeline:
             self._job = None
 
     def _output(self, check: Check) -> Json:
-        tables = RouteReader(self._settings.delta_root).open().routes
+        tables = Registry(self._settings.delta_root).newest().routes
         asked_at_ms = max(step.t for step in self._case.steps[: check.after + 1])
         return check_output(check, tables, self._settings, self._base_ms, asked_at_ms)

@@ -9,9 +9,9 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 
 
@@ -63,5 +63,5 @@ class Published:
 
 def rows_of(root: Root | str, name: str) -> list:
     """Return all rows of one table as of the newest snapshot."""
-    reader = RouteReader(root)
-    return rows_from_arrow(TABLES[name], reader.table(TABLES[name], reader.open().snapshot))
+    reader = Registry(root)
+    return rows_from_arrow(TABLES[name], reader.newest()[name])

@@ -12,8 +12,8 @@ from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion, Requ
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition, RejectedRow, SnapshotRow
 from namesrv_stream.tables.job_progress import ProgressFile, ProgressSign
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.backup_file import content_of
 from tests.build import registration
 from tests.published import Published
@@ -87,7 +87,7 @@ class PublishedRegistry:
 
     def give_sign(self, at_ms: int) -> None:
         """Say as the job that it has read the log up to now, and nothing has changed."""
-        row = RouteReader(self.root).open().snapshot
+        row = Registry(self.root).newest().snapshot
         ProgressFile(Root(self.root)).write(ProgressSign(row.epoch, row.term, at_ms, at_ms, row.offsets))
 
     def _next_place(self) -> LogPosition:
@@ -101,6 +101,6 @@ def url_of(root: Root | str) -> str:
 
 def tables(root: Root | str) -> dict[str, list[object]]:
     """Return the rows of the route tables, leases without signs of life and tokens."""
-    rows = content_of(RouteReader(root), None).rows
+    rows = content_of(Registry(root).newest()).rows
     bare = {name: sorted(map(repr, of_table)) for name, of_table in rows.items() if name != "live"}
     return bare | {"live": sorted((*lease[:4], *map(repr, lease[5:9])) for lease in rows["live"])}

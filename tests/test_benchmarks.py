@@ -7,15 +7,15 @@ import pytest
 
 from benchmarks.history import BROKERS, end_year
 from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 
 
 def test_a_made_history_has_the_columns_of_the_table(tmp_path):
     publisher = Publisher.claim(RustWriter(Root(str(tmp_path / "registry"))), "bench", 1_700_000_000_000)
     end_year(publisher)
-    reader = RouteReader(Root(str(tmp_path / "registry")))
+    reader = Registry(Root(str(tmp_path / "registry")))
     assert len(reader.follow().routes.live) == BROKERS
 
 

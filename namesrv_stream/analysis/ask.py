@@ -19,9 +19,11 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream.analysis.views import VIEWS, history_queries, sources, spark_sql_of, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
-from namesrv_stream.tables.as_of import open_tables, rows_until
+from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.damage import require_whole
 from namesrv_stream.tables.holes import UnknownPast
+from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.registry import open_tables
 from namesrv_stream.tables.root import Root, query, quoted
 from namesrv_stream.tables.schemas import ROUTE_TABLES, SNAPSHOT, TableSpec
 
@@ -66,9 +68,17 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     now and become tables, for several questions. Sets the connection's time zone to UTC, so that days are those of the
     views.
     """
-    place = Root.at(root, storage_options)
-    tables = open_tables(place, epoch, at)
-    unknown = UnknownPast.reaching(tables.snapshot)
+    return _registered(db, open_tables(root, epoch, at, storage_options), only, kept, zone)
+
+
+def _registered(
+    db: duckdb.DuckDBPyConnection,
+    tables: RegistryAt,
+    only: Collection[str] | None,
+    kept: Collection[str],
+    zone: str,
+) -> SnapshotRow:
+    unknown = tables.unknown
     queries, stored = history_queries(zone, unknown), sources(tables.snapshot)
     names = wanted_views(queries, {spec.name for spec in stored}, only)
     db.execute("SET TimeZone = 'UTC'")
@@ -79,7 +89,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
             made = tables.made(spec)
             if made is None:
                 until = spark_sql_of(rows_until(spec, tables.snapshot))
-                _register_table(db, place, spec, version, f"{condition} AND {until}")
+                _register_table(db, tables.root, spec, version, f"{condition} AND {until}")
             else:
                 _register_rows(db, spec, with_partition_column(spec, made))
     for name, text in queries.items():
@@ -103,7 +113,7 @@ def ask(  # noqa: PLR0913  # as register_views
     The statement can be as short as "FROM broker_availability". For polars use `pl.from_arrow(answer)`, for pandas
     `answer.to_pandas()`. `zone` is that of local_hour, local_day and broker_local_availability.
     """
-    with opened(root, epoch, at, storage_options, only=names_in(statement), zone=zone) as views:
+    with opened(open_tables(root, epoch, at, storage_options), only=names_in(statement), zone=zone) as views:
         if (unknown := UnknownPast.reaching(views.snapshot)) is not None and names_in(statement) - _WHOLE:
             unknown.warn_of_views()
         return views.table(statement)
@@ -116,25 +126,18 @@ def names_in(*statements: str) -> set[str]:
 
 
 @contextmanager
-def opened(  # noqa: PLR0913  # as register_views
-    root: str | Path | Root,
-    epoch: int | None = None,
-    at: datetime | int | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    *,
-    only: Collection[str] | None = None,
-    kept: Collection[str] = (),
-    zone: str = "UTC",
+def opened(
+    tables: RegistryAt, *, only: Collection[str] | None = None, kept: Collection[str] = (), zone: str = "UTC"
 ) -> Iterator[Views]:
-    """Yield the views of one snapshot, for several statements. The arguments are those of `register_views`.
+    """Yield the views of one moment, for several statements; further arguments are those of `register_views`.
 
     Raises TableDamagedError if a file that they read is damaged.
     """
     with duckdb.connect(config={"threads": _THREADS}) as db:
         try:
-            yield Views(db, register_views(db, root, epoch, at, storage_options, only=only, kept=kept, zone=zone))
+            yield Views(db, _registered(db, tables, only, kept, zone))
         except (duckdb.Error, DeltaError):
-            require_whole(Root.at(root, storage_options), VIEWS)
+            require_whole(tables.root, VIEWS)
             raise
 
 

@@ -21,9 +21,11 @@ from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
-from namesrv_stream.tables.as_of import PinnedTables, open_tables, rows_until
+from namesrv_stream.tables.as_of import rows_until
 from namesrv_stream.tables.holes import UnknownPast
+from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.object_store import give_spark_access
+from namesrv_stream.tables.registry import open_tables
 from namesrv_stream.tables.root import PLAIN_READER_VERSION, Root, missing_columns
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
@@ -70,7 +72,7 @@ def open_snapshot(
     return tables.snapshot
 
 
-def rows_of(spark: SparkSession, root: Root, tables: PinnedTables, spec: TableSpec) -> DataFrame:
+def rows_of(spark: SparkSession, root: Root, tables: RegistryAt, spec: TableSpec) -> DataFrame:
     """Return a table of VIEWS or the table `snapshot` at the moment of `tables`."""
     made = tables.made(spec)
     if made is not None:

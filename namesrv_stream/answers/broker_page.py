@@ -18,15 +18,17 @@ from namesrv_stream.answers.definitions import (
     lost_topics,
 )
 from namesrv_stream.answers.lists import Broker, brokers_of, check_known, down_broker
+from namesrv_stream.answers.model import AnswerModel, Moment, Page, names_behind
+from namesrv_stream.answers.questions import AskBroker
 from namesrv_stream.answers.story import asker, given_reason
-from namesrv_stream.answers.subject import Fields, Page, Seen, names_behind, now_of
 from namesrv_stream.answers.verdict import LATELY_MS, SUFFERS, system_among, topic_verdicts
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.rules.rows import TopicRow
+from namesrv_stream.tables.moment import RegistryAt
 
 
-class TopicOfBroker(Fields):
+class TopicOfBroker(AnswerModel):
     """A topic on one broker name; `state` is that of the whole topic."""
 
     topic: str
@@ -50,39 +52,39 @@ class BrokerPage(Page):
     topics: list[TopicOfBroker]
 
 
-def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str = "") -> BrokerPage:
+def broker_page(registry: RegistryAt, name: str, asked: AskBroker) -> BrokerPage:
     """Return the brokers of a broker name or address, and its topics."""
-    down, left = down_brokers(seen), left_brokers(seen)
-    retired = [each for each in gone_brokers(seen) if each.retired]
-    lease = seen.tables.live.get(name)
+    down, left = down_brokers(registry), left_brokers(registry)
+    retired = [each for each in gone_brokers(registry) if each.retired]
+    lease = registry.live.get(name)
     fallen = next((each.broker_name for each in (*down, *left, *retired) if each.broker_addr == name), name)
     broker_name = lease.broker_name if lease else fallen
     down, left, retired = ([each for each in some if each.broker_name == broker_name] for some in (down, left, retired))
-    of_name = [*brokers_of(seen, [broker_name]), *(down_broker(each, "left") for each in left)]
+    of_name = [*brokers_of(registry, [broker_name]), *(down_broker(each, "left") for each in left)]
     if not of_name:
-        check_known(seen, name)
-    rows = _topics_of(seen, broker_name, WENT if down or left else ())
-    verdicts, system = topic_verdicts(seen, lost_topics(seen)).of, system_among(seen, rows)
+        check_known(registry, name)
+    rows = _topics_of(registry, broker_name, WENT if down or left else ())
+    verdicts, system = topic_verdicts(registry, lost_topics(registry)).of, system_among(registry, rows)
     states = {topic: verdicts[topic].state if topic in verdicts else "without_route" for topic in rows}
     suffer = _suffering([states[topic] for topic in rows if topic not in system])
-    page, following = names_behind(sorted(rows), after, limit)
+    page, following = names_behind(sorted(rows), asked.after, asked.limit)
     return BrokerPage(
-        seen.moment,
+        Moment.of(registry.snapshot),
         len(rows),
         following,
         broker_name,
-        f"{broker_name} {_state_text(seen, broker_name, down, left)}{_retired_text(seen, retired)}{suffer}.",
+        f"{broker_name} {_state_text(registry, broker_name, down, left)}{_retired_text(registry, retired)}{suffer}.",
         sum(row.write_queue_nums for row in rows.values()),
         [each for each in of_name if name in (broker_name, each.broker_addr)],
         [TopicOfBroker.of(rows[topic], state=states[topic]) for topic in page],
     )
 
 
-def _topics_of(seen: Seen, name: str, causes: tuple[str, ...]) -> dict[str, TopicRow]:
+def _topics_of(registry: RegistryAt, name: str, causes: tuple[str, ...]) -> dict[str, TopicRow]:
     """Return the topics of a broker name, of one that is gone those that went by one of the causes."""
-    queues = seen.tables.queues
+    queues = registry.queues
     rows = (row for topic in queues.topics_on({name}) for row in queues[topic] if row.broker_name == name)
-    gone = (row for _, row in last_topics(seen, [name], causes))
+    gone = (row for _, row in last_topics(registry, [name], causes))
     return {row.topic: row for row in (*rows, *gone)}
 
 
@@ -97,25 +99,25 @@ def _suffering(states: Sequence[TopicState]) -> str:
     return f"; of its {counted(len(states), 'topic')} {', '.join(told)}" if told else ""
 
 
-def _state_text(seen: Seen, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker]) -> str:
+def _state_text(registry: RegistryAt, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker]) -> str:
     """Return what is said of a broker name of which some brokers are down or have unregistered, the latest first."""
-    holders = seen.tables.brokers.get(name, {})
+    holders = registry.brokers.get(name, {})
     if not holders and down:
-        return f"is down {_since(seen, down[0])}"
+        return f"is down {_since(registry, down[0])}"
     if not holders:
-        at = clock_text(left[0].gone_ms, now_of(seen.snapshot)) if left else ""
+        at = clock_text(left[0].gone_ms, registry.now_ms) if left else ""
         return f"unregistered at {at} and is not back" if left else "is in no route, and not expected"
     if MASTER_ID not in holders:
-        masters = [_since(seen, each) for each in (*down, *left) if each.broker_id == MASTER_ID]
+        masters = [_since(registry, each) for each in (*down, *left) if each.broker_id == MASTER_ID]
         return " ".join(["has no master", *masters[:1]]) + ": no writes"
     if down:
         ids = ", ".join(str(each.broker_id) for each in down)
-        return f"is up, without {ids}, which {'is' if len(down) == 1 else 'are'} down {_since(seen, down[0])}"
-    return ", ".join(["is up", *_returns(seen, name)])
+        return f"is up, without {ids}, which {'is' if len(down) == 1 else 'are'} down {_since(registry, down[0])}"
+    return ", ".join(["is up", *_returns(registry, name)])
 
 
-def _retired_text(seen: Seen, retired: Iterable[DownBroker]) -> str:
-    now_ms = now_of(seen.snapshot)
+def _retired_text(registry: RegistryAt, retired: Iterable[DownBroker]) -> str:
+    now_ms = registry.now_ms
     return "".join(
         f"; {each.broker_id}, gone since {clock_text(each.gone_ms, now_ms)} ({each.ended_by}), was retired at "
         f"{clock_text(line.event_time, now_ms)} by {asker(line)}{given_reason(line)}"
@@ -124,17 +126,17 @@ def _retired_text(seen: Seen, retired: Iterable[DownBroker]) -> str:
     )
 
 
-def _since(seen: Seen, each: DownBroker) -> str:
-    return f"since {clock_text(each.fell_ms, now_of(seen.snapshot))} ({each.ended_by})"
+def _since(registry: RegistryAt, each: DownBroker) -> str:
+    return f"since {clock_text(each.fell_ms, registry.now_ms)} ({each.ended_by})"
 
 
-def _returns(seen: Seen, name: str) -> Iterator[str]:
+def _returns(registry: RegistryAt, name: str) -> Iterator[str]:
     """Yield which ids of a broker name came back within an hour before the moment, and after how long."""
-    now_ms, holders = now_of(seen.snapshot), seen.tables.brokers[name]
-    for each in last_ends(seen):
+    now_ms, holders = registry.now_ms, registry.brokers[name]
+    for each in last_ends(registry):
         row = holders.get(each.broker_id)
         if each.broker_name == name and row and row.cluster_name == each.cluster_name:
-            began_ms = seen.tables.live[row.broker_addr].lease_began_at
+            began_ms = registry.live[row.broker_addr].lease_began_at
             if max(each.gone_ms, now_ms - LATELY_MS) < began_ms:
                 away = duration_text(began_ms - each.gone_ms)
                 yield f"{each.broker_id} came back at {clock_text(began_ms, now_ms)} after {away}"

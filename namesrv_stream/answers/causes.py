@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from namesrv_stream.answers.definitions import TOGETHER_MS, DownBroker, together
-from namesrv_stream.answers.subject import Fields
-from namesrv_stream.reporting.texts import SHOWN_ZONE, all_of, counted, iso_text, natural_key
+from namesrv_stream.answers.model import AnswerModel
+from namesrv_stream.reporting.texts import SHOWN_ZONE, Time, all_of, counted, natural_key
 from namesrv_stream.rules.record_types import MASTER_ID
 
 State = Literal["alive", "late", "suspect", "down", "left"]
@@ -24,7 +24,7 @@ STRAYS = 0.75
 """A zone or cluster with this share of a group is told by itself, and the others apart."""
 
 
-class BrokerId(Fields):
+class BrokerId(AnswerModel):
     """A broker that is down, suspect or late."""
 
     cluster_name: str
@@ -33,7 +33,7 @@ class BrokerId(Fields):
     broker_addr: str
 
 
-class Cause(Fields):
+class Cause(AnswerModel):
     """`count` of the `total` brokers in one place that are in one state: a whole place, or since about the same time.
 
     A broker of two whole places counts for one of them. `text` tells each of them with all its brokers.
@@ -52,9 +52,9 @@ class Cause(Fields):
     total: int
     zones: list[str | None]
     clusters: list[str]
-    first_at: str
-    last_at: str
-    gone_at: str | None
+    first_at: Time
+    last_at: Time
+    gone_at: Time | None
     ended_by: dict[str, int]
     brokers: list[BrokerId]
 
@@ -158,9 +158,9 @@ def _cause(scope: Scope, group: Sequence[Member], around: Sequence[Member], brok
         total=len(around),
         zones=sorted({each.zone for each in whole}, key=lambda zone: natural_key(zone or "")),
         clusters=sorted({each.cluster for each in whole}, key=natural_key),
-        first_at=iso_text(min(times)),
-        last_at=iso_text(max(times)),
-        gone_at=iso_text(min(each.gone_ms for each in gone)) if gone else None,
+        first_at=Time(min(times)),
+        last_at=Time(max(times)),
+        gone_at=Time(min(each.gone_ms for each in gone)) if gone else None,
         ended_by=dict(Counter(each.down.ended_by for each in group if each.down is not None)),
         brokers=[BrokerId(each.cluster, each.name, each.broker_id, each.address) for each in ordered[:_NAMED]],
     )

@@ -10,8 +10,8 @@ import msgspec
 from namesrv_stream.answers.accounts import sentence
 from namesrv_stream.answers.definitions import down_brokers, lost_topics
 from namesrv_stream.answers.events import events_of_record, with_changes
+from namesrv_stream.answers.model import BadQuestionError
 from namesrv_stream.answers.story import story_of_group
-from namesrv_stream.answers.subject import BadQuestionError, Seen
 from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
@@ -28,7 +28,7 @@ from namesrv_stream.rules.record_types import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.moment import RegistryAt
 
 OperatorCommand = (
     WipeWritePerm
@@ -119,12 +119,12 @@ def has_read(snapshot: SnapshotRow, at: LogPosition) -> bool:
     return snapshot.offsets.get(at.partition, 0) > at.offset
 
 
-def outcome(command: OperatorCommand, root: Root, snapshot: SnapshotRow, at: LogPosition, after_epoch: int) -> str:
+def outcome(command: OperatorCommand, registry: RegistryAt, at: LogPosition, after_epoch: int) -> str:
     """Return what came of a command, by the lines of the history that its record made in a later epoch than one.
 
     Raises BrokerIsUpError for a retirement that the job has refused: the broker came back before the record.
     """
-    lines = with_changes(root, snapshot, events_of_record(root, snapshot, at, after_epoch))
+    lines = with_changes(registry, events_of_record(registry, at, after_epoch))
     for line in lines:
         if isinstance(command, RetireBroker) and line.held_id and line.broker_addr:
             raise BrokerIsUpError(command, line.broker_addr, f"the job refused it with epoch {line.epoch}")
@@ -145,27 +145,27 @@ class UnknownNameError(NamesrvError):
         self.names = [name for _, name, _ in unknown]
 
 
-def check_names(command: OperatorCommand, seen: Seen, how: str) -> None:
+def check_names(command: OperatorCommand, registry: RegistryAt, how: str) -> None:
     """Raise UnknownNameError if a name in the command is not in the tables. `how` a sender sends it all the same.
 
     A record that is on its way may add the name. RocketMQ's request 205 answers 0 rows in place of an error (A1), and
     so does a gateway.
     """
-    gone = _gone(command, seen)
-    if unknown := [each for each in names_in(command, seen.tables, gone) if each[1] not in each[2]]:
-        raise UnknownNameError(unknown, how, {each.broker_name for each in down_brokers(seen)})
+    gone = _gone(command, registry)
+    if unknown := [each for each in names_in(command, registry.routes, gone) if each[1] not in each[2]]:
+        raise UnknownNameError(unknown, how, {each.broker_name for each in down_brokers(registry)})
 
 
-def _gone(command: OperatorCommand, seen: Seen) -> set[str]:
+def _gone(command: OperatorCommand, registry: RegistryAt) -> set[str]:
     """Return the names that a command may have beside those of the routes: brokers that are down, or their topics.
 
     A deletion in one cluster ends nothing on names that are down.
     """
     match command:
         case DeleteTopic(cluster_name=cluster) if not cluster:
-            return {*lost_topics(seen)}
+            return {*lost_topics(registry)}
         case RetireBroker():
-            return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(seen)}
+            return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(registry)}
     return set()
 
 

@@ -5,17 +5,17 @@ analysis/views.sql states the same in SQL, for the whole history. Tests compare 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Literal, NamedTuple, TypeVar
 
 from namesrv_stream.answers.events import Span, newest_of, newest_of_each, with_changes
-from namesrv_stream.answers.subject import Seen, now_of
-from namesrv_stream.reporting.recent import Recent
+from namesrv_stream.answers.model import fact
 from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
-from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ, PERM_WRITE
-from namesrv_stream.rules.rows import BrokerEventRow, TopicRow
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, TopicRow
+from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.root import quoted
 from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
 
@@ -47,6 +47,9 @@ LostTopics = Mapping[str, frozenset[str]]
 
 BrokerKey = tuple[str, str, int]
 """A broker: its cluster, its broker name and its id."""
+
+Brokers = Mapping[str, Mapping[int, BrokerRow]]
+"""Broker name -> id -> holder."""
 
 T = TypeVar("T")
 
@@ -85,59 +88,58 @@ def together(items: Iterable[T], at_ms: Callable[[T], int]) -> Iterator[list[T]]
         yield group
 
 
-_recent: Recent[Any] = Recent(most=16)
-
-
-def _recently(seen: Seen, what: str, read: Callable[[Span], T]) -> T:
+def _recently(registry: RegistryAt, what: str, read: Callable[[Span], T], key: Hashable = None) -> T:
     """Return what is read of the last 7 days and up to an hour more. Without new lines nothing is read anew."""
-    row, span = seen.snapshot, Span(_expected_since_ms(seen) // _HOUR_MS * _HOUR_MS)
-    moment = (row.epoch, row.event_time) if seen.is_made else row.versions[BROKER_EVENT.name]
-    key = (seen.root.url, row.run_id, moment, span.since_ms, what)
-    found: T = _recent.get(key, lambda: read(span))
-    return found
+    span = Span(_expected_since_ms(registry) // _HOUR_MS * _HOUR_MS)
+    return registry.once(what, lambda: read(span), BROKER_EVENT, key=(span.since_ms, key))
 
 
-def _expected_since_ms(seen: Seen) -> int:
+def _expected_since_ms(registry: RegistryAt) -> int:
     """Return the time from which on who fell is still expected."""
-    return now_of(seen.snapshot) - EXPECTED_MS
+    return registry.now_ms - EXPECTED_MS
 
 
-def down_brokers(seen: Seen) -> list[DownBroker]:
+@fact
+def down_brokers(registry: RegistryAt) -> list[DownBroker]:
     """Return the brokers that are down, the latest first."""
-    return [each for each in gone_brokers(seen) if each.ended_by in UNPLANNED and not each.retired]
+    return [each for each in gone_brokers(registry) if each.ended_by in UNPLANNED and not each.retired]
 
 
-def left_brokers(seen: Seen) -> list[DownBroker]:
+@fact
+def left_brokers(registry: RegistryAt) -> list[DownBroker]:
     """Return the brokers that unregistered in order in the last 7 days and are not back, the latest first."""
-    return [each for each in gone_brokers(seen) if each.ended_by == "UNREGISTERED" and not each.retired]
+    return [each for each in gone_brokers(registry) if each.ended_by == "UNREGISTERED" and not each.retired]
 
 
-def gone_brokers(seen: Seen) -> list[DownBroker]:
+@fact
+def gone_brokers(registry: RegistryAt) -> list[DownBroker]:
     """Return the brokers that went in the last 7 days and are not back, the latest first."""
-    since_ms, up = _expected_since_ms(seen), up_brokers(seen.tables)
-    gone = [each for each in last_ends(seen) if each.gone_ms > since_ms and each[:3] not in up]
+    since_ms, up = _expected_since_ms(registry), up_brokers(registry)
+    gone = [each for each in last_ends(registry) if each.gone_ms > since_ms and each[:3] not in up]
     return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
 
 
-def up_brokers(tables: RouteTables) -> set[BrokerKey]:
+@fact
+def up_brokers(registry: RegistryAt) -> set[BrokerKey]:
     """Return the brokers that are up."""
     return {
         (row.cluster_name, name, broker_id)
-        for name, holders in tables.brokers.items()
+        for name, holders in registry.brokers.items()
         for broker_id, row in holders.items()
     }
 
 
-def last_ends(seen: Seen) -> list[DownBroker]:
+@fact
+def last_ends(registry: RegistryAt) -> list[DownBroker]:
     """Return the last end of each broker that had one in about the last 7 days, with its retirement after that (A7)."""
-    return _recently(seen, "last ends", lambda span: _last_ends(seen, span))
+    return _recently(registry, "last ends", lambda span: _last_ends(registry, span))
 
 
-def _last_ends(seen: Seen, span: Span) -> list[DownBroker]:
+def _last_ends(registry: RegistryAt, span: Span) -> list[DownBroker]:
     keys = f"cluster_name, broker_name, broker_id, {_IS_RETIRED}"
     condition = f"({_ENDS} AND held_id OR {_IS_RETIRED} AND NOT held_id) AND {span.covers}"
     found: dict[BrokerKey, DownBroker] = {}
-    for line in sorted(newest_of_each(seen.root, seen.snapshot, keys, condition), key=lambda each: each[:2]):
+    for line in sorted(newest_of_each(registry, keys, condition), key=lambda each: each[:2]):
         key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
         if line.type != _RETIRED:
             found[key] = _down_broker(key, line)
@@ -151,27 +153,34 @@ def _down_broker(key: BrokerKey, line: BrokerEventRow) -> DownBroker:
     return DownBroker(*key, line.zone_name, line.broker_addr or "", line.type, heard_ms, line.event_time)
 
 
-def lost_topics(seen: Seen) -> LostTopics:
+@fact
+def lost_topics(registry: RegistryAt) -> LostTopics:
     """Return the topics of broker names of which a broker is down since before they lost them.
 
     A slave that is back brings no topics, so they are lost until the master is back.
     """
-    fell_ms = {each.broker_name: each.gone_ms for each in down_brokers(seen)}  # the latest first, so the earliest stays
-    lost = last_topics(seen, fell_ms, _LOSSES)
+    fell_ms = {
+        each.broker_name: each.gone_ms for each in down_brokers(registry)
+    }  # the latest first, so the earliest stays
+    lost = last_topics(registry, fell_ms, _LOSSES)
     return _by_topic(row for lost_ms, row in lost if fell_ms[row.broker_name] <= lost_ms)
 
 
-def topics_gone(seen: Seen) -> LostTopics:
+@fact
+def topics_gone(registry: RegistryAt) -> LostTopics:
     """Return the topics that went from broker names in the last 7 days, whatever ended them, back or not."""
-    since_ms, ends = _expected_since_ms(seen), _recently(seen, "topics gone", lambda span: _topic_ends(seen, span))
+    since_ms, ends = (
+        _expected_since_ms(registry),
+        _recently(registry, "topics gone", lambda span: _topic_ends(registry, span)),
+    )
     return _by_topic(row for gone_ms, row in ends if gone_ms > since_ms)
 
 
-def _topic_ends(seen: Seen, span: Span) -> list[tuple[int, TopicRow]]:
+def _topic_ends(registry: RegistryAt, span: Span) -> list[tuple[int, TopicRow]]:
     """Return when topics went, and each. Of the ends of a broker name by one of `WENT` the last by each counts."""
     keys = f"broker_name, cause, CASE WHEN cause NOT IN {WENT} THEN concat(epoch, '/', seq) END"
-    lines = newest_of_each(seen.root, seen.snapshot, keys, f"topics_removed > 0 AND {span.covers}")
-    lines = with_changes(seen.root, seen.snapshot, lines, f"table_name = '{TOPIC.name}'")
+    lines = newest_of_each(registry, keys, f"topics_removed > 0 AND {span.covers}")
+    lines = with_changes(registry, lines, f"table_name = '{TOPIC.name}'")
     ends = [(line.event_time, row) for line in lines for _, _, row, after in line.changes if after is None]
     return [(gone_ms, row) for gone_ms, row in ends if isinstance(row, TopicRow)]
 
@@ -183,63 +192,66 @@ def _by_topic(rows: Iterable[TopicRow]) -> LostTopics:
     return {topic: frozenset(names) for topic, names in found.items()}
 
 
-def last_topics(seen: Seen, names: Iterable[str], causes: tuple[str, ...]) -> list[tuple[int, TopicRow]]:
+def last_topics(registry: RegistryAt, names: Iterable[str], causes: tuple[str, ...]) -> list[tuple[int, TopicRow]]:
     """Return when broker names without a master lost topics in the last 7 days by one of the causes, and each.
 
     They went since the name's master went. A topic that the name has again is not among them, nor is one that a
     command deleted in all clusters after that.
     """
-    gone = sorted(name for name in {*names} if MASTER_ID not in seen.tables.brokers.get(name, ()))
+    gone = sorted(name for name in {*names} if MASTER_ID not in registry.brokers.get(name, ()))
     if not gone:
         return []
     of_names = f"broker_name IN ({', '.join(map(quoted, gone))})"
-    what = f"{causes} {of_names}"
-    lost = _recently(seen, what, lambda span: _last_lost(seen, span, of_names, causes))
-    deleted = _recently(seen, "deleted topics", lambda span: _deleted(seen, span)) if lost else {}
-    since_ms = _expected_since_ms(seen)
+    read = partial(_last_lost, registry, of_names=of_names, causes=causes)
+    lost = _recently(registry, "lost topics", read, key=(of_names, causes))
+    deleted = _recently(registry, "deleted topics", lambda span: _deleted(registry, span)) if lost else {}
+    since_ms = _expected_since_ms(registry)
     return [
         (line.event_time, row)
         for line, row in lost
         if line.event_time > since_ms
         and deleted.get(row.topic, (0, 0)) <= line[:2]
-        and not _has(seen, row.broker_name, row.topic)
+        and not _has(registry, row.broker_name, row.topic)
     ]
 
 
-def _has(seen: Seen, broker_name: str, topic: str) -> bool:
-    rows = seen.tables.queues.get(topic, ()) if broker_name in seen.tables.brokers else ()
+def _has(registry: RegistryAt, broker_name: str, topic: str) -> bool:
+    rows = registry.queues.get(topic, ()) if broker_name in registry.brokers else ()
     return any(row.broker_name == broker_name for row in rows)
 
 
-def _deleted(seen: Seen, span: Span) -> dict[str, tuple[int, int]]:
+def _deleted(registry: RegistryAt, span: Span) -> dict[str, tuple[int, int]]:
     """Return the lines of the commands that last deleted topics in all clusters: epoch and seq."""
-    lines = newest_of(seen.root, seen.snapshot, f"deleted_topic IS NOT NULL AND {span.covers}", None)
+    lines = newest_of(registry, f"deleted_topic IS NOT NULL AND {span.covers}", None)
     return {line.deleted_topic: line[:2] for line in lines if line.deleted_topic}
 
 
-def _last_lost(seen: Seen, span: Span, of_names: str, causes: Collection[str]) -> list[tuple[BrokerEventRow, TopicRow]]:
+def _last_lost(
+    registry: RegistryAt, span: Span, of_names: str, causes: Collection[str]
+) -> list[tuple[BrokerEventRow, TopicRow]]:
     """Return the line with which a broker name lost a topic last since its master went, if by one of the causes."""
-    masters = sorted((each.gone_ms, each.broker_name) for each in last_ends(seen) if each.broker_id == MASTER_ID)
+    masters = sorted((each.gone_ms, each.broker_name) for each in last_ends(registry) if each.broker_id == MASTER_ID)
     gone_ms = {name: at_ms for at_ms, name in masters}
-    lines = newest_of(seen.root, seen.snapshot, f"{of_names} AND topics_removed > 0 AND {span.covers}", None)
+    lines = newest_of(registry, f"{of_names} AND topics_removed > 0 AND {span.covers}", None)
     ends = [line for line in lines if line.event_time >= gone_ms.get(line.broker_name or "", 0)]
     last: dict[tuple[str, str], tuple[BrokerEventRow, TopicRow]] = {}
-    for line in with_changes(seen.root, seen.snapshot, ends, f"table_name = '{TOPIC.name}'"):
+    for line in with_changes(registry, ends, f"table_name = '{TOPIC.name}'"):
         for _, _, row, after in line.changes:
             if isinstance(row, TopicRow) and after is None:
                 last[row.topic, row.broker_name] = line, row
     return [(line, row) for line, row in last.values() if line.cause in causes]
 
 
-def wipes(seen: Seen) -> dict[str, BrokerEventRow]:
+@fact
+def wipes(registry: RegistryAt) -> dict[str, BrokerEventRow]:
     """Return the broker groups that take no writes because of an operator: name -> the command, by name.
 
     Each has a master, none of its topics has the write permission, and of the last 90 days' commands about that
     permission which changed the group's topics the last one wiped it.
     """
-    tables = seen.tables
-    with_master = {name for name, holders in tables.brokers.items() if MASTER_ID in holders}
-    mute = sorted((tables.queues.topic_counts.keys() & with_master) - tables.queues.writable_names, key=natural_key)
+    with_master = {name for name, holders in registry.brokers.items() if MASTER_ID in holders}
+    queues = registry.queues
+    mute = sorted((queues.topic_counts.keys() & with_master) - queues.writable_names, key=natural_key)
     if not mute:
         return {}
     of_names = f"broker_name IN ({', '.join(map(quoted, mute))})"
@@ -247,9 +259,9 @@ def wipes(seen: Seen) -> dict[str, BrokerEventRow]:
     def read(span: Span) -> list[BrokerEventRow]:
         since = Span((span.since_ms or 0) - WIPES_MS + EXPECTED_MS)
         condition = f"type IN ('{_WIPED}', '{_ADDED}') AND topics_changed > 0 AND {of_names} AND {since.covers}"
-        return newest_of_each(seen.root, seen.snapshot, "broker_name", condition)
+        return newest_of_each(registry, "broker_name", condition)
 
-    last = {line.broker_name: line for line in _recently(seen, f"wipes {of_names}", read)}
+    last = {line.broker_name: line for line in _recently(registry, "wipes", read, key=of_names)}
     return {name: last[name] for name in mute if name in last and last[name].type == _WIPED}
 
 
@@ -272,10 +284,10 @@ class TopicVerdict(NamedTuple):
         return self.writable_on > 0
 
 
-def topic_verdict(rows: Sequence[TopicRow], tables: RouteTables, lost: frozenset[str] = frozenset()) -> TopicVerdict:
+def topic_verdict(rows: Sequence[TopicRow], brokers: Brokers, lost: frozenset[str] = frozenset()) -> TopicVerdict:
     """Return the state of a topic with these rows, of which the broker names in `lost` are down."""
-    routed = [row for row in rows if row.broker_name in tables.brokers]
-    with_master = {row.broker_name for row in routed if MASTER_ID in tables.brokers[row.broker_name]}
+    routed = [row for row in rows if row.broker_name in brokers]
+    with_master = {row.broker_name for row in routed if MASTER_ID in brokers[row.broker_name]}
     writers = {row.broker_name for row in routed if row.perm & PERM_WRITE}
     names = {row.broker_name for row in rows} | lost
     writable_on = len(writers & with_master)

@@ -1,39 +1,26 @@
-"""Query the history table `broker_event` without Spark, and replay its lines to the members of the clusters."""
+"""Query the history of a registry at a moment: lines of `broker_event`, and the rows that they changed."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple, get_args
 
 import msgspec
-import pyarrow as pa
-from deltalake import DeltaTable
 
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.record_types import MASTER_ID, Command
-from namesrv_stream.rules.rows import (
-    BrokerEventRow,
-    LogPosition,
-    RowChange,
-    SnapshotRow,
-)
-from namesrv_stream.tables.arrow import row_changes_from_arrow, rows_from_arrow
+from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, RowChange
 from namesrv_stream.tables.as_of import AsOf, month_of, rows_until, timestamp_sql
-from namesrv_stream.tables.damage import reporting_damage
 from namesrv_stream.tables.holes import UnknownPast
-from namesrv_stream.tables.root import Root, query, quoted, select
-from namesrv_stream.tables.schemas import BROKER_EVENT, ROW_CHANGE
+from namesrv_stream.tables.moment import Place, RegistryAt
+from namesrv_stream.tables.root import quoted
+from namesrv_stream.tables.schemas import BROKER_EVENT
 
-Place = tuple[int, int]
-"""Epoch and number of a line."""
-
-_TABLE_AND_KEY = attrgetter("table", "key")
 _PLACE = f"(epoch * {2**32} + seq)"
 
 COMMANDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Command))
@@ -72,28 +59,6 @@ class Span(NamedTuple):
 EVERYTHING = Span()
 
 
-def newest_events(  # noqa: PLR0913  # what a reader may choose
-    root: Root,
-    snapshot: SnapshotRow,
-    broker: str | None = None,
-    span: Span = EVERYTHING,
-    limit: int | None = 50,
-    *,
-    with_versions: bool = True,
-    below: tuple[int, int] | None = None,
-    with_gaps: bool = False,
-) -> list[BrokerEventRow]:
-    """Return the newest `limit` events of a span that a snapshot has, in order of the log; all events for None.
-
-    `broker` is a broker name or an address. `below`: only events before this place, an epoch and a number in it.
-    Without `with_versions` the events that changed nothing but a data version are left out. `with_gaps` adds the times
-    without a tick (E11) to the events of a broker. In a year of history delta-rs reads only the newest files: once it
-    has `limit` events, it skips files whose statistics show that all their epochs are older.
-    """
-    chosen = event_condition(broker, span, with_versions=with_versions, below=below, with_gaps=with_gaps)
-    return newest_of(root, snapshot, chosen, limit)
-
-
 def event_condition(
     broker: str | None = None,
     span: Span = EVERYTHING,
@@ -102,7 +67,12 @@ def event_condition(
     below: tuple[int, int] | None = None,
     with_gaps: bool = False,
 ) -> str:
-    """Return the SQL condition of events; the arguments are those of `newest_events`."""
+    """Return the SQL condition of events of a span.
+
+    `broker` is a broker name or an address. `below`: only events before this place, an epoch and a number in it.
+    Without `with_versions` the events that changed nothing but a data version are left out. `with_gaps` adds the times
+    without a tick (E11) to the events of a broker.
+    """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     concerned += " OR type = 'LOG_GAP'" if with_gaps else ""
     shown = "true" if with_versions else "is_version_only IS NOT TRUE"
@@ -110,50 +80,49 @@ def event_condition(
     return f"({concerned}) AND {shown} AND {earlier} AND {span.covers}"
 
 
-def newest_of(root: Root, snapshot: SnapshotRow, condition: str, limit: int | None) -> list[BrokerEventRow]:
+def newest_of(registry: RegistryAt, condition: str, limit: int | None) -> list[BrokerEventRow]:
     """Return the newest `limit` events that meet a SQL condition, in order of the log; all for None.
 
     They are without `changes`, of which one line may have thousands: see `with_changes`. Repetitions of commands are
-    left out.
+    left out. In a year of history delta-rs reads only the newest files: once it has `limit` events, it skips files
+    whose statistics show that all their epochs are older.
     """
     found: list[BrokerEventRow] = []
     earlier = "true"
     while True:
         missing = None if limit is None else limit - len(found)
         newest = "" if missing is None else f" LIMIT {missing}"
-        lines = _lines(root, snapshot, f"{condition} AND {earlier} ORDER BY epoch DESC, seq DESC{newest}")
-        found += _without_repetitions(root, snapshot, lines)
+        lines = registry.events(f"{condition} AND {earlier} ORDER BY epoch DESC, seq DESC{newest}")
+        found += _without_repetitions(registry, lines)
         if missing is None or len(lines) < missing or len(found) == limit:
             return found[::-1]
         earlier = f"{_PLACE} < {lines[-1].epoch * 2**32 + lines[-1].seq}"
 
 
-def events_of_record(root: Root, snapshot: SnapshotRow, at: LogPosition, after_epoch: int) -> list[BrokerEventRow]:
+def events_of_record(registry: RegistryAt, at: LogPosition, after_epoch: int) -> list[BrokerEventRow]:
     """Return the events of later epochs that a record caused, in order of the log, also those of a repeated command."""
     of_record = f"epoch > {after_epoch} AND partition = {at.partition} AND offset = {at.offset}"
-    return _lines(root, snapshot, f"{of_record} ORDER BY epoch, seq")
+    return registry.events(f"{of_record} ORDER BY epoch, seq")
 
 
-def count_of(root: Root, snapshot: SnapshotRow, condition: str) -> int:
+def count_of(registry: RegistryAt, condition: str) -> int:
     """Return the number of events that meet a SQL condition, without repetitions of commands."""
-    every = _first(root, snapshot, f"SELECT count(*) FROM rows WHERE {condition}") or 0
-    commands = _lines(root, snapshot, f"{_COMMAND} AND {condition}")
-    return every - len(commands) + len(_without_repetitions(root, snapshot, commands))
+    every: int = registry.ask_events(f"SELECT count(*) FROM rows WHERE {condition}").column(0)[0].as_py()
+    commands = registry.events(f"{_COMMAND} AND {condition}")
+    return every - len(commands) + len(_without_repetitions(registry, commands))
 
 
-def _without_repetitions(root: Root, snapshot: SnapshotRow, lines: list[BrokerEventRow]) -> list[BrokerEventRow]:
+def _without_repetitions(registry: RegistryAt, lines: list[BrokerEventRow]) -> list[BrokerEventRow]:
     """Return the lines without those of a command that the same user sent from the same host a second before."""
     at_ms = [line.event_time for line in lines if line.type in COMMANDS]
     if not at_ms:
         return lines
     around = Span(min(at_ms) - _REPEATED_WITHIN_MS, (AsOf(at_ms=max(at_ms)),))
-    repeated = _repetitions(
-        root, snapshot, _lines(root, snapshot, f"{_COMMAND} AND {around.covers} ORDER BY epoch, seq")
-    )
+    repeated = _repetitions(registry, registry.events(f"{_COMMAND} AND {around.covers} ORDER BY epoch, seq"))
     return [line for line in lines if (line.epoch, line.seq) not in repeated]
 
 
-def _repetitions(root: Root, snapshot: SnapshotRow, commands: Iterable[BrokerEventRow]) -> dict[Place, BrokerEventRow]:
+def _repetitions(registry: RegistryAt, commands: Iterable[BrokerEventRow]) -> dict[Place, BrokerEventRow]:
     """Return the repetitions among commands in order of the log. One that changed a row anew is none."""
     last_ms: dict[tuple[str, str, str], int] = {}
     found = {}
@@ -166,40 +135,51 @@ def _repetitions(root: Root, snapshot: SnapshotRow, commands: Iterable[BrokerEve
             found[line.epoch, line.seq] = line
         else:
             last_ms[asked] = line.event_time
-    changed = _changes(root, snapshot, _is_at(found)) if found else {}
+    changed = registry.changes(_is_at(found)) if found else {}
     return {place: line for place, line in found.items() if place not in changed}
 
 
-def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
+def topic_events(registry: RegistryAt, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
     """Return the events that changed a topic, and the commands about it that changed nothing, in order of the log.
 
     Of their `changes` they have those of the topic alone.
     """
-    changed = _changes(root, snapshot, f"topic = {quoted(topic)} AND {span.covers}")
+    changed = registry.changes(f"topic = {quoted(topic)} AND {span.covers}")
     subject = f'"topic":{msgspec.json.encode(topic).decode()}'
     named = f"strpos(command, {quoted(subject)}) > 0"
-    lines = _lines(root, snapshot, f"({_is_at(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
-    lines = _without_repetitions(root, snapshot, lines)
+    lines = registry.events(f"({_is_at(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
+    lines = _without_repetitions(registry, lines)
     return [line._replace(changes=tuple(changed.get((line.epoch, line.seq), ()))) for line in lines]
 
 
-def master_events(root: Root, snapshot: SnapshotRow, names: Iterable[str], span: Span) -> list[BrokerEventRow]:
+def has_topic(registry: RegistryAt, topic: str) -> bool:
+    """Return whether the tables or the history have a topic."""
+    return topic in registry.of_topic(topic).queues or bool(topic_events(registry, topic))
+
+
+def master_events(registry: RegistryAt, names: Iterable[str], span: Span) -> list[BrokerEventRow]:
     """Return the events by which one of the broker names lost, got or changed its master, in order of the log."""
     if not (of_names := ", ".join(map(quoted, sorted(names)))):
         return []
     of_masters = f"table_name = 'broker' AND broker_id = {MASTER_ID} AND broker_name IN ({of_names})"
     came_or_went = "(broker_before['broker_addr'] IS DISTINCT FROM broker_after['broker_addr'])"
-    changed = _changes(root, snapshot, f"{of_masters} AND {came_or_went} AND {span.covers}")
-    return _lines(root, snapshot, f"{_is_at(changed)} AND {span.covers} ORDER BY epoch, seq")
+    changed = registry.changes(f"{of_masters} AND {came_or_went} AND {span.covers}")
+    return registry.events(f"{_is_at(changed)} AND {span.covers} ORDER BY epoch, seq")
 
 
-def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
+def is_recorded(registry: RegistryAt, name: str) -> bool:
+    """Return whether the history has a broker name or an address, up to the moment."""
+    wanted = quoted(name)
+    return bool(registry.events(f"({wanted} IN (broker_name, broker_addr)) LIMIT 1"))
+
+
+def recorded_names(registry: RegistryAt) -> set[str]:
     """Return all broker names and addresses in the history, up to a snapshot."""
     columns = "SELECT broker_name FROM rows UNION SELECT broker_addr FROM rows"
-    return {name for name in _answer(root, snapshot, columns).column(0).to_pylist() if name is not None}
+    return {name for name in registry.ask_events(columns).column(0).to_pylist() if name is not None}
 
 
-def addresses_that_left(root: Root, snapshot: SnapshotRow, after_epoch: int) -> set[str] | None:
+def addresses_that_left(registry: RegistryAt, after_epoch: int) -> set[str] | None:
     """Return the addresses that lost a lease or an id in later epochs than `after_epoch`, up to a snapshot.
 
     Return None if a person then made, restored or repaired the registry: whoever left did so by that command.
@@ -207,29 +187,25 @@ def addresses_that_left(root: Root, snapshot: SnapshotRow, after_epoch: int) -> 
     ends = f"(type IN {LEASE_ENDS} AND lease_millis IS NOT NULL) OR type = 'ID_LOST'"
     by_person = "type IN ('IMPORT', 'RESTORE', 'REPAIR') AND requested_by IS NOT NULL"
     asked = f"SELECT type, broker_addr FROM rows WHERE epoch > {after_epoch} AND ({ends} OR ({by_person}))"
-    found = _answer(root, snapshot, asked)
+    found = registry.ask_events(asked)
     if not {"IMPORT", "RESTORE", "REPAIR"}.isdisjoint(found.column("type").to_pylist()):
         return None
     return set(found.column("broker_addr").to_pylist())
 
 
-def changes_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[RowChange]:
-    """Return the changes after one moment, up to another one and up to a snapshot, in order of the log."""
-    found = _changes(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here}")
+def changes_between(before: RegistryAt, after: RegistryAt) -> list[RowChange]:
+    """Return the changes after one moment and up to another one, in order of the log."""
+    found = after.changes(f"NOT ({before.as_of.up_to_here})")
     return [each for _, changes in sorted(found.items()) for each in changes]
 
 
-def with_changes(
-    root: Root, snapshot: SnapshotRow, lines: Sequence[BrokerEventRow], tables: str = "true"
-) -> list[BrokerEventRow]:
+def with_changes(registry: RegistryAt, lines: Sequence[BrokerEventRow], tables: str = "true") -> list[BrokerEventRow]:
     """Return lines of the history with the rows that they changed, in tables that meet an SQL condition."""
     if not lines:
         return []
     at_ms = [line.event_time for line in lines]
     span = Span(min(at_ms), (AsOf(at_ms=max(at_ms)),))
-    changes = _changes(
-        root, snapshot, f"{_is_at((line.epoch, line.seq) for line in lines)} AND {tables} AND {span.covers}"
-    )
+    changes = registry.changes(f"{_is_at((line.epoch, line.seq) for line in lines)} AND {tables} AND {span.covers}")
     return [line._replace(changes=tuple(changes.get((line.epoch, line.seq), ()))) for line in lines]
 
 
@@ -242,23 +218,11 @@ def _is_at(places: Iterable[Place]) -> str:
     return f"({within} AND {_PLACE} IN ({', '.join(str(epoch * 2**32 + seq) for epoch, seq in found)}))"
 
 
-def _changes(root: Root, snapshot: SnapshotRow, condition: str) -> dict[Place, list[RowChange]]:
-    """Return place -> changed rows, in order of table and key."""
-    version = snapshot.versions[ROW_CHANGE.name]
-    until = rows_until(ROW_CHANGE, snapshot)
-    with reporting_damage(root, ROW_CHANGE, version):
-        found = query(root.open(ROW_CHANGE, version), f"SELECT * FROM rows WHERE {until} AND {condition}")
-    changes: dict[Place, list[RowChange]] = {}
-    for place, change in row_changes_from_arrow(found):
-        changes.setdefault(place, []).append(change)
-    return {place: sorted(rows, key=_TABLE_AND_KEY) for place, rows in changes.items()}
-
-
-def newest_of_each(root: Root, snapshot: SnapshotRow, keys: str, condition: str) -> list[BrokerEventRow]:
+def newest_of_each(registry: RegistryAt, keys: str, condition: str) -> list[BrokerEventRow]:
     """Return the newest of the lines that meet a SQL condition for each value of `keys`, names of columns."""
-    until = rows_until(BROKER_EVENT, snapshot)
+    until = rows_until(BROKER_EVENT, registry.snapshot)
     newest = f"SELECT max({_PLACE}) FROM rows WHERE {until} AND {condition} GROUP BY {keys}"
-    return _lines(root, snapshot, f"{condition} AND {_PLACE} IN ({newest})")
+    return registry.events(f"{condition} AND {_PLACE} IN ({newest})")
 
 
 class EpochEvents(NamedTuple):
@@ -270,7 +234,7 @@ class EpochEvents(NamedTuple):
     alive: int
 
 
-def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int) -> list[EpochEvents]:
+def events_by_epoch(registry: RegistryAt, since_ms: int, alive: int) -> list[EpochEvents]:
     """Return every epoch with events from a time on, the highest first, down from a snapshot with `alive` brokers.
 
     If events were lost, epochs before that are left out.
@@ -280,18 +244,18 @@ def events_by_epoch(root: Root, snapshot: SnapshotRow, since_ms: int, alive: int
     """
     kind = f"""CASE WHEN type IN {LEASE_ENDS} AND held_id IS NOT TRUE THEN NULL
         WHEN type = 'REGISTERED' AND replaced > 0 THEN 'REPLACED' ELSE type END"""
-    known = f"epoch > {max((each.to_epoch for each in snapshot.holes), default=0)}"
+    known = f"epoch > {max((each.to_epoch for each in registry.snapshot.holes), default=0)}"
     broker = "epoch, partition, offset, cluster_name, broker_name, broker_id"
     replaced = f"count(*) FILTER (WHERE type = 'ID_LOST') OVER (PARTITION BY {broker}) AS replaced"
     within = f"SELECT epoch, type, event_time, held_id, {replaced} FROM rows WHERE {known} AND {Span(since_ms).covers}"
     counted = f"SELECT epoch, {kind} AS kind, max(event_time) AS at, count(*) AS n FROM ({within}) AS counted"
-    rows = _answer(root, snapshot, f"{counted} GROUP BY epoch, kind ORDER BY epoch DESC")
+    rows = registry.ask_events(f"{counted} GROUP BY epoch, kind ORDER BY epoch DESC")
     at_ms = rows.column("at").cast("timestamp[ms]").cast("int64").to_pylist()
     kinds = zip(*(rows.column(name).to_pylist() for name in ("epoch", "kind", "n")), at_ms, strict=True)
     has_commands = not COMMANDS.isdisjoint(rows.column("kind").to_pylist())
     of_commands = f"{_COMMAND} AND {Span(since_ms).covers} ORDER BY epoch, seq"
-    commands = _lines(root, snapshot, of_commands) if has_commands else ()
-    repeated = Counter((line.epoch, line.type) for line in _repetitions(root, snapshot, commands).values())
+    commands = registry.events(of_commands) if has_commands else ()
+    repeated = Counter((line.epoch, line.type) for line in _repetitions(registry, commands).values())
     found = []
     for epoch, of_epoch in groupby(kinds, itemgetter(0)):
         lines = list(of_epoch)
@@ -307,28 +271,3 @@ def came(counts: Counter[str]) -> int:
     """Return by how many brokers more than before are up after events of these types."""
     begins = counts["REGISTERED"] + counts["REPLACED"] + counts["ID_TAKEN"]
     return begins - counts["ID_LOST"] - sum(counts[kind] for kind in LEASE_ENDS)
-
-
-def _lines(root: Root, snapshot: SnapshotRow, condition: str) -> list[BrokerEventRow]:
-    until = rows_until(BROKER_EVENT, snapshot)
-    with _open(root, snapshot) as table:
-        return rows_from_arrow(BROKER_EVENT, select(table, BROKER_EVENT, f"{until} AND {condition}"))
-
-
-def _first(root: Root, snapshot: SnapshotRow, sql: str) -> int | None:
-    """Return the one value of a query, None if it is NULL."""
-    value: int | None = _answer(root, snapshot, sql).column(0)[0].as_py()
-    return value
-
-
-def _answer(root: Root, snapshot: SnapshotRow, sql: str) -> pa.Table:
-    until = f"FROM (SELECT * FROM rows WHERE {rows_until(BROKER_EVENT, snapshot)}) AS rows"
-    with _open(root, snapshot) as table:
-        return query(table, sql.replace("FROM rows", until))
-
-
-@contextmanager
-def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
-    version = snapshot.versions[BROKER_EVENT.name]
-    with reporting_damage(root, BROKER_EVENT, version):
-        yield root.open(BROKER_EVENT, version)

@@ -18,16 +18,15 @@ import msgspec
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.answers.definitions import DownBroker, LostTopics, down_brokers, lost_topics, up_brokers
-from namesrv_stream.answers.subject import Fields, Seen
+from namesrv_stream.answers.model import AnswerModel
 from namesrv_stream.answers.verdict import Doubt, topic_verdicts, verdict_of
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
-from namesrv_stream.reporting.texts import iso_text
+from namesrv_stream.reporting.texts import Time
 from namesrv_stream.rules.rows import SnapshotRow, is_other_id
-from namesrv_stream.tables.damage import reporting_damage
 from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State, is_stale, job_progress
+from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.tables.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
@@ -111,7 +110,7 @@ class Health(NamedTuple):
     now_ms: int
 
 
-class Status(Fields):
+class Status(AnswerModel):
     """The state of the job now. `stale`: lookups may be wrong.
 
     `health` is the text of the verdict about the newest snapshot, and `unknown_since` the time up to which it is known,
@@ -124,7 +123,7 @@ class Status(Fields):
     root: str
     state: JobState
     job_problem: str | None
-    since: str
+    since: Time
     lag_millis: int | None
     stale: bool
     active_job: str | None
@@ -134,8 +133,8 @@ class Status(Fields):
     run_id: str
     query_id: str | None
     batch_id: int | None
-    event_time: str | None
-    published_at: str
+    event_time: Time | None
+    published_at: Time
     age_millis: int
     records_behind: int | None
     kafka: str
@@ -151,7 +150,7 @@ class Status(Fields):
     history_problem: str | None
     health: str | None
     health_level: Literal["ok", "warning", "critical"]
-    unknown_since: str | None
+    unknown_since: Time | None
     topics_without_route: int | None
     topics_not_writable: int | None
 
@@ -168,23 +167,23 @@ def newest_row(root: Root) -> SnapshotRow | None:
     return None
 
 
-def health(seen: Seen, now_ms: int) -> Health:
+def health(registry: RegistryAt, now_ms: int) -> Health:
     """Return the job's progress, from the newest snapshot."""
-    row = ProgressFile(seen.root).row_now(seen.snapshot)
-    return Health(job_progress(row, now_ms), bool(seen.tables.live) and is_stale(row, now_ms), row, now_ms)
+    row = ProgressFile(registry.root).row_now(registry.snapshot)
+    return Health(job_progress(row, now_ms), bool(registry.live) and is_stale(row, now_ms), row, now_ms)
 
 
 def status(
-    seen: Seen, found: Health, doubt: Doubt | None, kafka: FromKafka = NOT_ASKED, problem: str | None = None
+    registry: RegistryAt, found: Health, doubt: Doubt | None, kafka: FromKafka = NOT_ASKED, problem: str | None = None
 ) -> Status:
     """Return the state of the job, with the numbers of the newest snapshot."""
-    row, active, state = seen.snapshot, kafka.active_job, job_state(found.progress.state, kafka)
+    row, active, state = registry.snapshot, kafka.active_job, job_state(found.progress.state, kafka)
     return Status.of(
         row,
-        root=masked(seen.root.url),
+        root=masked(registry.root.url),
         state=state,
         job_problem=kafka.report.problem if kafka.report is not None else None,
-        since=iso_text(found.progress.since_ms),
+        since=Time(found.progress.since_ms),
         lag_millis=found.progress.lag_ms,
         stale=found.is_stale,
         active_job=active and active.run_id,
@@ -193,9 +192,9 @@ def status(
         records_behind=kafka.records_behind,
         kafka=kafka.problem or "reachable",
         log_silent_millis=log_silent_ms(kafka, found.now_ms),
-        **_counts(seen, doubt),
-        rejected_records=_rejected_records(seen),
-        changed_settings=dict(seen.tables.namesrv_config),
+        **_counts(registry, doubt),
+        rejected_records=registry.rejected_count(),
+        changed_settings=dict(registry.namesrv_config),
         problem=problem,
     )
 
@@ -203,7 +202,7 @@ def status(
 def doubt_of(state: JobState, row: SnapshotRow, now_ms: int, ran_at_ms: int = 0) -> Doubt | None:
     """Return why the present is not known, None if the job runs or has run until a moment ago.
 
-    `row`: the newest one, as it holds now. `ran_at_ms`: when somebody has seen that the job runs, 0 if nobody has.
+    `row`: the newest one, as it holds now. `ran_at_ms`: when somebody has registry that the job runs, 0 if nobody has.
     """
     known_ms = max(ran_at_ms, min(row.event_time or row.published_at, row.published_at))
     if state not in _DOUBTS or now_ms - known_ms <= DOUBT_AFTER_MS:
@@ -211,18 +210,18 @@ def doubt_of(state: JobState, row: SnapshotRow, now_ms: int, ran_at_ms: int = 0)
     return Doubt(known_ms, _DOUBTS[state])
 
 
-def _counts(seen: Seen, doubt: Doubt | None) -> dict[str, object]:
+def _counts(registry: RegistryAt, doubt: Doubt | None) -> dict[str, object]:
     """Return the numbers of the overview. If the history cannot be read, those of the tables alone, and why."""
     down: list[DownBroker] = []
     lost: LostTopics = {}
     told = problem = None
     try:
-        down = down_brokers(seen)
-        lost = lost_topics(seen)
-        told = verdict_of(seen, doubt)
+        down = down_brokers(registry)
+        lost = lost_topics(registry)
+        told = verdict_of(registry, doubt)
     except (NamesrvError, DeltaError, OSError) as error:
         problem = str(error)
-    brokers, topics = [*up_brokers(seen.tables), *(each[:3] for each in down)], topic_verdicts(seen, lost)
+    brokers, topics = [*up_brokers(registry), *(each[:3] for each in down)], topic_verdicts(registry, lost)
     clusters, names, _ = map(set, zip(*brokers, strict=True)) if brokers else ((), (), ())
     return {
         "clusters": len(clusters),
@@ -237,13 +236,6 @@ def _counts(seen: Seen, doubt: Doubt | None) -> dict[str, object]:
         "topics_without_route": told and told.topics.without_route,
         "topics_not_writable": told and told.topics.not_writable,
     }
-
-
-def _rejected_records(seen: Seen) -> int:
-    """Return the number of rows of `rejected`, from the statistics of its files."""
-    version = seen.snapshot.versions[REJECTED.name]
-    with reporting_damage(seen.root, REJECTED, version):
-        return int(seen.root.open(REJECTED, version).count())
 
 
 def job_state(of_tables: OfTables | None, kafka: FromKafka) -> JobState:

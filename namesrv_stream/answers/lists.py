@@ -7,50 +7,38 @@ Whether a broker is late is decided by the log's clock at the snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from namesrv_stream.answers.causes import State
 from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers, wipes
 from namesrv_stream.answers.events import recorded_names
-from namesrv_stream.answers.subject import BadQuestionError, Fields, Moment, Page, Seen, paged, rank_of
+from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, Page, not_found, paged, rank_of
+from namesrv_stream.answers.questions import BROKER_ORDERS, AskBrokers
 from namesrv_stream.answers.verdict import check_place, state_of
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.reporting.texts import iso_text, natural_key
+from namesrv_stream.reporting.texts import Time, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.record_types import MASTER_ID, DataVersion
 from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.tables.moment import RegistryAt
+
+_NEVER_MS = 2**43
+"""A time that no clock shows yet, for brokers whose last sign of life is not known."""
 
 
-class Chosen(NamedTuple):
-    """A choice of brokers. An empty `zone` chooses brokers without one, None all zones."""
-
-    cluster: str | None = None
-    zone: str | None = None
-    containing: str = ""
-
-    def has(self, cluster: str, zone: str | None, *names: str) -> bool:
-        """Return whether a broker is chosen. One of its `names` has to contain the text."""
-        is_near = self.cluster in (None, cluster) and self.zone in (None, zone or "")
-        return is_near and any(self.containing.lower() in name.lower() for name in names)
-
-
-EVERY_BROKER = Chosen()
-
-
-class Down(Fields):
+class Down(AnswerModel):
     """Since when a broker is down: its last sign of life, and the end of its lease, from which on clients lacked it."""
 
-    last_heard_at: str
-    gone_at: str
+    last_heard_at: Time
+    gone_at: Time
     ended_by: str
 
 
-class Holder(Fields, kw_only=True):
+class Holder(AnswerModel, kw_only=True):
     """Holder of a broker id. `silentMillis`: time by the log's clock since its last sign of life.
 
     `late`: silent for over three quarters of its lease. `suspect`: its lease is over, and the guard against mass expiry
@@ -62,7 +50,7 @@ class Holder(Fields, kw_only=True):
     broker_id: int
     state: State | UnsetType = UNSET
     silent_millis: int | UnsetType | None = None
-    lease_began_at: str | None = None
+    lease_began_at: Time | None = None
     down: Down | UnsetType = UNSET
 
 
@@ -73,9 +61,9 @@ class Broker(Holder, kw_only=True):
     broker_name: str
     holds_id: bool
     zone_name: str | None
-    suspect_since: str | None = None
+    suspect_since: Time | None = None
     heartbeat_timeout_millis: int | None = None
-    last_update_timestamp: str | UnsetType | None = None
+    last_update_timestamp: Time | UnsetType | None = None
     ha_server_addr: str = ""
     broker_version: str | None = None
     data_version: DataVersion | UnsetType = UNSET
@@ -90,14 +78,14 @@ class Brokers(Page):
     brokers: list[Broker]
 
 
-class Wiped(Fields):
+class Wiped(AnswerModel):
     """Since when a broker group takes no writes, and who wiped the permission."""
 
-    since: str
+    since: Time
     requested_by: str | None
 
 
-class BrokerName(Fields):
+class BrokerName(AnswerModel):
     """A broker name and the holders of its ids. `wiped` is there if it takes no writes because of an operator."""
 
     broker_name: str
@@ -107,47 +95,46 @@ class BrokerName(Fields):
     wiped: Wiped | UnsetType = UNSET
 
 
-class Cluster(Fields):
+class Cluster(AnswerModel):
     """A cluster and its broker names."""
 
     name: str
     brokers: list[BrokerName]
 
 
-class Clusters(Fields):
+class Clusters(AnswerModel):
     """All clusters."""
 
     snapshot: Moment
     clusters: list[Cluster]
 
 
-def broker(seen: Seen, lease: LiveRow) -> Broker:
+def broker(registry: RegistryAt, lease: LiveRow) -> Broker:
     """Return a lease as an answer shows it."""
-    tables = seen.tables
-    holder = tables.brokers.get(lease.broker_name, {}).get(lease.broker_id)
+    holder = registry.brokers.get(lease.broker_name, {}).get(lease.broker_id)
     holds_id = holder is not None and holder.broker_addr == lease.broker_addr
     more = {
         "holds_id": holds_id,
         "zone_name": holder.zone_name if holder and holds_id else None,
-        "filter_server_list": tables.filters.get(lease.broker_addr, ()),
-        "topics": tables.queues.topic_counts.get(lease.broker_name, 0),
-        "wiped": _wiped(seen, lease.broker_name) if lease.broker_id == MASTER_ID else UNSET,
+        "filter_server_list": registry.filters.get(lease.broker_addr, ()),
+        "topics": registry.queues.topic_counts.get(lease.broker_name, 0),
+        "wiped": _wiped(registry, lease.broker_name) if lease.broker_id == MASTER_ID else UNSET,
     }
-    return Broker.of(lease, **more | _heard(seen, lease))
+    return Broker.of(lease, **more | _heard(registry, lease))
 
 
-def _wiped(seen: Seen, broker_name: str) -> Wiped | UnsetType:
-    queues = seen.tables.queues
+def _wiped(registry: RegistryAt, broker_name: str) -> Wiped | UnsetType:
+    queues = registry.queues
     is_mute = broker_name in queues.topic_counts and broker_name not in queues.writable_names
-    line = wipes(seen).get(broker_name) if is_mute else None
-    return UNSET if line is None else Wiped(iso_text(line.event_time), line.requested_by)
+    line = wipes(registry).get(broker_name) if is_mute else None
+    return UNSET if line is None else Wiped(Time(line.event_time), line.requested_by)
 
 
-def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
+def _heard(registry: RegistryAt, lease: LiveRow) -> dict[str, Any]:
     """Return the fields that follow from a lease's signs of life. Times are unset where these are not known."""
-    if seen.is_made:
-        return {"state": state_of(seen, lease), "silent_millis": UNSET, "last_update_timestamp": UNSET}
-    return {"state": state_of(seen, lease), "silent_millis": silence_ms(lease, seen.snapshot)}
+    if registry.is_historical:
+        return {"state": state_of(registry, lease), "silent_millis": UNSET, "last_update_timestamp": UNSET}
+    return {"state": state_of(registry, lease), "silent_millis": silence_ms(lease, registry.snapshot)}
 
 
 def down_broker(each: DownBroker, state: State = "down") -> Broker:
@@ -156,7 +143,7 @@ def down_broker(each: DownBroker, state: State = "down") -> Broker:
 
 
 def _down(each: DownBroker) -> Down:
-    return Down(iso_text(each.last_heard_ms), iso_text(each.gone_ms), each.ended_by)
+    return Down(Time(each.last_heard_ms), Time(each.gone_ms), each.ended_by)
 
 
 _ORDERS: dict[str, Callable[[Broker], Any]] = {
@@ -165,39 +152,34 @@ _ORDERS: dict[str, Callable[[Broker], Any]] = {
     "cluster": lambda each: natural_key(each.cluster_name),
     "zone": lambda each: natural_key(each.zone_name or ""),
     "state": lambda each: ("down", "suspect", "late", "alive", "left").index(str(each.state)),
-    "silent": lambda each: -_heard_s(each),  # by the time, since a silence grows from page to page
-    "since": lambda each: each.lease_began_at or "",
+    "silent": lambda each: (
+        -int(each.last_update_timestamp or _NEVER_MS)
+    ),  # by the time, since a silence grows from page to page
+    "since": lambda each: int(each.lease_began_at or 0),
     "topics": lambda each: each.topics,
 }
-ORDERS = ", ".join([*_ORDERS, "match"])
 
 
-def brokers(  # noqa: PLR0913  # what a reader may choose
-    seen: Seen,
-    chosen: Chosen = EVERY_BROKER,
-    state: State | None = None,
-    order: str = "address",
-    *,
-    limit: int | None = None,
-    after: str = "",
-) -> Brokers:
-    """Return a page of the chosen brokers in an order, also of those that are down; `-` before its name reverses it.
+def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
+    """Return a page of the wanted brokers in an order, also of those that are down; `-` before its name reverses it.
 
     Those that unregistered within 7 days and are not back are there for the state `left` alone.
     """
-    check_place(seen, chosen.cluster, chosen.zone)
-    if state == "left":
-        every = [down_broker(each, "left") for each in left_brokers(seen)]
+    check_place(registry, asked.cluster, asked.zone)
+    if asked.state == "left":
+        every = [down_broker(each, "left") for each in left_brokers(registry)]
     else:
-        every = [*(broker(seen, lease) for lease in seen.tables.live.values()), *map(down_broker, down_brokers(seen))]
+        every = [broker(registry, lease) for lease in registry.live.values()]
+        every += map(down_broker, down_brokers(registry))
     found = [
         each
         for each in every
-        if chosen.has(each.cluster_name, each.zone_name, _named(each), each.broker_addr) and state in (None, each.state)
+        if asked.chooses(each.cluster_name, each.zone_name, _named(each), each.broker_addr)
+        and asked.state in (None, each.state)
     ]
-    by = _order(order) if order != "match" else partial(_rank, chosen.containing)
-    page, following = paged(found, by, _place, limit, after, reverse=order.startswith("-"))
-    return Brokers(seen.moment, len(found), following, page)
+    by = _order(asked.sort) if asked.sort != "match" else partial(_rank, asked.q)
+    page, following = paged(found, by, _place, asked.limit, asked.after, reverse=asked.sort.startswith("-"))
+    return Brokers(Moment.of(registry.snapshot), len(found), following, page)
 
 
 def _rank(text: str, each: Broker) -> int:
@@ -214,70 +196,67 @@ def _place(each: Broker) -> tuple[Any, ...]:
     return natural_key(each.broker_addr), each.cluster_name, each.broker_name, each.broker_id, bool(each.down)
 
 
-def _heard_s(each: Broker) -> float:
-    at = each.last_update_timestamp
-    return datetime.fromisoformat(at).timestamp() if isinstance(at, str) else float(2**33)
-
-
 def _order(text: str) -> Callable[[Broker], Any]:
     name = text.removeprefix("-")
     if name not in _ORDERS:
         advice = did_you_mean(name, _ORDERS)
-        raise BadQuestionError(f"sort={text[:100]}: {advice}accepted are {ORDERS}, with - the other way.")
+        raise BadQuestionError(
+            f"sort={text[:100]}: {advice}accepted are {', '.join(BROKER_ORDERS)}, with - the other way."
+        )
     return _ORDERS[name]
 
 
-def brokers_of(seen: Seen, names: Iterable[str]) -> list[Broker]:
+def brokers_of(registry: RegistryAt, names: Iterable[str]) -> list[Broker]:
     """Return the brokers of broker names, by address, those that are down last."""
     wanted = frozenset(names)
-    leases = [lease for lease in seen.tables.live.values() if lease.broker_name in wanted]
-    alive = [broker(seen, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
-    return alive + [down_broker(each) for each in down_brokers(seen) if each.broker_name in wanted]
+    leases = [lease for lease in registry.live.values() if lease.broker_name in wanted]
+    alive = [broker(registry, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
+    return alive + [down_broker(each) for each in down_brokers(registry) if each.broker_name in wanted]
 
 
-def check_known(seen: Seen, name: str) -> None:
+def check_known(registry: RegistryAt, name: str) -> None:
     """Raise NotFoundError if the history has no such broker name or address."""
-    if name not in (ever := recorded_names(seen.root, seen.snapshot)):
-        raise seen.not_found("broker", name, ever)
+    if name not in (ever := recorded_names(registry)):
+        raise not_found(registry, "broker", name, ever)
 
 
-def clusters(seen: Seen) -> Clusters:
+def clusters(registry: RegistryAt) -> Clusters:
     """Return the clusters, their broker names, and the holder of each id, also of those that are down."""
-    names = {cluster: {*names} for cluster, names in seen.tables.clusters.items()}
+    names = {cluster: {*names} for cluster, names in registry.clusters.items()}
     down: dict[tuple[str, str], list[DownBroker]] = {}
-    for each in down_brokers(seen):
+    for each in down_brokers(registry):
         names.setdefault(each.cluster_name, set()).add(each.broker_name)
         down.setdefault(each[:2], []).append(each)
     found = [
-        Cluster(cluster, [_broker_name(seen, cluster, name, down) for name in sorted(of_cluster, key=natural_key)])
+        Cluster(cluster, [_broker_name(registry, cluster, name, down) for name in sorted(of_cluster, key=natural_key)])
         for cluster, of_cluster in sorted(names.items())
     ]
-    return Clusters(seen.moment, found)
+    return Clusters(Moment.of(registry.snapshot), found)
 
 
 def _broker_name(
-    seen: Seen, cluster: str, name: str, down: Mapping[tuple[str, str], Sequence[DownBroker]]
+    registry: RegistryAt, cluster: str, name: str, down: Mapping[tuple[str, str], Sequence[DownBroker]]
 ) -> BrokerName:
-    tables, fallen = seen.tables, down.get((cluster, name), ())
-    rows = [row for _, row in sorted(tables.brokers.get(name, {}).items())]
-    leases = [tables.live[row.broker_addr] for row in rows if row.cluster_name == cluster]
-    holders = [Holder.of(lease, **_heard(seen, lease)) for lease in leases]
+    fallen = down.get((cluster, name), ())
+    rows = [row for _, row in sorted(registry.brokers.get(name, {}).items())]
+    leases = [registry.live[row.broker_addr] for row in rows if row.cluster_name == cluster]
+    holders = [Holder.of(lease, **_heard(registry, lease)) for lease in leases]
     holders += [Holder.of(each, state="down", down=_down(each)) for each in fallen]
     zone = lookup.latest_registered(rows).zone_name if rows else fallen[0].zone_name
     by_id = sorted(holders, key=lambda each: each.broker_id)
-    return BrokerName(name, zone, tables.queues.topic_counts.get(name, 0), by_id, _wiped(seen, name))
+    return BrokerName(name, zone, registry.queues.topic_counts.get(name, 0), by_id, _wiped(registry, name))
 
 
-def kv_values(seen: Seen, namespace: str) -> dict[str, str]:
+def kv_values(registry: RegistryAt, namespace: str) -> dict[str, str]:
     """Return the values of a namespace, which may be empty, by key. Raises NotFoundError if it was never made (K4)."""
-    if namespace not in seen.tables.kv:
-        raise seen.not_found("namespace", namespace, seen.tables.kv)
-    return dict(sorted(seen.tables.kv[namespace].items()))
+    if namespace not in registry.kv:
+        raise not_found(registry, "namespace", namespace, registry.kv)
+    return dict(sorted(registry.kv[namespace].items()))
 
 
-def kv_value(seen: Seen, namespace: str, key: str) -> str:
+def kv_value(registry: RegistryAt, namespace: str, key: str) -> str:
     """Return one value of the KV table."""
-    values = kv_values(seen, namespace)
+    values = kv_values(registry, namespace)
     if key not in values:
-        raise seen.not_found(f"key in namespace {namespace}", key, values)
+        raise not_found(registry, f"key in namespace {namespace}", key, values)
     return values[key]

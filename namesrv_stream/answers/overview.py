@@ -7,17 +7,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from namesrv_stream.answers.accounts import Place, sentence
+from namesrv_stream.answers.accounts import sentence
 from namesrv_stream.answers.causes import STRAYS, Member
 from namesrv_stream.answers.definitions import BrokerKey, down_brokers, last_ends, lost_topics, together
-from namesrv_stream.answers.events import Span, newest_events, with_changes
+from namesrv_stream.answers.events import Span, event_condition, newest_of, with_changes
 from namesrv_stream.answers.lists import Cluster, clusters
+from namesrv_stream.answers.model import AnswerModel, Moment
 from namesrv_stream.answers.story import BY_OPERATORS, story_of_group
-from namesrv_stream.answers.subject import Fields, Moment, Seen, now_of
 from namesrv_stream.answers.verdict import Doubt, Verdict, members, topic_verdicts, verdict_of
-from namesrv_stream.reporting.texts import duration_text, natural_key
+from namesrv_stream.reporting.texts import Time, duration_text, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.tables.moment import Place, RegistryAt
 
 _FEW = 3
 """More lines of one type and time than this share one sentence."""
@@ -30,26 +31,26 @@ _MAX_RECENT = 20_000
 _EVENTS = 20
 
 
-class Headline(Fields):
+class Headline(AnswerModel):
     """A line of history, or `count` lines of one type that follow each other within a minute, with a sentence.
 
     `eventTime` is that of the last line.
     """
 
     epoch: int
-    event_time: str
+    event_time: Time
     type: str
     text: str
     count: int
 
 
-def group_events(seen: Seen, lines: Sequence[BrokerEventRow], limit: int) -> list[Headline]:
+def group_events(registry: RegistryAt, lines: Sequence[BrokerEventRow], limit: int) -> list[Headline]:
     """Return the newest of lines in order of the log, newest first; those that happened together are one.
 
     Of one time the changes of topics come last, because most of them follow from an event of a broker. The rows that
     lines changed are read for those alone whose sentence names them.
     """
-    away = _away(seen, lines)
+    away = _away(registry, lines)
     kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
     for line in lines:
         of_command = line.type in BY_OPERATORS
@@ -64,7 +65,7 @@ def group_events(seen: Seen, lines: Sequence[BrokerEventRow], limit: int) -> lis
     found.sort(key=lambda each: (each[-1].event_time, each[-1].epoch, each[-1].type != "TOPICS_CHANGED", each[-1].seq))
     found = found[: -limit - 1 : -1]
     named = [line for each in found if len(each) == 1 or each[0].type in BY_OPERATORS for line in each]
-    changed = {_place(line): line for line in with_changes(seen.root, seen.snapshot, named)}
+    changed = {_place(line): line for line in with_changes(registry, named)}
     return [_told([changed.get(_place(line), line) for line in each], away) for each in found]
 
 
@@ -72,11 +73,11 @@ def _place(line: BrokerEventRow) -> Place:
     return line.epoch, line.seq
 
 
-def _away(seen: Seen, lines: Iterable[BrokerEventRow]) -> dict[Place, int]:
+def _away(registry: RegistryAt, lines: Iterable[BrokerEventRow]) -> dict[Place, int]:
     """Return how long each broker that came back had been away."""
     ended: dict[BrokerKey, int] = {}
     found: dict[Place, int] = {}
-    before = {each[:3]: each.gone_ms for each in last_ends(seen) if each.ended_by in LEASE_ENDS}
+    before = {each[:3]: each.gone_ms for each in last_ends(registry) if each.ended_by in LEASE_ENDS}
     for line in lines:
         key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
         if line.type in LEASE_ENDS and line.held_id:
@@ -118,7 +119,7 @@ def _told(lines: Sequence[BrokerEventRow], away: Mapping[Place, int]) -> Headlin
     return Headline.of(lines[-1], text=text, count=len(lines))
 
 
-class Counts(Fields):
+class Counts(AnswerModel):
     """Numbers of a moment, of brokers by state. `brokerNames`: those that are up or down. `late`: null for the past."""
 
     clusters: int
@@ -131,7 +132,7 @@ class Counts(Fields):
     system_topics: int
 
 
-class Group(Fields):
+class Group(AnswerModel):
     """The expected brokers in one zone of one cluster, as numbers. `late`: null for the past."""
 
     cluster_name: str
@@ -143,7 +144,7 @@ class Group(Fields):
     down: int
 
 
-class Overview(Fields):
+class Overview(AnswerModel):
     """A moment at a glance. `clusters` is empty for very many brokers: see /v1/brokers."""
 
     snapshot: Moment
@@ -158,12 +159,12 @@ class Overview(Fields):
     events: list[Headline]
 
 
-def overview(seen: Seen, doubt: Doubt | None = None) -> Overview:
+def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
     """Return the overview of a moment, which the page shows first. `doubt`: why the present is not known."""
-    down, recent = down_brokers(seen), _recent(seen)
-    brokers, topics = members(seen, down), topic_verdicts(seen, lost_topics(seen))
+    down, recent = down_brokers(registry), _recent(registry)
+    brokers, topics = members(registry, down), topic_verdicts(registry, lost_topics(registry))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
-    told = verdict_of(seen, doubt)
+    told = verdict_of(registry, doubt)
     counts = Counts(
         clusters=len({each.cluster for each in brokers}),
         broker_names=len(names),
@@ -175,20 +176,20 @@ def overview(seen: Seen, doubt: Doubt | None = None) -> Overview:
         system_topics=len(topics.system),
     )
     return Overview.of(
-        seen.snapshot,
-        snapshot=seen.moment,
+        registry.snapshot,
+        snapshot=Moment.of(registry.snapshot),
         verdict=told,
         counts=counts,
-        groups=_groups(brokers, is_past=seen.is_made),
-        clusters=clusters(seen).clusters if len(names) <= MAX_DRAWN else [],
+        groups=_groups(brokers, is_past=registry.is_historical),
+        clusters=clusters(registry).clusters if len(names) <= MAX_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
-        events=group_events(seen, recent or newest_events(seen.root, seen.snapshot, limit=_EVENTS), _EVENTS),
+        events=group_events(registry, recent or newest_of(registry, "true", _EVENTS), _EVENTS),
     )
 
 
-def _recent(seen: Seen) -> Sequence[BrokerEventRow]:
-    hour = Span(now_of(seen.snapshot) - HOUR_MS + 1)
-    return newest_events(seen.root, seen.snapshot, span=hour, limit=_MAX_RECENT, with_versions=False)
+def _recent(registry: RegistryAt) -> Sequence[BrokerEventRow]:
+    hour = Span(registry.now_ms - HOUR_MS + 1)
+    return newest_of(registry, event_condition(span=hour, with_versions=False), _MAX_RECENT)
 
 
 def _groups(brokers: Iterable[Member], *, is_past: bool) -> list[Group]:

@@ -10,11 +10,13 @@ from namesrv_stream.answers.accounts import Rejected, rejected
 from namesrv_stream.answers.definitions import EXPECTED_MS, up_brokers
 from namesrv_stream.answers.events import EpochEvents, Span, came, events_by_epoch
 from namesrv_stream.answers.lists import check_known
+from namesrv_stream.answers.model import AnswerModel, Moment, Unknown, unknown_in
+from namesrv_stream.answers.questions import AskChurn, AskTimeline
 from namesrv_stream.answers.story import BY_OPERATORS
-from namesrv_stream.answers.subject import Fields, Moment, Seen, Unknown, now_of
-from namesrv_stream.reporting.texts import iso_text, natural_key
+from namesrv_stream.reporting.texts import Time, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.moment import RegistryAt
 
 MAX_MARKS = 2_000
 _MAX_REJECTED = 50
@@ -22,14 +24,14 @@ EpochTimes = Callable[[int, int], Mapping[int, int]]
 """Function that returns epoch -> event time of the snapshots from one epoch to another."""
 
 
-class Mark(Fields, omit_defaults=True):
+class Mark(AnswerModel, omit_defaults=True):
     """An epoch with events, or several that are close together: `epochs` of them, from `firstEpoch` to `epoch`.
 
     `alive`: the number of brokers that are up after it; `leastAlive`: the least of several epochs.
     """
 
     epoch: int
-    event_time: str
+    event_time: Time
     ends: int
     begins: int
     commands: int
@@ -41,7 +43,7 @@ class Mark(Fields, omit_defaults=True):
     least_alive: int | None = None
 
 
-class Timeline(Fields):
+class Timeline(AnswerModel):
     """The moments at which something changed. `aliveBefore`: the number of brokers that were up before them.
 
     `unknown`: a stretch whose moments are not known, because rows of the history were lost. It has no marks, nor has
@@ -50,25 +52,25 @@ class Timeline(Fields):
 
     snapshot: Moment
     oldest: Moment
-    since: str
+    since: Time
     alive_before: int
     marks: list[Mark]
     unknown: Unknown | None = None
 
 
-class PastSession(Fields):
+class PastSession(AnswerModel):
     """A stretch of time in which a broker was in the routes; `to` is null while it lasts."""
 
     broker: str
     broker_name: str
     broker_addr: str
-    from_: str
-    to: str | None
+    from_: Time
+    to: Time | None
     ended_by: str | None
     unplanned: bool
 
 
-class Flapping(Fields):
+class Flapping(AnswerModel):
     """A broker with unplanned ends."""
 
     broker: str
@@ -77,17 +79,17 @@ class Flapping(Fields):
     shortest_millis: int
 
 
-class SharedOutage(Fields):
+class SharedOutage(AnswerModel):
     """Brokers that ended unplanned together, by cluster."""
 
-    first_gone_at: str
-    last_gone_at: str
+    first_gone_at: Time
+    last_gone_at: Time
     count: int
     clusters: dict[str, int]
     brokers: list[str]
 
 
-class Churn(Fields):
+class Churn(AnswerModel):
     """Sessions of brokers since a time.
 
     `rejected`: the newest rejected records; `rejectedMore`: there are older ones. `unknown`: a stretch less than 7 days
@@ -95,7 +97,7 @@ class Churn(Fields):
     """
 
     snapshot: Moment
-    since: str
+    since: Time
     sessions: list[PastSession]
     availability: dict[str, float]
     flapping: list[Flapping]
@@ -105,24 +107,24 @@ class Churn(Fields):
     unknown: Unknown | None = None
 
 
-def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
-    seen: Seen, oldest: SnapshotRow, times: EpochTimes, since_ms: int, until_ms: int | None = None, above: int = 0
-) -> Timeline:
-    """Return the epochs above `above` with events after `since_ms`, as marks along a track; at most MAX_MARKS of them.
+def timeline(registry: RegistryAt, oldest: SnapshotRow, times: EpochTimes, asked: AskTimeline) -> Timeline:
+    """Return the epochs with events in a span, as marks along a track; at most MAX_MARKS of them.
 
     Between two marks no route, lease or setting changed. If there are too many epochs, neighbours in time share a mark;
     if all have the same time, neighbours in number do. A mark has the time of its snapshot, as all other answers do.
-    `oldest` is the oldest snapshot that can be read.
+    `oldest` is the oldest snapshot that can be read, before which there is no mark.
     """
-    alive = len(up_brokers(seen.tables))
-    every = events_by_epoch(seen.root, seen.snapshot, since_ms, alive)[::-1]
+    since_ms = max(asked.time_ms(registry, asked.since, is_begin=True) or 0, oldest.event_time or 0)
+    until_ms = asked.time_ms(registry, asked.until)
+    alive = len(up_brokers(registry))
+    every = events_by_epoch(registry, since_ms, alive)[::-1]
     at_ms = times(every[0].epoch, every[-1].epoch) if every else {}
     every = [each._replace(event_time=at_ms.get(each.epoch, each.event_time)) for each in every]
-    every = [each for each in every if each.epoch > above]
+    every = [each for each in every if each.epoch > asked.above]
     before = every[0].alive - came(every[0].counts) if every else alive
     found = [each for each in every if until_ms is None or each.event_time <= until_ms]
-    unknown = seen.unknown_in(Span(since_ms))
-    return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), before, _marks(found), unknown)
+    unknown = unknown_in(registry, Span(since_ms))
+    return Timeline(Moment.of(registry.snapshot), Moment.of(oldest), Time(since_ms), before, _marks(found), unknown)
 
 
 def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
@@ -145,7 +147,7 @@ def _mark(epochs: Sequence[EpochEvents]) -> Mark:
     others = counts.total() - ends - begins - commands - gaps
     several = (len(epochs), epochs[0].epoch, min(each.alive for each in epochs)) if len(epochs) > 1 else ()
     last = epochs[-1]
-    return Mark(last.epoch, iso_text(last.event_time), ends, begins, commands, gaps, others, last.alive, *several)
+    return Mark(last.epoch, Time(last.event_time), ends, begins, commands, gaps, others, last.alive, *several)
 
 
 _VIEWS = ("broker_stretch", "outage", "shared_outage")
@@ -175,31 +177,45 @@ _OUTAGES = """
     ORDER BY first_gone_at DESC"""
 
 
-def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
-    """Return the sessions of brokers from `since_ms` to the snapshot, the brokers that flapped, and shared outages.
+def churn(registry: RegistryAt, asked: AskChurn) -> Churn:
+    """Return the sessions of brokers since a time up to the moment, the brokers that flapped, and shared outages.
 
     The figures are those of the views of analysis/views.sql for this time. A broker that was down at its beginning is
     there with its last session. Raises PastUnknownError if events since then were lost.
     """
-    unknown = seen.unknown
+    since_ms, broker = asked.time_ms(registry, asked.since, is_begin=True) or 0, asked.broker
+    unknown = registry.unknown
     if unknown is not None and since_ms < unknown.until_millis:
         raise unknown.error
-    with opened(seen.root, *seen.as_of, only=_VIEWS, kept=["broker_session"]) as views:
-        asked = {"since": since_ms, "until": now_of(seen.snapshot), "broker": broker}
-        found = list(views.rows(_SESSIONS, asked))
+    with opened(registry, only=_VIEWS, kept=["broker_session"]) as views:
+        values = {"since": since_ms, "until": registry.now_ms, "broker": broker}
+        found = list(views.rows(_SESSIONS, values))
         if broker is not None and not found:
-            check_known(seen, broker)
-        refused = rejected(seen, _MAX_REJECTED + 1)
+            check_known(registry, broker)
+        refused = rejected(registry, _MAX_REJECTED + 1)
         return Churn(
-            snapshot=seen.moment,
-            since=iso_text(since_ms),
-            sessions=[_session(*row) for row in found],
-            availability={broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, asked)},
-            flapping=sorted((Flapping(*row) for row in views.rows(_FLAPPING, asked)), key=_worst_first),
-            outages=sorted((_outage(*row) for row in views.rows(_OUTAGES, asked)), key=lambda each: -each.count),
+            snapshot=Moment.of(registry.snapshot),
+            since=Time(since_ms),
+            sessions=[
+                PastSession(
+                    broker=each,
+                    broker_name=name,
+                    broker_addr=address,
+                    from_=Time(from_ms),
+                    to=None if to_ms is None else Time(to_ms),
+                    ended_by=ended_by,
+                    unplanned=ended_by in UNPLANNED,
+                )
+                for each, name, address, from_ms, to_ms, ended_by in found
+            ],
+            availability={
+                broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, values)
+            },
+            flapping=sorted((Flapping(*row) for row in views.rows(_FLAPPING, values)), key=_worst_first),
+            outages=sorted((_outage(*row) for row in views.rows(_OUTAGES, values)), key=lambda each: -each.count),
             rejected=refused[:_MAX_REJECTED],
             rejected_more=len(refused) > _MAX_REJECTED,
-            unknown=seen.unknown_in(Span(since_ms - EXPECTED_MS)),
+            unknown=unknown_in(registry, Span(since_ms - EXPECTED_MS)),
         )
 
 
@@ -209,11 +225,4 @@ def _worst_first(each: Flapping) -> tuple[object, ...]:
 
 def _outage(first_ms: int, last_ms: int, brokers: list[str]) -> SharedOutage:
     clusters = Counter(broker.rsplit(" ", 2)[0] for broker in brokers)
-    return SharedOutage(iso_text(first_ms), iso_text(last_ms), len(brokers), clusters, sorted(brokers, key=natural_key))
-
-
-def _session(  # noqa: PLR0913, PLR0917  # one argument a column
-    broker: str, name: str, address: str, from_ms: int, to_ms: int | None, ended_by: str | None
-) -> PastSession:
-    is_unplanned = ended_by in UNPLANNED
-    return PastSession(broker, name, address, iso_text(from_ms), iso_text(to_ms), ended_by, is_unplanned)
+    return SharedOutage(Time(first_ms), Time(last_ms), len(brokers), clusters, sorted(brokers, key=natural_key))

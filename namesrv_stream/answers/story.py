@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import dropwhile
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import msgspec
 
 from namesrv_stream.answers.events import (
     COMMANDS,
     Span,
+    event_condition,
+    has_topic,
     master_events,
-    newest_events,
-    recorded_names,
+    newest_of,
     topic_events,
     with_changes,
 )
+from namesrv_stream.answers.model import AnswerModel
 from namesrv_stream.config.values import java_text
-from namesrv_stream.reporting.texts import counted, duration_text, listed, natural_key, perm_text
+from namesrv_stream.reporting.texts import Time, counted, duration_text, listed, natural_key, perm_text
 from namesrv_stream.rules.history import Rows, rows_before_and_after
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, RetireBroker, WipeWritePerm
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
-from namesrv_stream.tables.root import Root
+from namesrv_stream.rules.rows import BrokerEventRow, TopicRow
+from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.schemas import TOPIC
 
 _NAMED = 5
@@ -33,7 +35,7 @@ BY_OPERATORS = COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
 
 _WIPE, _ADD, _RETIRE = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm, RetireBroker))
 _NOT_SHOWN = ("type", "requestedBy", "reason")
-"""Fields of a command that a sentence shows in other words."""
+"""AnswerModel of a command that a sentence shows in other words."""
 
 _TOPIC_TABLES = {"topic": "topic", "topic_mapping": "static mapping"}
 _SETTING_TABLES: dict[str, tuple[str, ...]] = {"kv_config": ("namespace", "key"), "namesrv_config": ("key",)}
@@ -82,60 +84,49 @@ _LABELS = {
 }
 
 
-class Sentence(NamedTuple):
-    """One sentence of a story; `event_time` is in epoch milliseconds."""
+class StorySentence(AnswerModel):
+    """One sentence of a story, about an event of a type."""
 
     epoch: int
-    event_time: int
+    event_time: Time
+    type: str
     text: str
 
+    @classmethod
+    def about(cls, line: BrokerEventRow, text: str) -> Self:
+        """Return a sentence about a line of the history."""
+        return cls(line.epoch, Time(line.event_time), line.type, text)
 
-def story_of(  # noqa: PLR0913  # what the user chose
-    root: Root,
-    snapshot: SnapshotRow,
-    name: str,
-    span: Span,
-    queues: Mapping[str, Sequence[TopicRow]],
-    *,
-    with_versions: bool = False,
-) -> list[Sentence] | None:
-    """Return the story of a broker name, a broker address or a topic; None if neither history nor tables have it.
 
-    `queues`: topic -> its rows in the snapshot. A name that is both is taken for a broker. `with_versions`: also
-    registrations that changed nothing but the data version.
+def broker_story(registry: RegistryAt, name: str, span: Span, *, with_versions: bool) -> list[StorySentence]:
+    """Return the story of a broker name or a broker address.
+
+    `with_versions`: also registrations that changed nothing but the data version.
     """
-    if name in recorded_names(root, snapshot):
-        events = newest_events(root, snapshot, name, span, limit=None, with_versions=with_versions, with_gaps=True)
-        lines = [*dropwhile(lambda line: line.type == "LOG_GAP", events)]
-        return story_of_broker(with_changes(root, snapshot, lines))
-    return topic_story(root, snapshot, name, span, queues)
+    chosen = event_condition(name, span, with_versions=with_versions, with_gaps=True)
+    lines = [*dropwhile(lambda line: line.type == "LOG_GAP", newest_of(registry, chosen, None))]
+    return story_of_broker(with_changes(registry, lines))
 
 
-def topic_story(
-    root: Root, snapshot: SnapshotRow, topic: str, span: Span, queues: Mapping[str, Sequence[TopicRow]]
-) -> list[Sentence] | None:
+def topic_story(registry: RegistryAt, topic: str, span: Span) -> list[StorySentence] | None:
     """Return the story of a topic and of the masters of its broker names; None if neither history nor tables have it.
 
     It is the topic's even if a broker has the same name.
     """
-    since, names = Span(span.since_ms), {row.broker_name for row in queues.get(topic, ())}
-    changed = topic_events(root, snapshot, topic, since)
-    if not changed and not is_known_topic(root, snapshot, topic, queues):
+    since = Span(span.since_ms)
+    names = {row.broker_name for row in registry.of_topic(topic).queues.get(topic, ())}
+    changed = topic_events(registry, topic, since)
+    if not changed and not has_topic(registry, topic):
         return None
     told = [(line, each) for line in changed for each in story_of_topic(topic, [line])]
-    masters = _changes_of_masters(root, snapshot, since, changed, names)
+    masters = _changes_of_masters(registry, since, changed, names)
     told += zip(masters, story_of_broker(masters), strict=True)
     told.sort(key=lambda each: each[0][:2])
     return [sentence for line, sentence in told if span.holds(line)]
 
 
-def is_known_topic(root: Root, snapshot: SnapshotRow, topic: str, queues: Container[str]) -> bool:
-    """Return whether the tables or the history have a topic."""
-    return topic in queues or bool(topic_events(root, snapshot, topic))
-
-
 def _changes_of_masters(
-    root: Root, snapshot: SnapshotRow, since: Span, changed: Sequence[BrokerEventRow], names: Set[str]
+    registry: RegistryAt, since: Span, changed: Sequence[BrokerEventRow], names: Set[str]
 ) -> Sequence[BrokerEventRow]:
     """Return the lines by which a broker name lost, got or changed its master while it had a topic.
 
@@ -145,20 +136,20 @@ def _changes_of_masters(
     rows = [(line, str(each.key[1]), each) for line in changed for each in line.changes if each.table == TOPIC.name]
     had = {name: each.before is not None for _, name, each in reversed(rows)}
     told = {(line.epoch, line.event_time, name) for line, name, _ in rows}
-    found = ((line, line.broker_name or "", None) for line in master_events(root, snapshot, names | had.keys(), since))
+    found = ((line, line.broker_name or "", None) for line in master_events(registry, names | had.keys(), since))
     has_topic, kept = {name for name in names | had.keys() if had.get(name, True)}, []
     for line, name, change in sorted([*rows, *found], key=lambda turn: turn[0][:2]):
         if change is not None:
             (has_topic.discard if change.after is None else has_topic.add)(name)
         elif name in has_topic and (line.epoch, line.event_time, name) not in told:
             kept.append(line)
-    return with_changes(root, snapshot, kept)
+    return with_changes(registry, kept)
 
 
-def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
+def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[StorySentence]:
     """Return a sentence for each of the lines that concern a broker name or an address, in order of the log."""
     wipes: dict[str, BrokerEventRow] = {}
-    return [Sentence(line.epoch, line.event_time, f"{_of_broker(line)}{_undone_wipe(line, wipes)}.") for line in lines]
+    return [StorySentence.about(line, f"{_of_broker(line)}{_undone_wipe(line, wipes)}.") for line in lines]
 
 
 def story_of_group(lines: Sequence[BrokerEventRow], away_ms: Sequence[int] = ()) -> str:
@@ -221,9 +212,9 @@ def _is_writable(row: object) -> bool:
     return isinstance(row, TopicRow) and bool(row.perm & PERM_WRITE)
 
 
-def story_of_topic(topic: str, lines: Sequence[BrokerEventRow]) -> list[Sentence]:
+def story_of_topic(topic: str, lines: Sequence[BrokerEventRow]) -> list[StorySentence]:
     """Return the sentences of lines that concern a topic."""
-    return [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
+    return [StorySentence.about(line, text) for line in lines for text in _of_topic(topic, line)]
 
 
 def _of_broker(line: BrokerEventRow) -> str:

@@ -18,24 +18,25 @@ from namesrv_stream.answers.definitions import (
 )
 from namesrv_stream.answers.events import topic_events
 from namesrv_stream.answers.lists import Broker, brokers_of
-from namesrv_stream.answers.story import asker, given_reason, story_of_topic
-from namesrv_stream.answers.subject import (
+from namesrv_stream.answers.model import (
+    AnswerModel,
     BadQuestionError,
-    Fields,
     Moment,
     Page,
-    Seen,
     names_behind,
-    now_of,
+    not_found,
     paged,
     rank_of,
 )
+from namesrv_stream.answers.questions import TOPIC_ORDERS, AskTopic, AskTopics
+from namesrv_stream.answers.story import asker, given_reason, story_of_topic
 from namesrv_stream.answers.verdict import SUFFERS, check_place, system_among, topic_verdicts
 from namesrv_stream.reporting.texts import all_of, listed
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
 from namesrv_stream.rules.rows import RowChange, TopicRow
+from namesrv_stream.tables.moment import RegistryAt
 
 _NAMED = 3
 _WHY = {
@@ -48,7 +49,7 @@ _WHY = {
 _STATES: tuple[TopicState, ...] = ("without_route", "not_writable", "degraded", "read_only", "writable")
 
 
-class Topic(Fields):
+class Topic(AnswerModel):
     """A topic with its state and its queues over all broker names, of which `brokerNamesUp` have a master."""
 
     topic: str
@@ -69,14 +70,14 @@ class Topics(Page):
     topics: list[Topic]
 
 
-class Missing(Fields):
+class Missing(AnswerModel):
     """A broker name of a topic that takes no messages for it."""
 
     broker_name: str
     why: Literal["down", "no master", "no write permission"]
 
 
-class Route(Fields):
+class Route(AnswerModel):
     """The route of a topic: RocketMQ's TopicRouteData, null if clients get none, and the brokers of its broker names.
 
     `text`: the verdict about the topic. `missing`: its broker names that are down or have no master and, unless the
@@ -100,141 +101,135 @@ _ORDERS: dict[str, Callable[[Topic], Any]] = {
     "brokerNames": lambda each: each.broker_names,
     "brokerNamesUp": lambda each: each.broker_names_up,
 }
-ORDERS = ", ".join([*_ORDERS, "match"])
 
 
-def topics(  # noqa: PLR0913  # what a reader may choose
-    seen: Seen,
-    cluster: str | None = None,
-    zone: str | None = None,
-    state: TopicState | Literal["left"] | None = None,
-    order: str = "name",
-    *,
-    containing: str = "",
-    with_system: bool = True,
-    limit: int | None = None,
-    after: str = "",
-) -> Topics:
+def topics(registry: RegistryAt, asked: AskTopics) -> Topics:
     """Return topics in an order, with their queues over all broker names, or those of a cluster or a zone.
 
     "left": those that went within 7 days, whatever ended them, and are neither back nor expected; the clusters and
     zones are those of the broker names that had them.
     """
+    cluster, zone, state, order = asked.cluster, asked.zone, asked.state, asked.sort
     names: set[str] | None = None
-    gone = down_brokers(seen)
-    lost = lost_topics(seen)
-    verdicts, system = topic_verdicts(seen, lost)
+    gone = down_brokers(registry)
+    lost = lost_topics(registry)
+    verdicts, system = topic_verdicts(registry, lost)
     if state == "left":
-        gone, state = gone_brokers(seen), None
-        lost = {topic: of for topic, of in topics_gone(seen).items() if topic not in verdicts}
-        verdicts, system = dict.fromkeys(lost, topic_verdict((), seen.tables)), system_among(seen, lost)
-    check_place(seen, cluster, zone)
+        gone, state = gone_brokers(registry), None
+        lost = {topic: of for topic, of in topics_gone(registry).items() if topic not in verdicts}
+        verdicts, system = dict.fromkeys(lost, topic_verdict((), registry.brokers)), system_among(registry, lost)
+    check_place(registry, cluster, zone)
     if cluster is not None or zone is not None:
-        names = _names_in(seen, cluster, zone) | {
+        names = _names_in(registry, cluster, zone) | {
             each.broker_name
             for each in gone
             if cluster in (None, each.cluster_name) and zone in (None, each.zone_name or "")
         }
     named = [
-        topic for topic, each in verdicts.items() if containing.lower() in topic.lower() and state in (None, each.state)
+        topic for topic, each in verdicts.items() if asked.q.lower() in topic.lower() and state in (None, each.state)
     ]
     if names is not None:
-        chosen = {*seen.tables.queues.topics_on(names), *(each for each, of in lost.items() if of & names)}
+        chosen = {*registry.queues.topics_on(names), *(each for each, of in lost.items() if of & names)}
         named = [topic for topic in named if topic in chosen]
-    wanted = named if with_system else [topic for topic in named if topic not in system]
+    wanted = named if asked.system else [topic for topic in named if topic not in system]
     wanted.sort()
     if order in ("name", "match"):
         if order == "match":
-            page, following = paged(wanted, lambda each: (each in system, rank_of(containing, each)), str, limit, after)
+            page, following = paged(
+                wanted, lambda each: (each in system, rank_of(asked.q, each)), str, asked.limit, asked.after
+            )
         else:
-            page, following = names_behind(wanted, after, limit)
-        shown = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in page]
+            page, following = names_behind(wanted, asked.after, asked.limit)
+        shown = [_topic(registry, topic, verdicts[topic], names, topic in system) for topic in page]
     else:
-        every = [_topic(seen, topic, verdicts[topic], names, topic in system) for topic in wanted]
+        every = [_topic(registry, topic, verdicts[topic], names, topic in system) for topic in wanted]
         by = _order(order)
-        shown, following = paged(every, by, lambda each: each.topic, limit, after, reverse=order.startswith("-"))
-    return Topics(seen.moment, len(wanted), following, len(named) - len(wanted), shown)
+        shown, following = paged(
+            every, by, lambda each: each.topic, asked.limit, asked.after, reverse=order.startswith("-")
+        )
+    return Topics(Moment.of(registry.snapshot), len(wanted), following, len(named) - len(wanted), shown)
 
 
 def _order(text: str) -> Callable[[Topic], Any]:
     name = text.removeprefix("-")
     if name not in _ORDERS:
-        raise BadQuestionError(f"sort={text[:100]}: accepted are {ORDERS}, with - the other way.")
+        raise BadQuestionError(f"sort={text[:100]}: accepted are {', '.join(TOPIC_ORDERS)}, with - the other way.")
     return _ORDERS[name]
 
 
-def _names_in(seen: Seen, cluster: str | None, zone: str | None) -> set[str]:
+def _names_in(registry: RegistryAt, cluster: str | None, zone: str | None) -> set[str]:
     """Return the broker names of a cluster and of a zone, an empty zone for those without one."""
-    tables = seen.tables
-    names = tables.brokers.keys() if cluster is None else tables.clusters.get(cluster, ())
+    names = registry.brokers.keys() if cluster is None else registry.clusters.get(cluster, ())
     return {
         name
         for name in names
-        if zone in (None, lookup.latest_registered(tables.brokers[name].values()).zone_name or "")
+        if zone in (None, lookup.latest_registered(registry.brokers[name].values()).zone_name or "")
     }
 
 
-def _topic(seen: Seen, topic: str, verdict: TopicVerdict, broker_names: set[str] | None, is_system: bool) -> Topic:
-    rows = [row for row in seen.tables.queues.get(topic, ()) if broker_names is None or row.broker_name in broker_names]
+def _topic(
+    registry: RegistryAt, topic: str, verdict: TopicVerdict, broker_names: set[str] | None, is_system: bool
+) -> Topic:
+    rows = [row for row in registry.queues.get(topic, ()) if broker_names is None or row.broker_name in broker_names]
     read, write = sum(row.read_queue_nums for row in rows), sum(row.write_queue_nums for row in rows)
     names = (verdict.broker_names, verdict.up, verdict.state, verdict.is_readable, verdict.is_writable)
     return Topic(topic, read, write, *names, is_system)
 
 
-def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
+def route(registry: RegistryAt, topic: str, asked: AskTopic) -> Route:
     """Return the route of a topic as clients get it, those of a zone if one is given."""
-    check_place(seen, None, zone, compared=str.lower)  # as lookups compare zones
-    found = lookup.route(seen.tables, topic, seen.settings, zone)
-    lost, rows = lost_topics(seen), seen.tables.queues.get(topic, ())
+    check_place(registry, None, asked.zone, compared=str.lower)  # as lookups compare zones
+    found = lookup.route(registry.routes, topic, registry.settings, asked.zone)
+    lost, rows = lost_topics(registry), registry.queues.get(topic, ())
     if not rows and topic not in lost:
-        return _gone(seen, topic, lost)
-    verdict = topic_verdict(rows, seen.tables, lost.get(topic, frozenset()))
+        return _gone(registry, topic, lost)
+    verdict = topic_verdict(rows, registry.brokers, lost.get(topic, frozenset()))
     names = {row.broker_name for row in rows}
-    missing = [Missing(name, "no master" if name in seen.tables.brokers else "down") for name in verdict.missing]
+    missing = [Missing(name, "no master" if name in registry.brokers else "down") for name in verdict.missing]
     if verdict.state != "read_only":
         reached = (row for row in rows if row.broker_name not in verdict.missing)
         missing += [Missing(row.broker_name, "no write permission") for row in reached if not row.perm & PERM_WRITE]
     return Route(
-        seen.moment,
+        Moment.of(registry.snapshot),
         topic,
         verdict.state,
-        topic_text(topic, verdict, missing, _since(seen, topic, verdict, missing)),
+        topic_text(topic, verdict, missing, _since(registry, topic, verdict, missing)),
         missing,
         found,
-        brokers_of(seen, names | {*verdict.missing}),
+        brokers_of(registry, names | {*verdict.missing}),
     )
 
 
-def _gone(seen: Seen, topic: str, lost: LostTopics) -> Route:
+def _gone(registry: RegistryAt, topic: str, lost: LostTopics) -> Route:
     """Return the answer about a topic that went and is not expected. Raises NotFoundError if there never was one."""
-    lines = [line for line in topic_events(seen.root, seen.snapshot, topic) if any(_is_end(e) for e in line.changes)]
+    lines = [line for line in topic_events(registry, topic) if any(_is_end(e) for e in line.changes)]
     if not lines:
-        raise seen.not_found("topic", topic, [*seen.tables.queues, *lost])
-    now_ms, names = now_of(seen.snapshot), {each.key[1] for each in lines[-1].changes if _is_end(each)}
+        raise not_found(registry, "topic", topic, [*registry.queues, *lost])
+    now_ms, names = registry.now_ms, {each.key[1] for each in lines[-1].changes if _is_end(each)}
     since, why = clock_text(lines[-1].event_time, now_ms), story_of_topic(topic, lines)[-1].text
     text = f"{topic} has no route since {since}: {why}"
-    for each in gone_brokers(seen):
+    for each in gone_brokers(registry):
         if each.broker_name in names and (line := each.retired):
             at = clock_text(line.event_time, now_ms)
             text += f" {each.broker_name} {each.broker_id} was retired at {at} by {asker(line)}{given_reason(line)}."
-    return Route(seen.moment, topic, "left", text, [], None, [])
+    return Route(Moment.of(registry.snapshot), topic, "left", text, [], None, [])
 
 
 def _is_end(each: RowChange) -> bool:
     return isinstance(each.before, TopicRow) and each.after is None
 
 
-def _since(seen: Seen, topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
+def _since(registry: RegistryAt, topic: str, verdict: TopicVerdict, missing: Sequence[Missing]) -> str:
     """Return since when a topic is in its state, as a part of a sentence; nothing if that is not known.
 
     It is over with the last of the broker names that carried it, also of one on which it is not expected any more.
     """
-    ends = gone_brokers(seen)
+    ends = gone_brokers(registry)
     has_route, is_over = verdict.state != "without_route", verdict.state in SUFFERS and verdict.state != "degraded"
     times: list[int] = []
     for name, why in ((each.broker_name, each.why) for each in missing):
         if why == "no write permission":
-            times += _wiped(seen, topic, name)[-1:]
+            times += _wiped(registry, topic, name)[-1:]
         else:
             of_name = [each for each in ends if each.broker_name == name]
             times += [each.gone_ms for each in of_name if not has_route or each.broker_id == MASTER_ID][:1]
@@ -242,21 +237,21 @@ def _since(seen: Seen, topic: str, verdict: TopicVerdict, missing: Sequence[Miss
         return ""
     if is_over:
         masters = {each.broker_name: each.gone_ms for each in ends if each.broker_id == MASTER_ID}
-        left = _ends(seen, topic, was_writable=has_route)
+        left = _ends(registry, topic, was_writable=has_route)
         times += [min(at, masters.get(name, at)) if has_route else at for at, name in left]
-    return f" since {clock_text(max(times) if is_over else min(times), now_of(seen.snapshot))}"
+    return f" since {clock_text(max(times) if is_over else min(times), registry.now_ms)}"
 
 
-def _ends(seen: Seen, topic: str, *, was_writable: bool) -> list[tuple[int, str]]:
+def _ends(registry: RegistryAt, topic: str, *, was_writable: bool) -> list[tuple[int, str]]:
     """Return when a topic left its broker names, and each. `was_writable`: only those on which it could be written."""
-    lines = topic_events(seen.root, seen.snapshot, topic)
+    lines = topic_events(registry, topic)
     ends = ((line.event_time, each) for line in lines for each in line.changes if _is_end(each))
     return [(at, str(each.key[1])) for at, each in ends if _may_write(each.before) or not was_writable]
 
 
-def _wiped(seen: Seen, topic: str, name: str) -> list[int]:
+def _wiped(registry: RegistryAt, topic: str, name: str) -> list[int]:
     """Return the times at which a topic on a broker name got a permission without write."""
-    lines = topic_events(seen.root, seen.snapshot, topic)
+    lines = topic_events(registry, topic)
     changed = (
         (line.event_time, each.before, each.after) for line in lines for each in line.changes if name in each.key
     )

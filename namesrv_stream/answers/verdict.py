@@ -28,13 +28,13 @@ from namesrv_stream.answers.definitions import (
     topic_verdict,
     wipes,
 )
-from namesrv_stream.answers.subject import Fields, Seen, now_of
-from namesrv_stream.reporting.recent import Recent
-from namesrv_stream.reporting.texts import SHOWN_ZONE, all_of, counted, iso_text, listed, natural_key
+from namesrv_stream.answers.model import AnswerModel, not_found
+from namesrv_stream.reporting.texts import SHOWN_ZONE, Time, all_of, counted, listed, natural_key
 from namesrv_stream.rules.lease import is_late
-from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, is_system_topic
 from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.schemas import BROKER, TOPIC
 
 _TOLD, _FEW = 2, 3
 LATELY_MS = 3_600_000
@@ -47,7 +47,7 @@ SUFFERS: dict[TopicState, tuple[str, str]] = {**_LOST_SERVICE, "degraded": ("is 
 """State of topics -> what is said of one of them and of several."""
 
 
-class BrokerCounts(Fields):
+class BrokerCounts(AnswerModel):
     """Numbers of brokers: those that are expected are up or down; of those that are up some are late or suspect.
 
     `late`: null for a past moment, whose signs of life are not known. `left`: those that unregistered within an hour
@@ -63,7 +63,7 @@ class BrokerCounts(Fields):
     names_without_master: int
 
 
-class TopicCounts(Fields):
+class TopicCounts(AnswerModel):
     """Numbers of topics by state, without those that brokers make by themselves."""
 
     total: int
@@ -74,20 +74,20 @@ class TopicCounts(Fields):
     without_route: int
 
 
-class WipedGroup(Fields):
+class WipedGroup(AnswerModel):
     """A broker group with a master whose topics all lack the write permission since an operator's command.
 
     `readOnly`: those of its `topics` that no other group takes writes for.
     """
 
     broker_name: str
-    since: str
+    since: Time
     requested_by: str | None
     topics: int
     read_only: int
 
 
-class Verdict(Fields):
+class Verdict(AnswerModel):
     """The sentence that tells what is wrong, the gravest first. `level`: how bad it is. `causes`: the largest first.
 
     `unknownSince`: the verdict is of that time, because nothing newer is known; null if the job runs.
@@ -99,41 +99,40 @@ class Verdict(Fields):
     topics: TopicCounts
     causes: list[Cause]
     wiped_groups: list[WipedGroup] = []  # noqa: RUF012  # msgspec copies it
-    unknown_since: str | None = None
+    unknown_since: Time | None = None
 
 
-def state_of(seen: Seen, lease: LiveRow) -> State:
+def state_of(registry: RegistryAt, lease: LiveRow) -> State:
     """Return the state of a lease. Nobody is late where signs of life are not known."""
     if lease.suspect_since is not None:
         return "suspect"
-    if seen.is_made:
+    if registry.is_historical:
         return "alive"
-    return "late" if is_late(lease, seen.snapshot) else "alive"
+    return "late" if is_late(lease, registry.snapshot) else "alive"
 
 
 def check_place(
-    seen: Seen, cluster: str | None, zone: str | None, compared: Callable[[str], str] = lambda name: name
+    registry: RegistryAt, cluster: str | None, zone: str | None, compared: Callable[[str], str] = lambda name: name
 ) -> None:
     """Raise NotFoundError for a cluster or a zone that no broker has or had in 7 days. An empty zone is none."""
-    known = {(each.cluster_name, each.zone_name) for each in gone_brokers(seen)}
-    known |= {(row.cluster_name, row.zone_name) for of in seen.tables.brokers.values() for row in of.values()}
+    known = {(each.cluster_name, each.zone_name) for each in gone_brokers(registry)}
+    known |= {(row.cluster_name, row.zone_name) for of in registry.brokers.values() for row in of.values()}
     for kind, name, names in (("cluster", cluster, {of for of, _ in known}), ("zone", zone, {of for _, of in known})):
         if name and compared(name) not in {compared(each or "") for each in names}:
-            raise seen.not_found(kind, name, filter(None, names))
+            raise not_found(registry, kind, name, filter(None, names))
 
 
-def members(seen: Seen, down: Iterable[DownBroker]) -> list[Member]:
+def members(registry: RegistryAt, down: Iterable[DownBroker]) -> list[Member]:
     """Return every broker that is expected, by natural order of the names."""
-    tables = seen.tables
     found = [
         Member(each.cluster_name, each.zone_name, *each[1:3], each.broker_addr, "down", each.fell_ms, each)
         for each in down
     ]
-    for name, holders in tables.brokers.items():
+    for name, holders in registry.brokers.items():
         for broker_id, row in holders.items():
-            lease = tables.live[row.broker_addr]
+            lease = registry.live[row.broker_addr]
             at_ms = lease.suspect_since or lease.last_update_timestamp
-            state = state_of(seen, lease)
+            state = state_of(registry, lease)
             found.append(Member(row.cluster_name, row.zone_name, name, broker_id, row.broker_addr, state, at_ms))
     return sorted(found, key=lambda each: (natural_key(each.name), each.broker_id, each.cluster))
 
@@ -145,48 +144,39 @@ class TopicVerdicts(NamedTuple):
     system: frozenset[str]
 
 
-_kept: Recent[TopicVerdicts] = Recent(most=2)
 _NamesOfGone = frozenset[tuple[str, str]]
 """Cluster and broker name of each broker that is gone."""
 
 
-def topic_verdicts(seen: Seen, lost: LostTopics) -> TopicVerdicts:
+def topic_verdicts(registry: RegistryAt, lost: LostTopics) -> TopicVerdicts:
     """Return the state of each topic of the routes and in `lost`.
 
-    The last results are kept, because a snapshot that has only signs of life changes nothing here.
+    A snapshot that has only signs of life changes nothing here.
     """
-    row, of_lost, of_gone = seen.snapshot, frozenset(lost.items()), _names_of_gone(seen) if lost else frozenset()
-    key = (
-        seen.root.url,
-        row.run_id,
-        row.versions["topic"],
-        row.versions["broker"],
-        seen.is_made and (row.epoch, row.event_time),
-        of_lost,
-        of_gone,
-    )
-    return _kept.get(key, lambda: _topic_verdicts(seen.tables, lost, of_gone))
+    of_gone = _names_of_gone(registry) if lost else frozenset()
+
+    def verdicts() -> TopicVerdicts:
+        queues, brokers = registry.queues, registry.brokers
+        found = queues.by_rows(lambda rows: topic_verdict(rows, brokers))
+        found |= {topic: topic_verdict(queues.get(topic, ()), brokers, names) for topic, names in lost.items()}
+        return TopicVerdicts(found, _system_among(registry, found, of_gone))
+
+    return registry.once("topics", verdicts, TOPIC, BROKER, key=(frozenset(lost.items()), of_gone), most=2)
 
 
-def _topic_verdicts(tables: RouteTables, lost: LostTopics, of_gone: _NamesOfGone) -> TopicVerdicts:
-    found = tables.queues.by_rows(lambda rows: topic_verdict(rows, tables))
-    found |= {topic: topic_verdict(tables.queues.get(topic, ()), tables, names) for topic, names in lost.items()}
-    return TopicVerdicts(found, _system_among(found, tables, of_gone))
-
-
-def system_among(seen: Seen, topics: Iterable[str]) -> frozenset[str]:
+def system_among(registry: RegistryAt, topics: Iterable[str]) -> frozenset[str]:
     """Return which of the topics brokers make by themselves, those that went in the last 7 days too."""
-    return _system_among(topics, seen.tables, _names_of_gone(seen))
+    return _system_among(registry, topics, _names_of_gone(registry))
 
 
-def _system_among(topics: Iterable[str], tables: RouteTables, of_gone: _NamesOfGone) -> frozenset[str]:
-    clusters = {*tables.clusters, *(cluster for cluster, _ in of_gone)}
-    brokers = {*tables.brokers, *(name for _, name in of_gone)}
+def _system_among(registry: RegistryAt, topics: Iterable[str], of_gone: _NamesOfGone) -> frozenset[str]:
+    clusters = {*registry.clusters, *(cluster for cluster, _ in of_gone)}
+    brokers = {*registry.brokers, *(name for _, name in of_gone)}
     return frozenset(topic for topic in topics if is_system_topic(topic, brokers, clusters))
 
 
-def _names_of_gone(seen: Seen) -> _NamesOfGone:
-    return frozenset((each.cluster_name, each.broker_name) for each in gone_brokers(seen))
+def _names_of_gone(registry: RegistryAt) -> _NamesOfGone:
+    return frozenset((each.cluster_name, each.broker_name) for each in gone_brokers(registry))
 
 
 class Left(NamedTuple):
@@ -202,25 +192,25 @@ class Left(NamedTuple):
 NOBODY = Left()
 
 
-def left_of(seen: Seen, topics: TopicVerdicts) -> Left:
+def left_of(registry: RegistryAt, topics: TopicVerdicts) -> Left:
     """Return who unregistered within an hour before the moment and is not back, and what went with them.
 
     `topics`: those that have a route or are expected to.
     """
-    since_ms = now_of(seen.snapshot) - LATELY_MS
-    left = [each for each in left_brokers(seen) if each.gone_ms > since_ms]
-    last = last_topics(seen, (each.broker_name for each in left), LEFT)
+    since_ms = registry.now_ms - LATELY_MS
+    left = [each for each in left_brokers(registry) if each.gone_ms > since_ms]
+    last = last_topics(registry, (each.broker_name for each in left), LEFT)
     gone = {row.topic for _, row in last} - topics.of.keys()
-    return Left(left, gone - system_among(seen, gone))
+    return Left(left, gone - system_among(registry, gone))
 
 
-def wiped_groups(seen: Seen, topics: TopicVerdicts) -> list[WipedGroup]:
+def wiped_groups(registry: RegistryAt, topics: TopicVerdicts) -> list[WipedGroup]:
     """Return the groups that take no writes since an operator's command, by name."""
     found = []
-    for name, line in wipes(seen).items():
-        of_name = [topic for topic in seen.tables.queues.topics_on({name}) if topic not in topics.system]
+    for name, line in wipes(registry).items():
+        of_name = [topic for topic in registry.queues.topics_on({name}) if topic not in topics.system]
         read_only = sum(not topics.of[topic].is_writable for topic in of_name)
-        found.append(WipedGroup(name, iso_text(line.event_time), line.requested_by, len(of_name), read_only))
+        found.append(WipedGroup(name, Time(line.event_time), line.requested_by, len(of_name), read_only))
     return found
 
 
@@ -242,11 +232,11 @@ class Beside(NamedTuple):
     lost_until_ms: int | None = None
 
     @classmethod
-    def of(cls, seen: Seen, topics: TopicVerdicts) -> Self:
+    def of(cls, registry: RegistryAt, topics: TopicVerdicts) -> Self:
         """Return it for a moment."""
-        unknown, now_ms = seen.unknown, now_of(seen.snapshot)
+        unknown, now_ms = registry.unknown, registry.now_ms
         lost_ms = None if unknown is None or unknown.until_millis < now_ms - EXPECTED_MS else unknown.until_millis
-        return cls(left_of(seen, topics), wiped_groups(seen, topics), lost_ms)
+        return cls(left_of(registry, topics), wiped_groups(registry, topics), lost_ms)
 
 
 NOTHING_BESIDE = Beside()
@@ -276,27 +266,20 @@ def verdict(
     return Verdict(level, text, counts, of_kind, found, list(beside.wiped))
 
 
-_kept_verdicts: Recent[Verdict] = Recent(most=2)
+def verdict_of(registry: RegistryAt, doubt: Doubt | None = None) -> Verdict:
+    """Return the verdict about a moment; about the present, `doubt` is why it is not known."""
 
+    def known() -> Verdict:
+        topics = topic_verdicts(registry, lost_topics(registry))
+        brokers = members(registry, down_brokers(registry))
+        return verdict(brokers, topics, Beside.of(registry, topics), is_past=registry.is_historical)
 
-def verdict_of(seen: Seen, doubt: Doubt | None = None) -> Verdict:
-    """Return the verdict about a moment; about the present, `doubt` is why it is not known.
-
-    The last results are kept: a status is asked for every few seconds, and reads every topic.
-    """
-    row = seen.snapshot
-    key = (seen.root.url, row.run_id, row.epoch, row.event_time, seen.is_made, str(SHOWN_ZONE.get()))
-    found = _kept_verdicts.get(key, lambda: _verdict_of(seen))
-    if doubt is None or seen.is_made:
+    found = registry.once("verdict", known, key=str(SHOWN_ZONE.get()))
+    if doubt is None or registry.is_historical:
         return found
     text = f"Not known since {_second_text(doubt.since_ms)} ({doubt.reason}): {found.text}"
     level: Literal["warning", "critical"] = "warning" if found.level == "ok" else found.level
-    return msgspec.structs.replace(found, level=level, text=text, unknown_since=iso_text(doubt.since_ms))
-
-
-def _verdict_of(seen: Seen) -> Verdict:
-    topics = topic_verdicts(seen, lost_topics(seen))
-    return verdict(members(seen, down_brokers(seen)), topics, Beside.of(seen, topics), is_past=seen.is_made)
+    return msgspec.structs.replace(found, level=level, text=text, unknown_since=Time(doubt.since_ms))
 
 
 def _text(
@@ -332,7 +315,7 @@ def _wiped_text(wiped: Sequence[WipedGroup]) -> str:
     names = [each.broker_name for each in wiped[:_FEW]]
     more = f" and {len(wiped) - _FEW:,} more" if len(wiped) > _FEW else ""
     first = min(wiped, key=lambda each: each.since)
-    since = _second_text(round(datetime.fromisoformat(first.since).timestamp() * 1000))
+    since = _second_text(first.since)
     who = sorted({each.requested_by for each in wiped if each.requested_by})
     by = f" (wiped by {listed(who)})" if who else " (wiped)"
     topics, read_only = sum(each.topics for each in wiped), sum(each.read_only for each in wiped)

@@ -9,7 +9,7 @@ import click
 
 from namesrv_stream.cli.commanding import requested_by_option
 from namesrv_stream.cli.output import say, time_text
-from namesrv_stream.cli.view import as_of_option, open_reader, root_of
+from namesrv_stream.cli.view import as_of_option, open_registry, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.texts import counted, listed
@@ -52,7 +52,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask before fewer 
 @click.pass_obj
 def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
     """Write the route tables of one snapshot to FILE, without the history. A job may run meanwhile."""
-    content = content_of(open_reader(invocation.settings), *(as_of or AsOf()))
+    content = content_of(open_registry(invocation.settings).at(*(as_of or AsOf())))
     write_backup(file, content)
     click.echo(_written(file, content))
 
@@ -63,7 +63,7 @@ def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
 @click.pass_obj
 def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
     """Export the newest snapshot to FOLDER/epoch-N.zip, for `restore N --from FOLDER`. A job may run meanwhile."""
-    content = content_of(open_reader(invocation.settings))
+    content = content_of(open_registry(invocation.settings).newest())
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -113,16 +113,16 @@ def restore(  # noqa: PLR0913, PLR0917  # one argument for each option
     have gone leave the routes when their timeout ends.
     """
     settings = invocation.settings
-    content, reader = _content(invocation, epoch, folder), open_reader(settings)
-    require_stopped(root_of(settings), settings, reader.snapshots.newest(), takes_over=take_over)
-    _confirm(fewer(content_of(reader).rows, {}, content.rows), yes)
+    content, newest = _content(invocation, epoch, folder), open_registry(settings).newest()
+    require_stopped(root_of(settings), settings, newest.snapshot, takes_over=take_over)
+    _confirm(fewer(content_of(newest).rows, {}, content.rows), yes)
     row = restore_content(root_of(settings), settings, content, requested_by, takes_over=take_over)
     click.echo(_published(row, f"the tables of epoch {epoch}"))
 
 
 def _content(invocation: Invocation, epoch: int, folder: Path | None) -> Content:
     if folder is None:
-        return content_of(open_reader(invocation.settings), epoch)
+        return content_of(open_registry(invocation.settings).at(epoch))
     content = read_backup(folder / backup_name(epoch))
     if content.snapshot.epoch != epoch:
         held = content.snapshot.epoch

@@ -23,9 +23,8 @@ from namesrv_stream.answers.command_sending import (
     outcome,
     send_order,
 )
-from namesrv_stream.answers.subject import Seen
 from namesrv_stream.cli.output import say, time_text
-from namesrv_stream.cli.view import open_reader, root_of, seconds_option
+from namesrv_stream.cli.view import open_registry, seconds_option
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.lookup import RouteTables
@@ -39,8 +38,8 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.rows import LogPosition, SnapshotRow
-from namesrv_stream.tables.snapshot_reader import RegistryView
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.moment import RegistryAt
 
 _WAIT_S = 30.0
 _POLL_S = 0.2
@@ -101,7 +100,7 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
     else:
         check_retirement(checked, before.routes)
         if not is_sure:
-            check_names(checked, Seen.of(root_of(settings), before, settings), "--yes")
+            check_names(checked, before, "--yes")
     at = send_order(settings, checked)
     click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
     if wait_s is not None:
@@ -111,15 +110,16 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
                 f"{at.offset}: they are of another topic or another Kafka. Check kafka.bootstrap.servers, kafka.topic "
                 "and delta.root."
             )
-        snapshot = _awaited(settings, at, wait_s)
-        came = outcome(checked, root_of(settings), snapshot, at, before.snapshot.epoch if before else 0)
+        after = _awaited(settings, at, wait_s)
+        snapshot = after.snapshot
+        came = outcome(checked, after, at, 0 if before is None else before.snapshot.epoch)
         click.echo(f"published with epoch {snapshot.epoch} at {time_text(snapshot.published_at)}\n{came}".rstrip())
 
 
-def _newest(settings: NamesrvSettings) -> RegistryView | None:
+def _newest(settings: NamesrvSettings) -> RegistryAt | None:
     """Return the newest snapshot, None if this machine cannot read the tables. The record can be sent without them."""
     try:
-        return open_reader(settings).follow()
+        return open_registry(settings).newest()
     except NamesrvError:
         return None
 
@@ -132,18 +132,18 @@ def _warn_of_names(settings: NamesrvSettings, command: OperatorCommand) -> None:
         )
 
 
-def _awaited(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> SnapshotRow:
+def _awaited(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> RegistryAt:
     say(f"waiting up to {limit_s:g} s for a snapshot that has offset {at.offset} ...")
-    reader = open_reader(settings)
+    registry = open_registry(settings)
     deadline = time.monotonic() + limit_s
-    while not has_read(snapshot := reader.follow().snapshot, at):
+    while not has_read((newest := registry.newest()).snapshot, at):
         if time.monotonic() > deadline:
             raise NamesrvError(
                 f"offset {at.offset} is on Kafka, but no snapshot has passed it within {limit_s:g} s. Is the job "
                 "running? It will apply the record; `namesrv-stream status` shows how far behind the tables are."
             )
         time.sleep(_POLL_S)
-    return snapshot
+    return newest
 
 
 def _required(*names: str, metavar: str | None = None) -> click.Option:

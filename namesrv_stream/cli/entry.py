@@ -135,7 +135,7 @@ def _note_zone(context: click.Context, _parameter: click.Parameter, name: str | 
         return
     zone: tzinfo = UTC
     if name is not None:
-        from namesrv_stream.answers.subject import zone_named  # noqa: PLC0415 -- it loads the tables' libraries
+        from namesrv_stream.answers.times import zone_named  # noqa: PLC0415 -- it loads the tables' libraries
 
         try:
             zone = zone_named(name)

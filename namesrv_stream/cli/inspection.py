@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from namesrv_stream.cli.output import Rows, heading, print_answer, say
-from namesrv_stream.cli.view import MIN_WATCH_S, json_option, looks, open_reader, seconds_option
+from namesrv_stream.cli.view import MIN_WATCH_S, json_option, looks, open_registry, seconds_option
 from namesrv_stream.config import Invocation
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.tools.comparison import Compared, Namesrv, Tables
@@ -98,11 +98,11 @@ def compare(
     a moment; --watch compares until there is no difference.
     """
     invocation: Invocation = context.obj
-    reader = open_reader(invocation.settings)
+    registry = open_registry(invocation.settings)
     found = Compared(0, [], {})
     for _ in looks(watch_s):
         with Namesrv(address) as theirs:
-            ours = Tables(reader.follow(), invocation.settings)
+            ours = Tables(registry.newest())
             found = compare_sides(ours, theirs, {*ours.routes.kv, *namespaces}, ours.routes.queues)
         _print(found, address, as_json)
         if not found.differences:

@@ -29,7 +29,7 @@ from namesrv_stream.job.background_job import stop_on_signals
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tools.fleet.broker import Broker, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.process import ServerEndedError
@@ -114,7 +114,7 @@ class Stage:
         self._invocation = invocation
         self.stack = stack
         self.root = invocation.settings.delta_root
-        self.reader = RouteReader(self.root)
+        self.registry = Registry(self.root)
         self.output = output
 
     def scene(self, title: str) -> None:
@@ -149,7 +149,7 @@ class Stage:
         """
         started_s = time.monotonic()
         with self.output.status(f"until {what} ...") as line:
-            while not condition((view := self.reader.follow()).routes):
+            while not condition((view := self.registry.newest()).routes):
                 self.stack.check()
                 waited_s = time.monotonic() - started_s
                 if waited_s > _SCENE_LIMIT_S:
@@ -235,7 +235,7 @@ def _play_scenes(stage: Stage) -> int:
     fleet = stage.stack.start_fleet(PLAN, unregister=False)
     stage.until("all brokers are in the tables", lambda tables: len(tables.live) == PLAN.brokers)
     stage.run("clusterList")
-    before = stage.reader.follow()
+    before = stage.registry.newest()
     topic, master, slave = _characters(before.routes, fleet)
     stage.scene("A topic that two broker names share")
     stage.run("topicRoute", "-t", topic)
@@ -255,7 +255,7 @@ def _act(stage: Stage, topic: str, who: Broker, does: str, act: Callable[[str, i
     """Let a broker act, wait until the tables show it, and print the topic's route."""
     name, address = who.group.broker_name, who.address
     stage.scene(f"{name}'s {'slave' if who.broker_id else 'master'} {address} {does}")
-    was_live = address in stage.reader.follow().routes.live
+    was_live = address in stage.registry.newest().routes.live
     act(name, who.broker_id)
     what = f"{address} has left the tables" if was_live else f"{address} is in the tables again"
     stage.until(what, lambda tables: (address in tables.live) is not was_live)
@@ -272,7 +272,7 @@ def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, Broker, Broker]
 
 
 def _show_next_steps(stage: Stage, first_epoch: int) -> None:
-    root, program, last_epoch = shlex.quote(stage.root), _program(), stage.reader.follow().snapshot.epoch
+    root, program, last_epoch = shlex.quote(stage.root), _program(), stage.registry.newest().snapshot.epoch
     count = "SELECT type, count(*) AS events FROM broker_event GROUP BY type ORDER BY type"
     stage.output.print(
         f"Brokers, Kafka and Spark are stopped; all tables are in {stage.root}.\n"

@@ -14,10 +14,10 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from namesrv_stream.answers.model import encode_answer
 from namesrv_stream.errors import masked
 from namesrv_stream.reporting.logs import printable
 from namesrv_stream.reporting.texts import SHOWN_ZONE, is_of_two_offsets
-from namesrv_stream.wire.json_text import encode_json
 
 _PLAIN_WIDTH = 10_000
 """Width of a line that is written to a file or a pipe: nothing is wrapped or cut."""
@@ -83,17 +83,15 @@ def _cell(value: object) -> Text:
     return Text(text if text == text.strip() else f'"{text}"')
 
 
-def time_text(at: int | str | None, *, with_zone: bool = False) -> str:
-    """Return a time, epoch milliseconds or ISO 8601, by the second in the shown zone; its day too if not today.
+def time_text(at: int | None, *, with_zone: bool = False) -> str:
+    """Return a time in epoch milliseconds, by the second in the shown zone; its day too if not today.
 
     Times of a day on which the clocks change have their zone, because one hour of it may come twice.
     """
     if at is None:
         return "-"
     zone = SHOWN_ZONE.get()
-    moment = (
-        datetime.fromtimestamp(at / 1000, zone) if isinstance(at, int) else datetime.fromisoformat(at).astimezone(zone)
-    )
+    moment = datetime.fromtimestamp(at / 1000, zone)
     is_today = moment.date() == datetime.now(zone).date()
     return moment.strftime(
         ("" if is_today else "%Y-%m-%d ") + "%H:%M:%S" + (" %Z" if with_zone or is_of_two_offsets(moment) else "")
@@ -109,7 +107,7 @@ def print_answer(value: object, shown: RenderableType, *, as_json: bool) -> None
     """Print an answer on standard output: `value` as JSON, or `shown`."""
     output = console()
     if as_json:
-        click.echo(encode_json(value))
+        click.echo(encode_answer(value))
     elif output.is_terminal:
         output.print(shown)
     else:

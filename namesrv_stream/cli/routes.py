@@ -11,33 +11,39 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from namesrv_stream.answers import lists, topics
-from namesrv_stream.answers.job_status import NOT_ASKED, doubt_of, job_state
+from namesrv_stream.answers.job_status import NOT_ASKED, Health, doubt_of, job_state
+from namesrv_stream.answers.model import NotFoundError
+from namesrv_stream.answers.questions import AskBrokers, AskTopic, AskTopics
 from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.cli.output import LEVELS, Rows, heading, time_text
-from namesrv_stream.cli.view import Answer, Looked, reads
+from namesrv_stream.cli.view import Answer, heading_of, reads
 from namesrv_stream.config import printed_settings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID
+from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 
 
-@reads("topicRoute")
+@reads("topicRoute", AskTopic)
 @click.option("-t", "--topic", required=True)
-@click.option("--zone", metavar="NAME", help="Show the route that a client in this zone gets in zone mode.")
-def topic_route(looked: Looked, topic: str, zone: str | None) -> Answer:
+def topic_route(registry: RegistryAt, health: Health | None, question: AskTopic, topic: str) -> Answer:
     """Show the route of a topic: its queues on each broker name, and the addresses of these brokers.
 
     --json prints RocketMQ's TopicRouteData.
     """
-    found = topics.route(looked.seen, topic, zone)
+    try:
+        found = topics.route(registry.of_topic(topic), topic, question)
+    except NotFoundError:
+        found = topics.route(registry, topic, question)  # the error names the topics that there are
     if found.route is None:
         raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows all before.")
+    title = heading_of(topic, registry, health)
     wrong = [] if found.state == "writable" else [Text(found.text, "yellow")]
-    return Answer(found.route, Group(looked.heading(topic), *wrong, *_route_shown(found.route)))
+    return Answer(found.route, Group(title, *wrong, *_route_shown(found.route)))
 
 
 def _route_shown(route: TopicRouteData) -> Iterator[RenderableType]:
@@ -59,22 +65,20 @@ def _route_rows(route: TopicRouteData) -> Iterator[list[object]]:
             yield [*start, perm_text(queue.perm), broker_id, address, group and group.zone_name, filters]
 
 
-@reads("topicList")
-@click.option("-c", "--cluster", help="List only topics on brokers of this cluster.")
-def topic_list(looked: Looked, cluster: str | None) -> Answer:
+@reads("topicList", AskTopics, without=["after"])
+def topic_list(registry: RegistryAt, health: Health | None, question: AskTopics) -> Answer:
     """List all topics with their states and numbers of queues over all brokers. --json prints RocketMQ's TopicList."""
-    found = topics.topics(looked.seen, cluster).topics
+    found, cluster = topics.topics(registry, question).topics, question.cluster
     routed = [each.topic for each in found if each.state != "without_route"]
-    title = looked.heading(counted(len(found), "topic") + (f" of {cluster}" if cluster else ""))
-    shown = Group(title, Rows(["topic", "#read", "#write", "state", "brokers+"], _topic_rows(looked, cluster, found)))
+    title = heading_of(counted(len(found), "topic") + (f" of {cluster}" if cluster else ""), registry, health)
+    shown = Group(title, Rows(["topic", "#read", "#write", "state", "brokers+"], _topic_rows(registry, cluster, found)))
     return Answer(bodies.TopicList(routed), shown)
 
 
-def _topic_rows(looked: Looked, cluster: str | None, found: list[topics.Topic]) -> Iterator[list[object]]:
-    tables = looked.seen.tables
-    of_cluster = None if cluster is None else set(tables.clusters.get(cluster, ()))
+def _topic_rows(registry: RegistryAt, cluster: str | None, found: list[topics.Topic]) -> Iterator[list[object]]:
+    of_cluster = None if cluster is None else set(registry.clusters.get(cluster, ()))
     for each in found:
-        names = (row.broker_name for row in tables.queues.get(each.topic, ()))
+        names = (row.broker_name for row in registry.queues.get(each.topic, ()))
         shown = ", ".join(name for name in names if of_cluster is None or name in of_cluster)
         yield [each.topic, each.read_queue_nums, each.write_queue_nums, _state(each), shown]
 
@@ -86,15 +90,15 @@ def _state(each: topics.Topic) -> str:
 
 
 @reads("clusterList")
-def cluster_list(looked: Looked) -> Answer:
+def cluster_list(registry: RegistryAt, health: Health | None) -> Answer:
     """Show what is wrong, then the clusters, their broker names, and the holder of each id.
 
     --json prints RocketMQ's ClusterInfo.
     """
-    info = lookup.cluster_info(looked.seen.tables)
-    clusters = lists.clusters(looked.seen).clusters
+    info = lookup.cluster_info(registry.routes)
+    clusters = lists.clusters(registry).clusters
     names = {name.broker_name for cluster in clusters for name in cluster.brokers}
-    title = looked.heading(f"{counted(len(clusters), 'cluster')}, {counted(len(names), 'broker name')}")
+    title = heading_of(f"{counted(len(clusters), 'cluster')}, {counted(len(names), 'broker name')}", registry, health)
     columns = ["cluster:", "broker:", "#topics:", "#id", "address", "heard?"]
     rows = (
         [
@@ -109,7 +113,7 @@ def cluster_list(looked: Looked) -> Answer:
         for name in cluster.brokers
         for holder in name.holders
     )
-    return Answer(info, Group(title, _verdict(looked), Rows(columns, rows)))
+    return Answer(info, Group(title, _verdict(registry, health), Rows(columns, rows)))
 
 
 def _state_of(holder: lists.Holder, wiped: lists.Wiped | UnsetType) -> str:
@@ -121,11 +125,10 @@ def _state_of(holder: lists.Holder, wiped: lists.Wiped | UnsetType) -> str:
     return ", ".join(filter(None, told))
 
 
-def _verdict(looked: Looked) -> Text:
+def _verdict(registry: RegistryAt, health: Health | None) -> Text:
     """Return the verdict about the moment as a line, in the colour of its level."""
-    health = looked.health
     doubt = health and doubt_of(job_state(health.progress.state, NOT_ASKED), health.row, health.now_ms)
-    found = verdict_of(looked.seen, doubt)
+    found = verdict_of(registry, doubt)
     return Text(f"{found.text}.", LEVELS[found.level])
 
 
@@ -137,17 +140,20 @@ def _heard(holder: lists.Holder) -> str:
     return f"{duration_text(holder.silent_millis)} before{', suspect' if holder.state == 'suspect' else ''}"
 
 
-@reads("brokerList")
-def broker_list(looked: Looked) -> Answer:
+@reads("brokerList", AskBrokers, without=["after"])
+def broker_list(registry: RegistryAt, health: Health | None, question: AskBrokers) -> Answer:
     """List every broker address with a lease, and every broker that is down.
 
     An id in parentheses is held by another address, or by none.
     """
-    found = lists.brokers(looked.seen).brokers
-    found.sort(key=lambda each: (each.cluster_name, each.broker_name, each.broker_id))
+    found = lists.brokers(registry, question).brokers
+    if question.sort == "address":
+        found.sort(key=lambda each: (each.cluster_name, each.broker_name, each.broker_id))
     columns = ["cluster:", "broker:", "#id", "address", "heard?", "lease", "release?", "version?"]
     down = sum(bool(each.down) for each in found)
-    title = looked.heading(counted(len(found) - down, "live address") + (f", {down:,} down" if down else ""))
+    title = heading_of(
+        counted(len(found) - down, "live address") + (f", {down:,} down" if down else ""), registry, health
+    )
     return Answer(found, Group(title, Rows(columns, map(_lease_row, found))))
 
 
@@ -167,23 +173,23 @@ def _lease_row(each: lists.Broker) -> list[object]:
 @reads("getKvConfig")
 @click.option("-s", "--namespace", required=True)
 @click.option("-k", "--key", required=True)
-def get_kv_config(looked: Looked, namespace: str, key: str) -> Answer:
+def get_kv_config(registry: RegistryAt, _health: Health | None, namespace: str, key: str) -> Answer:
     """Print one value of the KV table, alone on its line."""
-    value = lists.kv_value(looked.seen, namespace, key)
+    value = lists.kv_value(registry, namespace, key)
     return Answer({"value": value}, Text(value))
 
 
 @reads("listKvConfig")
 @click.option("-s", "--namespace", required=True)
-def list_kv_config(looked: Looked, namespace: str) -> Answer:
+def list_kv_config(registry: RegistryAt, health: Health | None, namespace: str) -> Answer:
     """List all keys of a namespace. --json prints RocketMQ's KVTable."""
-    values = lists.kv_values(looked.seen, namespace)
-    title = looked.heading(f"{namespace}: {counted(len(values), 'key')}")
+    values = lists.kv_values(registry, namespace)
+    title = heading_of(f"{namespace}: {counted(len(values), 'key')}", registry, health)
     return Answer(bodies.KVTable(values), Group(title, Rows(["key", "value+"], values.items())))
 
 
 @reads("getNamesrvConfig")
-def get_namesrv_config(looked: Looked) -> Answer:
+def get_namesrv_config(registry: RegistryAt, _health: Health | None) -> Answer:
     """Print all settings in force here, including those that UPDATE_NAMESRV_CONFIG changed for all processes."""
-    settings = looked.seen.settings
+    settings = registry.settings
     return Answer(settings.properties(), Text(printed_settings(settings).rstrip("\n")))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import click
 from deltalake.exceptions import DeltaError
@@ -18,6 +19,7 @@ from namesrv_stream.answers.definitions import down_brokers
 from namesrv_stream.answers.job_status import (
     NOT_ASKED,
     FromKafka,
+    Health,
     JobState,
     OfTables,
     Status,
@@ -30,11 +32,12 @@ from namesrv_stream.answers.job_status import (
 )
 from namesrv_stream.answers.job_status import status as job_status
 from namesrv_stream.cli.output import LEVELS, heading, print_answer, say, time_text
-from namesrv_stream.cli.view import Answer, Looked, View, root_of, show, view_options
+from namesrv_stream.cli.view import Answer, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError, masked
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.tables.job_progress import job_progress
+from namesrv_stream.tables.moment import RegistryAt
 
 _STATES: dict[JobState, tuple[str, str, int]] = {
     "running": ("running", "green", 0),
@@ -85,7 +88,7 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
     settings = invocation.settings
     codes: list[int] = []
     try:
-        show(invocation, view, lambda looked: _answer(looked, settings, codes, asks_kafka=not no_kafka))
+        show(invocation, view, partial(_answer, codes=codes, asks_kafka=not no_kafka))
     except (NamesrvError, DeltaError, OSError) as error:
         named = error if isinstance(error, NamesrvError) else StorageError(root_of(settings).url, str(error))
         print_answer(*_without_tables(settings, named, codes, asks_kafka=not no_kafka), as_json=view.as_json)
@@ -94,18 +97,18 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
         context.exit(codes[-1])
 
 
-def _answer(looked: Looked, settings: NamesrvSettings, codes: list[int], *, asks_kafka: bool) -> Answer:
+def _answer(registry: RegistryAt, health: Health | None, *, codes: list[int], asks_kafka: bool) -> Answer:
     """Return the status, and add its exit status to `codes`."""
-    assert looked.health is not None, "a status is of the present"
-    seen, health = looked.seen, looked.health
-    kafka = facts_from_kafka(settings, seen.root, health.row) if asks_kafka else NOT_ASKED
+    assert health is not None, "a status is of the present"
+    settings = registry.settings
+    kafka = facts_from_kafka(settings, registry.root, health.row) if asks_kafka else NOT_ASKED
     if kafka.notice:
         say(f"warning: {kafka.notice}")
-    no_room = storage_problem(seen.root)
+    no_room = storage_problem(registry.root)
     state = job_state(health.progress.state, kafka)
-    found = job_status(seen, health, doubt_of(state, health.row, health.now_ms), kafka, no_room)
+    found = job_status(registry, health, doubt_of(state, health.row, health.now_ms), kafka, no_room)
     codes.append(_STATES[found.state][2] or (_NO_ROOM_STATUS if no_room else 0))
-    parts = [*_job_lines(found, kafka), *_kafka_lines(settings, kafka, health.now_ms), *_table_lines(looked, found)]
+    parts = [*_job_lines(found, kafka), *_kafka_lines(settings, kafka, health.now_ms), *_table_lines(registry, found)]
     return Answer(found, Group(heading("Registry", found.root), _grid(parts)))
 
 
@@ -141,7 +144,7 @@ def _grid(parts: list[tuple[str, str | Text]]) -> Table:
     return grid
 
 
-def _state_text(state: JobState, since: int | str | None, lag_ms: int | None, problem: str | None) -> Text:
+def _state_text(state: JobState, since: int | None, lag_ms: int | None, problem: str | None) -> Text:
     text, colour, _ = _STATES[state]
     sign = f"its last sign was at {time_text(since)}" if since else "no sign of one is in the tables"
     facts = {"since": time_text(since), "sign": sign, "lag": duration_text(lag_ms or 0), "problem": problem or _SEE_LOG}
@@ -186,15 +189,15 @@ def _brokers(found: Status) -> Text:
     return up.append(down, "bold red") if found.brokers_down else up
 
 
-def _table_lines(looked: Looked, found: Status) -> Iterator[tuple[str, str | Text]]:
+def _table_lines(registry: RegistryAt, found: Status) -> Iterator[tuple[str, str | Text]]:
     times = f"published {time_text(found.published_at)}, event time {time_text(found.event_time)}"
     yield "serves", f"epoch {found.epoch}, {times}"
     if found.problem:
         yield "tables", Text(f"{found.problem}: make room, and the job goes on by itself", "bold red")
     if found.health is not None:
         yield "health", Text(f"{found.health}.", LEVELS[found.health_level])
-    down = {each.cluster_name for each in down_brokers(looked.seen)} if found.history_problem is None else set()
-    yield "clusters", Text(", ".join(sorted({*looked.seen.tables.clusters, *down})) or "none")
+    down = {each.cluster_name for each in down_brokers(registry)} if found.history_problem is None else set()
+    yield "clusters", Text(", ".join(sorted({*registry.clusters, *down})) or "none")
     yield "brokers", _brokers(found)
     lost = {"without a route": found.topics_without_route, "not writable": found.topics_not_writable}
     more = "".join(f", {count:,} {what}" for what, count in lost.items() if count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -16,45 +16,34 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from namesrv_stream.answers.events import Span
-from namesrv_stream.answers.job_status import Health, health
-from namesrv_stream.answers.subject import (
-    ACCEPTED,
-    NotFoundError,
-    Seen,
-    day_begin,
-    epoch_in,
-    is_still_to_come,
-    parsed_time,
-    span_between,
-)
+from namesrv_stream.answers.job_status import Health
+from namesrv_stream.answers.job_status import health as health_of
+from namesrv_stream.answers.model import NotFoundError, encode_answer
+from namesrv_stream.answers.questions import Question
+from namesrv_stream.answers.times import ACCEPTED, day_begin, epoch_in, is_still_to_come, parsed_time
+from namesrv_stream.cli.options import asked, options_of
 from namesrv_stream.cli.output import console, heading, print_answer, say, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import PublicationLostError
 from namesrv_stream.reporting.texts import SHOWN_ZONE, duration_text
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.damage_watch import has_later_lines, require_publication
+from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.wire.json_text import encode_json
 
 _WATCH_S = 1.0
 MIN_WATCH_S = 0.1
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def past_time(text: str, *, is_begin: bool = False) -> AsOf:
-    """Return the time that a text names; click calls this for an option of that type."""
+def _past_time(text: str) -> AsOf:
+    """Return the time that a text names."""
     try:
-        at = parsed_time(text, datetime.now(UTC), SHOWN_ZONE.get(), is_begin=is_begin)
+        at = parsed_time(text, datetime.now(UTC), SHOWN_ZONE.get())
         return AsOf(at_ms=int(at.timestamp() * 1000))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-
-
-def begin_time(text: str) -> AsOf:
-    """Return the time at which a span begins: of a time that a clock showed twice the earlier one."""
-    return past_time(text, is_begin=True)
 
 
 def first_moment(text: str) -> AsOf:
@@ -68,7 +57,7 @@ def moment(text: str) -> AsOf:
     if epoch is not None:
         return AsOf(epoch)
     try:
-        at = past_time(text)
+        at = _past_time(text)
     except click.BadParameter as error:
         raise click.BadParameter(f"{error.message} A number is an epoch.") from error
     if is_still_to_come(at.at_ms or 0, datetime.now(UTC)):
@@ -82,11 +71,6 @@ class View(NamedTuple):
     as_json: bool
     as_of: AsOf | None
     watch_s: float | None
-
-
-def span_of(since: AsOf | None, *until: AsOf | None) -> Span:
-    """Return the span from --since to --until, and to any other moment."""
-    return span_between(since.at_ms if since else None, *until)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")
@@ -137,18 +121,12 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
     return decorate
 
 
-class Looked(NamedTuple):
-    """One snapshot, and the job's progress; `health` is None if the question is about the past."""
-
-    seen: Seen
-    health: Health | None
-
-    def heading(self, title: str) -> Text:
-        """Return a line with the title and the snapshot from which the answer is."""
-        row = self.seen.snapshot
-        event_time = time_text(row.event_time, with_zone=True)  # all times below are in this zone too
-        published = self.health and f"published {duration_text(self.health.now_ms - row.published_at)} ago"
-        return heading(title, f"epoch {row.epoch}, event time {event_time}, {published or 'as of then'}")
+def heading_of(title: str, registry: RegistryAt, health: Health | None) -> Text:
+    """Return a line with the title and the moment of the answer. `health`: None if the question is about the past."""
+    row = registry.snapshot
+    event_time = time_text(row.event_time, with_zone=True)  # all times below are in this zone too
+    published = health and f"published {duration_text(health.now_ms - row.published_at)} ago"
+    return heading(title, f"epoch {row.epoch}, event time {event_time}, {published or 'as of then'}")
 
 
 class Answer(NamedTuple):
@@ -158,28 +136,45 @@ class Answer(NamedTuple):
     shown: RenderableType
 
 
-def reads(name: str, *, as_of: bool = True, watch: bool = True) -> Callable[[Callable[..., Answer]], click.Command]:
-    """Return a decorator that makes a command of a function. The function gets a `Looked` and the command's options.
+Answering = Callable[[RegistryAt, Health | None], Answer]
 
-    The function's docstring is the command's help. With an option `topic` it sees the rows of that topic alone.
+
+def reads(
+    name: str,
+    question: type[Question] | None = None,
+    *,
+    as_of: bool = True,
+    watch: bool = True,
+    without: Collection[str] = (),
+) -> Callable[[Callable[..., Answer]], click.Command]:
+    """Return a decorator that makes a command of a function, whose docstring is the command's help.
+
+    The function gets the registry at the moment asked for, the job's health, None about the past, the question, of
+    whose fields options are made, but for those in `without`, and the options and arguments of its own.
     """
+    options = [] if question is None else options_of(question, without)
 
     def decorate(answer: Callable[..., Answer]) -> click.Command:
         @click.command(name, help=answer.__doc__)
         @view_options(as_of=as_of, watch=watch)
         @click.pass_obj
-        def command(invocation: Invocation, /, view: View, **options: Any) -> None:
-            show(invocation, view, lambda looked: answer(looked, **options), options.get("topic"))
+        def command(invocation: Invocation, /, view: View, **given: Any) -> None:
+            own = given
+            if question is not None:
+                fields = {str(each.name): given[str(each.name)] for each in options}
+                own = {each: value for each, value in given.items() if each not in fields}
+                own["question"] = asked(question, fields)
+            show(invocation, view, lambda registry, health: answer(registry, health, **own))
 
-        command.params = [*getattr(answer, "__click_params__", [])[::-1], *command.params]
+        command.params = [*getattr(answer, "__click_params__", [])[::-1], *options, *command.params]
         return command
 
     return decorate
 
 
-def open_reader(settings: NamesrvSettings, topic: str | None = None) -> RouteReader:
-    """Return a reader of the tables at `delta.root`, which of all topics reads `topic` alone if that is given."""
-    return RouteReader(root_of(settings), topic=topic)
+def open_registry(settings: NamesrvSettings) -> Registry:
+    """Return the registry at `delta.root`."""
+    return Registry(root_of(settings), settings=settings)
 
 
 def root_of(settings: NamesrvSettings) -> Root:
@@ -188,46 +183,37 @@ def root_of(settings: NamesrvSettings) -> Root:
     return Root(url, settings.storage_options or None)
 
 
-def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer], topic: str | None = None) -> None:
-    """Print the answer of the moment asked for or, with --watch, of each new snapshot. `topic`: see `open_reader`."""
-    settings = invocation.settings
+def show(invocation: Invocation, view: View, answer: Answering) -> None:
+    """Print the answer of the moment asked for or, with --watch, of each new snapshot."""
+    opened = open_registry(invocation.settings)
     if view.watch_s is not None:
-        _watch(open_reader(settings), settings, view, answer)
+        _watch(opened, view, answer)
         return
-    looked = _looked(open_reader(settings, topic), settings, view)
-    if warning := _stale_text(looked):
+    if view.as_of is not None:
+        print_answer(*answer(opened.at(*view.as_of), None), as_json=view.as_json)
+        return
+    registry, health = _current(opened)
+    if warning := _stale_text(health):
         say(f"warning: {warning}")
-    if looked.health is not None and has_later_lines(looked.seen.root, looked.seen.snapshot):
+    if has_later_lines(registry.root, registry.snapshot):
         try:
-            require_publication(looked.seen.root)
+            require_publication(registry.root)
         except PublicationLostError as error:
             say(f"warning: {error}")
-    try:
-        found = answer(looked)
-    except NotFoundError:
-        if topic is None:
-            raise
-        found = answer(_looked(open_reader(settings), settings, view))  # the error names the topics that there are
-    print_answer(*found, as_json=view.as_json)
+    print_answer(*answer(registry, health), as_json=view.as_json)
 
 
-def _looked(reader: RouteReader, settings: NamesrvSettings, view: View) -> Looked:
-    if view.as_of is None:
-        return _current(reader, settings)
-    return Looked(Seen.of(root_of(settings), reader.open(*view.as_of), settings), None)
-
-
-def _current(reader: RouteReader, settings: NamesrvSettings) -> Looked:
+def _current(opened: Registry) -> tuple[RegistryAt, Health]:
     """Return the newest snapshot, looked at now."""
-    seen = Seen.of(root_of(settings), reader.follow(), settings)
-    return Looked(seen, health(seen, time.time_ns() // 1_000_000))
+    registry = opened.newest()
+    return registry, health_of(registry, time.time_ns() // 1_000_000)
 
 
-def _stale_text(looked: Looked) -> str:
+def _stale_text(health: Health) -> str:
     """Return the text that the tables are far behind, and why; empty text if they are not."""
-    if looked.health is None or not looked.health.is_stale:
+    if not health.is_stale:
         return ""
-    progress = looked.health.progress
+    progress = health.progress
     because = {
         "catching up": "The streaming job is catching up:",
         "starting": "The streaming job is starting:",
@@ -240,14 +226,20 @@ def _stale_text(looked: Looked) -> str:
     )
 
 
-def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Looked], Answer]) -> None:
+def _watch(opened: Registry, view: View, answer: Answering) -> None:
     output = console()
     if view.as_json or not output.is_terminal:
-        _print_each(reader, settings, view, answer)
+        _print_each(opened, view, answer)
         return
     with Live(console=output, screen=True, auto_refresh=False) as screen:
         for _ in looks(view.watch_s):
-            screen.update(_watched(_current(reader, settings), answer), refresh=True)
+            registry, health = _current(opened)
+            warning = [Text(text, "bold red") for text in [_stale_text(health)] if text]
+            try:
+                shown = answer(registry, health).shown
+            except NotFoundError as error:  # a watched topic may come and go
+                shown = Text(str(error), "yellow")
+            screen.update(Group(*warning, shown), refresh=True)
 
 
 def looks(pause_s: float | None) -> Iterator[None]:
@@ -265,22 +257,13 @@ def looks(pause_s: float | None) -> Iterator[None]:
         yield
 
 
-def _watched(looked: Looked, answer: Callable[[Looked], Answer]) -> RenderableType:
-    """Return the answer, or the reason why there is none now, because a watched topic may come and go."""
-    warning = [Text(text, "bold red") for text in [_stale_text(looked)] if text]
-    try:
-        return Group(*warning, answer(looked).shown)
-    except NotFoundError as error:
-        return Group(*warning, Text(str(error), "yellow"))
-
-
-def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Looked], Answer]) -> None:
+def _print_each(opened: Registry, view: View, answer: Answering) -> None:
     """Print the answer each time it changes. A snapshot that leaves it as it is prints nothing."""
     last: bytes | None = None
     for _ in looks(view.watch_s):
         try:
-            found = answer(_current(reader, settings))
-            if (now := encode_json(found.value)) != last:
+            found = answer(*_current(opened))
+            if (now := encode_answer(found.value)) != last:
                 print_answer(*found, as_json=view.as_json)
             last = now
         except NotFoundError as error:

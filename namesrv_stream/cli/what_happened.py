@@ -13,69 +13,46 @@ from rich.text import Text
 from namesrv_stream.analysis import palette
 from namesrv_stream.analysis.views import history_sql, permanent_sql
 from namesrv_stream.answers import accounts
-from namesrv_stream.answers.lists import broker
-from namesrv_stream.answers.subject import ACCEPTED, Unknown
+from namesrv_stream.answers.job_status import Health
+from namesrv_stream.answers.model import Unknown
+from namesrv_stream.answers.questions import AskDiff, AskEvents, AskWhy
+from namesrv_stream.cli.options import asked, options_of
 from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
 from namesrv_stream.cli.view import (
     Answer,
-    Looked,
     View,
-    begin_time,
     first_moment,
+    heading_of,
     json_option,
-    limit_option,
     looks,
     moment,
-    open_reader,
-    past_time,
+    open_registry,
     reads,
-    root_of,
-    span_of,
     view_options,
 )
 from namesrv_stream.config import Invocation
 from namesrv_stream.config.values import java_text
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.reporting.texts import SHOWN_ZONE, counted, duration_text, iso_text, perm_text, shown_of
+from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader, rejected_count
 
 _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
 _READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeoutMillis": duration_text}
 
-_since_option = click.option(
-    "--since",
-    type=begin_time,
-    metavar="TIME",
-    help=f"Show events from this time on: {ACCEPTED}.",
-)
-_until_option = click.option(
-    "--until", type=past_time, metavar="TIME", help="Show events up to this time; a date is the end of that day."
-)
-_versions_option = click.option(
-    "--versions", is_flag=True, help="Show registrations that changed nothing but the data version too."
-)
 
-
-@reads("history")
-@click.option("-b", "--broker", "name", metavar="NAME|ADDRESS", help="Show events of this broker name or address.")
-@_since_option
-@_until_option
-@limit_option(50)
-@_versions_option
-def history(  # noqa: PLR0913, PLR0917  # one argument an option
-    looked: Looked, name: str | None, since: AsOf | None, until: AsOf | None, limit: int, versions: bool
-) -> Answer:
+@reads("history", AskEvents)
+def history(registry: RegistryAt, health: Health | None, question: AskEvents) -> Answer:
     """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
-    span = span_of(since, until)
-    page = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions)
+    page = accounts.events(registry, question)
     found = page.events
     _warn_of(page.unknown)
     rows = ([time_text(each.event_time), each.epoch, _event_type(each.type), each.text] for each in found)
-    title = looked.heading(shown_of(len(found), page.total, "event"))
+    title = heading_of(shown_of(len(found), page.total, "event"), registry, health)
     return Answer(found, Group(title, Rows(["time", "#epoch", "event", "what happened+"], rows)))
 
 
@@ -88,37 +65,30 @@ def _event_type(name: str) -> Text:
     return Text(name, palette.TEXT[name].terminal if name in palette.TEXT else "")
 
 
-@reads("why", watch=False)
+@reads("why", AskWhy, watch=False)
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
-@_since_option
-@_until_option
-@click.option("--topic", "is_topic", is_flag=True, help="Read SUBJECT as a topic even if a broker has this name.")
-@_versions_option
-def why(  # noqa: PLR0913, PLR0917  # one argument an option
-    looked: Looked, subject: str, since: AsOf | None, until: AsOf | None, is_topic: bool, versions: bool
-) -> Answer:
+def why(registry: RegistryAt, health: Health | None, question: AskWhy, subject: str) -> Answer:
     """Show the story of a broker name, a broker address or a topic, in sentences, newest last."""
-    story = accounts.why(looked.seen, subject, span_of(since, until), is_topic=is_topic, with_versions=versions)
+    story = accounts.why(registry, subject, question)
     _warn_of(story.unknown)
     rows: list[list[object]] = [
         *([time_text(each.event_time), each.epoch, each.text] for each in story.sentences),
-        ["now" if looked.health else "then", looked.seen.snapshot.epoch, _present(looked, story.name)],
+        ["now" if health else "then", registry.snapshot.epoch, _present(registry, story.name)],
     ]
-    shown = Group(looked.heading(f"why {story.name}"), Rows(["time", "#epoch", "what happened+"], rows))
-    return Answer(story.sentences, shown)
+    title = heading_of(f"why {story.name}", registry, health)
+    return Answer(story.sentences, Group(title, Rows(["time", "#epoch", "what happened+"], rows)))
 
 
-def _present(looked: Looked, subject: str) -> str:
-    tables = looked.seen.tables
-    if lease := tables.live.get(subject):
-        silence = duration_text(broker(looked.seen, lease).silent_millis or 0)
+def _present(registry: RegistryAt, subject: str) -> str:
+    if lease := registry.live.get(subject):
+        silence = duration_text(0 if registry.is_historical else silence_ms(lease, registry.snapshot) or 0)
         return (
             f"{subject} is alive as {lease.broker_name} {lease.broker_id} of {lease.cluster_name}, "
             f"last sign of life {silence} before."
         )
-    if holders := tables.brokers.get(subject):
+    if holders := registry.brokers.get(subject):
         return f"{subject} has {', '.join(f'{number} at {row.broker_addr}' for number, row in holders.items())}."
-    if queues := tables.queues.get(subject):
+    if queues := registry.of_topic(subject).queues.get(subject):
         return f"{subject} is on {', '.join(row.broker_name for row in queues)}."
     return f"{subject} is in no route table."
 
@@ -128,16 +98,20 @@ def _present(looked: Looked, subject: str) -> str:
 @click.argument("after", metavar="B", type=moment)
 @json_option
 @click.pass_obj
-def diff(invocation: Invocation, before: AsOf, after: AsOf, as_json: bool) -> None:
+def diff(invocation: Invocation, /, before: AsOf, after: AsOf, as_json: bool, **options: Any) -> None:
     """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
 
     Of a date A is the begin of that day, and B its end.
     """
-    compared = accounts.comparison(open_reader(invocation.settings), root_of(invocation.settings), before, after)
-    found = accounts.diff(compared)
+    registry = open_registry(invocation.settings)
+    question = asked(AskDiff, {"from": str(before), **options})
+    found = accounts.diff(registry.at(*before), registry.at(*after), question)
     title = heading(counted(found.total, "difference"), f"{before} to {after}")
     shown = Group(title, Rows(["table:", "", "key", "what+"], _diff_rows(found)))
     print_answer(found, shown, as_json=as_json)
+
+
+diff.params += options_of(AskDiff, without=["start", "end", "after"])
 
 
 def _diff_rows(found: accounts.Diff) -> Iterator[list[str]]:
@@ -189,7 +163,7 @@ def _views(context: click.Context, _parameter: click.Parameter, lists: tuple[str
 
 
 @click.command("snapshots")
-@limit_option(20)
+@click.option("--limit", type=click.IntRange(min=1), default=20, help="Show the newest N.")
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
 @click.option(
@@ -215,15 +189,19 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
         raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
     if sql and view.as_json:
         raise click.UsageError("--sql prints statements, which have no --json.")
-    reader, root = open_reader(invocation.settings), root_of(invocation.settings)
-    published = reader.snapshots
+    registry = open_registry(invocation.settings)
     if sql:
-        _print_statements(root, reader, view, schema, only or None)
+        _print_statements(registry, view, schema, only or None)
         return
-    rows = published.readable(limit) if view.as_of is None else [_pinned(reader, view.as_of)]
+    newest_row = registry.newest().snapshot
+    rows = (
+        registry.read(lambda snapshots: snapshots.readable(limit))
+        if view.as_of is None
+        else [_pinned(registry, view.as_of)]
+    )
     found = list(map(accounts.Snapshot.of_row, rows))
     newest = time_text(found[0].published_at if found else None, with_zone=True)
-    total = len(found) if view.as_of else published.newest().epoch
+    total = len(found) if view.as_of else newest_row.epoch
     title = heading(shown_of(len(found), total, "snapshot"), f"newest first, published {newest}")
     columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
     print_answer(found, Group(title, Rows(columns, map(_snapshot_row, found))), as_json=view.as_json)
@@ -239,41 +217,38 @@ def _pairs(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{key} {count}" for key, count in sorted(counts.items()))
 
 
-def _pinned(reader: RouteReader, moment: AsOf) -> SnapshotRow:
+def _pinned(registry: Registry, moment: AsOf) -> SnapshotRow:
     """Return the snapshot that has exactly the tables of a moment. Raises SnapshotGoneError if none has."""
-    row = reader.snapshots.find(reader.past(moment).snapshot.epoch)
+    epoch = registry.at(*moment).snapshot.epoch
+    row = registry.read(lambda snapshots: snapshots.find(epoch))
     if moment.at_ms is not None and (row.event_time or 0) > moment.at_ms:
         raise SnapshotGoneError(str(moment), row.epoch)
     return row
 
 
-def _print_statements(
-    root: Root, reader: RouteReader, view: View, schema: str | None, only: Collection[str] | None
-) -> None:
+def _print_statements(registry: Registry, view: View, schema: str | None, only: Collection[str] | None) -> None:
     """Print the statements that make views of the snapshot asked for, temporary ones or permanent ones of `schema`.
 
     With --watch print those of each newer snapshot too until Ctrl-C.
     """
     last = 0
     for _ in looks(view.watch_s):
-        reader.refresh()
-        snapshot = _pinned(reader, view.as_of or AsOf())
+        snapshot = _pinned(registry, view.as_of or AsOf())
         if snapshot.epoch != last:
             if schema is None:
-                pinned = history_sql(root, snapshot, only=only, zone=str(SHOWN_ZONE.get()))
+                pinned = history_sql(registry.root, snapshot, only=only, zone=str(SHOWN_ZONE.get()))
             else:
-                pinned = permanent_sql(root, snapshot, schema, only=only, zone=str(SHOWN_ZONE.get()))
+                pinned = permanent_sql(registry.root, snapshot, schema, only=only, zone=str(SHOWN_ZONE.get()))
             statements = "".join(f"{statement};\n" for statement in pinned)
             click.echo(f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}", nl=False)
         last = snapshot.epoch
 
 
 @reads("rejected", watch=False)
-@limit_option(20)
-def rejected(looked: Looked, limit: int) -> Answer:
+@click.option("--limit", type=click.IntRange(min=1), default=20, help="Show the newest N.")
+def rejected(registry: RegistryAt, health: Health | None, limit: int) -> Answer:
     """List records that violate the contract, and requests that gateways refused, newest first."""
-    found = accounts.rejected(looked.seen, limit)
+    found = accounts.rejected(registry, limit)
     rows = ([time_text(each.event_time), each.offset, each.key, each.length, each.reason] for each in found)
-    total = rejected_count(looked.seen.root, looked.seen.snapshot)
-    title = looked.heading(shown_of(len(found), total, "rejected record"))
+    title = heading_of(shown_of(len(found), registry.rejected_count(), "rejected record"), registry, health)
     return Answer(found, Group(title, Rows(["event time", "#offset", "key", "#bytes", "reason+"], rows)))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cached_property, wraps
+from datetime import timedelta
+from functools import cached_property, partial
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Struct
@@ -19,7 +20,6 @@ from msgspec import Struct
 from namesrv_stream import __version__
 from namesrv_stream.answers import accounts, broker_page, job_status, lists, overview, periods
 from namesrv_stream.answers import topics as of_topics
-from namesrv_stream.answers.causes import State
 from namesrv_stream.answers.command_sending import (
     OperatorCommand,
     check_names,
@@ -30,22 +30,21 @@ from namesrv_stream.answers.command_sending import (
     parsed_order,
     send_order,
 )
-from namesrv_stream.answers.definitions import TopicState
-from namesrv_stream.answers.events import Span
-from namesrv_stream.answers.lists import Chosen
-from namesrv_stream.answers.subject import (
-    MAX_LISTED,
-    BadQuestionError,
-    Fields,
-    Seen,
-    day_begin,
-    is_still_to_come,
-    moment_up_to,
-    span_up_to,
-    time_at,
-    time_ms,
-    zone_named,
+from namesrv_stream.answers.model import AnswerModel, BadQuestionError, encode_answer
+from namesrv_stream.answers.questions import (
+    AskBroker,
+    AskBrokers,
+    AskChurn,
+    AskDiff,
+    AskEvents,
+    AskSnapshots,
+    AskTimeline,
+    AskTopic,
+    AskTopics,
+    AskWhy,
+    Question,
 )
+from namesrv_stream.answers.times import day_begin, moment_up_to
 from namesrv_stream.answers.verdict import Doubt
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.console.guard import PROXY_USER, peer_text
@@ -54,17 +53,11 @@ from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, pr
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.as_of import AsOf, Past
-from namesrv_stream.wire.json_text import encode_json
+from namesrv_stream.tables.moment import RegistryAt
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_WAIT_S = 300.0
 _MAX_WATCHED = 100
-
-_FORMS = (
-    "2026-11-21T03:12:00Z, 2026-11-21, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC. A date is "
-    "the begin of that day in `since` and `from`, its end otherwise."
-)
 
 
 def check_parameters(request: Request) -> None:
@@ -83,91 +76,31 @@ def _running(request: Request) -> Running:
     return running
 
 
-def _zone(
-    tz: Annotated[
-        str | None,
-        Query(description="Zone of times without one: Europe/Berlin; else UTC."),
-    ] = None,
-) -> tzinfo:
-    return zone_named(tz)
-
-
-Zone = Annotated[tzinfo, Depends(_zone)]
-
-
-def _moment(
-    zone: Zone,
-    epoch: Annotated[int | None, Query(ge=1, description="As it was in this epoch.")] = None,
-    at: Annotated[str | None, Query(description=f"As it was at this event time: {_FORMS}")] = None,
-) -> AsOf:
-    if epoch is not None and at is not None:
-        raise BadQuestionError("epoch and at both name a moment: give one of them.")
-    now = datetime.now(UTC)
-    at_ms = None if at is None else time_ms(at, now, zone)
-    if at_ms is not None and is_still_to_come(at_ms, now):
-        raise BadQuestionError(f"at={str(at)[:100]}: that time is still to come. Leave `at` out to ask about now.")
-    return AsOf(epoch, at_ms)
-
-
 Console = Annotated[Running, Depends(_running)]
-Moment = Annotated[AsOf, Depends(_moment)]
-Limit = Annotated[int, Query(ge=1, le=MAX_LISTED, description="Most items of the answer.")]
-After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
-Since = Annotated[str | None, Query(description=f"From this event time on: {_FORMS}")]
-Until = Annotated[str | None, Query(description="Up to this event time.")]
-OfBroker = Annotated[str | None, Query(min_length=1, description="Only of this broker name or address.")]
-OfTopic = Annotated[str | None, Query(min_length=1, description="Only of this topic.")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
 
-def _chosen(
-    cluster: Annotated[str | None, Query(min_length=1, description="Only of this cluster.")] = None,
-    zone: Annotated[str | None, Query(description="Only of this zone; empty: only those without one.")] = None,
-    q: Annotated[str, Query(description="Only those whose name or address contains this text.")] = "",
-) -> Chosen:
-    return Chosen(cluster, zone, q)
-
-
-Wanted = Annotated[Chosen, Depends(_chosen)]
-
-
 @dataclass(frozen=True)
-class Question:
-    """A request about a moment. Its properties may wait for the storage."""
+class Asked:
+    """A request about a moment."""
 
-    console: Console
+    console: Running
     request: Request
-    moment: Moment
-    zone: Zone
-
-    @cached_property
-    def past(self) -> Past:
-        """The registry as of the moment."""
-        return self.console.kept.past(self.moment)
-
-    @property
-    def row(self) -> SnapshotRow:
-        """The row of the moment."""
-        return self.past.snapshot
+    at: RegistryAt
 
     @cached_property
     def oldest(self) -> SnapshotRow:
-        """The oldest snapshot that can be read."""
-        return self.console.kept.read(lambda reader: reader.snapshots.oldest_readable())
+        """The oldest snapshot that can be read. May wait for the storage."""
+        return self.console.registry.read(lambda snapshots: snapshots.oldest_readable())
 
-    @cached_property
-    def seen(self) -> Seen:
-        """The subject of questions about the moment."""
-        return self.console.kept.seen(self.past)
-
-    @cached_property
+    @property
     def doubt(self) -> Doubt | None:
         """Why the present is not known; None for a past moment."""
-        return None if self.past.is_made else self.console.doubt
+        return None if self.at.is_historical else self.console.doubt
 
     def answer(self, compute: Callable[[], Struct], *, with_oldest: bool, with_doubt: bool) -> Response:
         """Return the answer: from memory if it was asked for before, and 304 if the sender has it already."""
-        row, request = self.row, self.request
+        row, request = self.at.snapshot, self.request
         begin = f"{self.oldest.epoch}-" if with_oldest else ""
         begin += "".join(f"{each}-".replace(" ", "_") for each in self.doubt or ()) if with_doubt else ""
         etag = f'"{begin}{row.epoch}-{row.event_time or 0:x}-{row.published_at:x}-{__version__}"'
@@ -176,19 +109,12 @@ class Question:
         if etag in known:
             return Response(status_code=304, headers=headers)
         asked = (etag, request.url.path, request.url.query)
-        body = self.console.kept.answer(asked, lambda: encode_json(compute()))
+        body = self.console.answers.get(asked, lambda: encode_answer(compute()))
         return Response(body, media_type="application/json", headers=headers)
 
-    def span(self, since: str | None, until: str | None) -> Span:
-        """Return the stretch between two parameters, which are relative to the moment."""
-        return span_up_to(self.row, since, until, self.zone)
 
-
-Asked = Annotated[Question, Depends()]
 ANSWERS: dict[str, type[Struct]] = {}
 """Path -> the type of its answer."""
-
-Compute = TypeVar("Compute", bound=Callable[..., Struct])
 
 router = APIRouter(prefix="/v1", responses=OF_ALL)
 TAGS = {
@@ -207,176 +133,119 @@ def _described(path: str, kind: type[Struct], status: int = 200) -> dict[int | s
 
 def question(
     path: str, summary: str, *, with_oldest: bool = False, with_doubt: bool = False
-) -> Callable[[Compute], Compute]:
-    """Return a decorator that serves a function's answers at a path. Its first parameter is `asked`.
+) -> Callable[[Callable[..., Struct]], None]:
+    """Return a decorator that serves the answers of a function at a path.
 
-    `with_oldest`: the answer also depends on the oldest snapshot that can be read. `with_doubt`: also on the job.
+    The function gets the request, the question, of whose fields parameters are made, and the name in the path, if it
+    has parameters for them. `with_oldest`: the answer also depends on the oldest snapshot that can be read.
+    `with_doubt`: also on the job.
     """
 
-    def decorate(compute: Compute) -> Compute:
-        @wraps(compute)
-        def answer(asked: Question, **parameters: object) -> Response:
-            return asked.answer(lambda: compute(asked, **parameters), with_oldest=with_oldest, with_doubt=with_doubt)
+    def serve(compute: Callable[..., Struct]) -> None:
+        hints, names = get_type_hints(compute), [*signature(compute).parameters][1:]
 
-        responses = OF_MOMENTS | _described(path, get_type_hints(compute)["return"])
+        def answer(console: Running, request: Request, question: Question, **name: str) -> Response:
+            asked = Asked(console, request, console.at(question.moment))
+            given = [question if each == "question" else name[each] for each in names]
+            return asked.answer(partial(compute, asked, *given), with_oldest=with_oldest, with_doubt=with_doubt)
+
+        asks: Any = Annotated[hints.get("question", Question), Query()]
+        kinds = {"console": Console, "request": Request, **dict.fromkeys(names, Name), "question": asks}
+        parameters = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in kinds.items()]
+        answer.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # FastAPI makes parameters of it
+        answer.__name__, answer.__doc__ = compute.__name__, compute.__doc__
+        responses = OF_MOMENTS | _described(path, hints["return"])
         router.add_api_route(path, answer, summary=summary, responses=responses, response_model=None, tags=["moments"])
-        return compute
 
-    return decorate
+    return serve
 
 
 @question("/overview", "A moment at a glance: the verdict, clusters and zones, the last hour's events", with_doubt=True)
 def at_a_glance(asked: Asked) -> overview.Overview:
     """Return what is wrong, in a sentence and by causes, clusters and zones as numbers, and the last hour's events."""
-    return overview.overview(asked.seen, asked.doubt)
+    return overview.overview(asked.at, asked.doubt)
 
 
 @question("/topics", "All topics with their states, those without a route too")
-def topics(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
-    asked: Asked,
-    wanted: Wanted,
-    limit: Limit = 100,
-    after: After = "",
-    system: Annotated[bool, Query(description="With the topics that brokers make by themselves.")] = True,
-    state: Annotated[
-        TopicState | Literal["left"] | None,
-        Query(description="Only those in this state. left: those that went within 7 days and are not expected."),
-    ] = None,
-    sort: Annotated[str, Query(description=f"One of {of_topics.ORDERS}; with - the other way.")] = "name",
-) -> of_topics.Topics:
+def topics(asked: Asked, question: AskTopics) -> of_topics.Topics:
     """Return topics; `cluster` and `zone` choose those on a broker name there, with the queues there."""
-    return of_topics.topics(
-        asked.seen,
-        wanted.cluster,
-        wanted.zone,
-        state,
-        sort,
-        containing=wanted.containing,
-        with_system=system,
-        limit=limit,
-        after=after,
-    )
+    return of_topics.topics(asked.at, question)
 
 
 @question("/topics/{topic:path}", "The route of a topic, as clients get it")
-def topic(
-    asked: Asked, topic: Name, zone: Annotated[str | None, Query(description="As a client of this zone.")] = None
-) -> of_topics.Route:
+def topic(asked: Asked, question: AskTopic, topic: str) -> of_topics.Route:
     """Return the topic's verdict, RocketMQ's TopicRouteData in `route`, and the brokers of its broker names."""
-    return of_topics.route(asked.seen, topic, zone)
+    return of_topics.route(asked.at, topic, question)
 
 
 @question("/brokers", "Every broker address with a lease, and every broker that is down")
-def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
-    asked: Asked,
-    wanted: Wanted,
-    limit: Limit = 100,
-    after: After = "",
-    sort: Annotated[str, Query(description=f"One of {lists.ORDERS}; with - the other way.")] = "address",
-    state: Annotated[State | None, Query(description="Only those in this state.")] = None,
-) -> lists.Brokers:
+def brokers(asked: Asked, question: AskBrokers) -> lists.Brokers:
     """Return brokers; addresses and names are in natural order, a-2 before a-10."""
-    return lists.brokers(asked.seen, wanted, state, sort, limit=limit, after=after)
+    return lists.brokers(asked.at, question)
 
 
 @question("/brokers/{name:path}", "One broker name or address")
-def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> broker_page.BrokerPage:
+def broker(asked: Asked, question: AskBroker, name: str) -> broker_page.BrokerPage:
     """Return the leases of a broker name or address, and its topics. A broker that is gone has neither."""
-    return broker_page.broker_page(asked.seen, name, limit=limit, after=after)
+    return broker_page.broker_page(asked.at, name, question)
 
 
 @question("/clusters", "Clusters, their broker names, and who holds each id")
 def clusters(asked: Asked) -> lists.Clusters:
     """Return all clusters."""
-    return lists.clusters(asked.seen)
+    return lists.clusters(asked.at)
 
 
 @question("/events", "Lines of the history, newest last, each with its sentence")
-def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
-    asked: Asked,
-    broker: OfBroker = None,
-    topic: OfTopic = None,
-    kind: Annotated[list[str], Query(alias="type", description="Only of this type, such as EXPIRED; repeatable.")] = [],  # noqa: B006  # FastAPI copies it
-    since: Since = None,
-    until: Until = None,
-    before: Annotated[
-        str | None, Query(pattern=r"^\d{1,15}\.\d{1,15}$", description="Before this place: `next` of the page before.")
-    ] = None,
-    limit: Limit = 100,
-) -> accounts.Events:
+def events(asked: Asked, question: AskEvents) -> accounts.Events:
     """Return the newest events up to the moment; go further back with `before` or `until`."""
-    epoch, _, seq = (before or "").partition(".")
-    below = None if before is None else (int(epoch), int(seq))
-    return accounts.events(asked.seen, broker, topic, asked.span(since, until), kind, limit=limit, below=below)
+    return accounts.events(asked.at, question)
 
 
 @question("/why/{name:path}", "The story of a broker or a topic, in sentences")
-def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
-    asked: Asked,
-    name: Name,
-    since: Since = None,
-    until: Until = None,
-    is_topic: Annotated[
-        bool, Query(alias="topic", description="Take the name for a topic also where a broker has it.")
-    ] = False,
-    before: Annotated[int | None, Query(ge=0, description="Before this place: `next` of the page before.")] = None,
-    limit: Limit = MAX_LISTED,
-) -> accounts.Story:
+def why(asked: Asked, question: AskWhy, name: str) -> accounts.Story:
     """Return the newest sentences, newest last."""
-    return accounts.why(asked.seen, name, asked.span(since, until), is_topic=is_topic, limit=limit, below=before)
+    return accounts.why(asked.at, name, question)
 
 
 @question("/diff", "What changed between two moments")
-def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
-    asked: Asked,
-    start: Annotated[str, Query(alias="from", description="An epoch or an event time.")],
-    end: Annotated[
-        str | None, Query(alias="to", description="An epoch or an event time; without it the moment of epoch or at.")
-    ] = None,
-    table: Annotated[str | None, Query(description="Only the rows of this table.")] = None,
-    limit: Limit = MAX_LISTED,
-    after: Annotated[int, Query(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0,
-) -> accounts.Diff:
+def diff(asked: Asked, question: AskDiff) -> accounts.Diff:
     """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
-    first, last = (moment_up_to(asked.row, text, asked.zone) for text in (day_begin(start), end))
-    return accounts.diff(asked.console.kept.compare(first, last), table, limit=limit, after=after)
+    ends = (day_begin(question.start), question.end)
+    moments = [moment_up_to(asked.at, text, question.time_zone) for text in ends]
+    first, last = (asked.console.registry.at(*moment) for moment in moments)
+    return accounts.diff(first, last, question)
 
 
 @question("/snapshots", "The published snapshots, newest first", with_oldest=True)
-def snapshots(asked: Asked, limit: Limit = 20) -> accounts.Snapshots:
+def snapshots(asked: Asked, question: AskSnapshots) -> accounts.Snapshots:
     """Return snapshot rows up to the moment; go further back with `next` as `epoch`."""
-    rows = asked.console.kept.read(lambda reader: reader.snapshots.readable(limit + 1, asked.row.epoch))
-    return accounts.snapshots(rows, asked.oldest, limit)
+    up_to, most = asked.at.snapshot.epoch, question.limit + 1
+    rows = asked.console.registry.read(lambda snapshots: snapshots.readable(most, up_to))
+    return accounts.snapshots(rows, asked.oldest, question.limit)
 
 
 @question("/timeline", "The moments at which something changed, as marks along a track", with_oldest=True)
-def timeline(
-    asked: Asked,
-    since: Since = "24h",
-    until: Until = None,
-    above: Annotated[int, Query(ge=0, description="Only epochs above this one.")] = 0,
-) -> periods.Timeline:
+def timeline(asked: Asked, question: AskTimeline) -> periods.Timeline:
     """Return marks with the numbers of events by kind. Between two marks nothing changed but signs of life.
 
     A mark with `epochs` stands for that many of them, from `firstEpoch` to `epoch`. To get their own marks ask with
     `epoch` and with `above`, which is below `firstEpoch` by one.
     """
-    since_ms = max(time_at(since, asked.row, asked.zone, is_begin=True) or 0, asked.oldest.event_time or 0)
-    until_ms = time_at(until, asked.row, asked.zone)
 
     def event_times(first: int, last: int) -> dict[int, int]:
-        return asked.console.kept.read(lambda reader: reader.snapshots.event_times(first, last))
+        return asked.console.registry.read(lambda snapshots: snapshots.event_times(first, last))
 
-    return periods.timeline(asked.seen, asked.oldest, event_times, since_ms, until_ms, above)
+    return periods.timeline(asked.at, asked.oldest, event_times, question)
 
 
 @question("/churn", "Sessions of brokers, who flapped, outages of several at once, rejected records")
-def churn(asked: Asked, since: Since = "24h", broker: OfBroker = None) -> periods.Churn:
+def churn(asked: Asked, question: AskChurn) -> periods.Churn:
     """Return the sessions since a time, up to the moment."""
-    return periods.churn(asked.seen, time_at(since, asked.row, asked.zone, is_begin=True) or 0, broker)
+    return periods.churn(asked.at, question)
 
 
-class Sent(Fields):
+class Sent(AnswerModel):
     """A command that Kafka has; `epoch` shows its effect, null if none does yet."""
 
     partition: int
@@ -387,7 +256,7 @@ class Sent(Fields):
 
 def _of_now(answer: Struct, status: int = 200) -> Response:
     """Return an answer about the present, which no cache may keep."""
-    return Response(encode_json(answer), status, {"cache-control": "no-store"}, "application/json")
+    return Response(encode_answer(answer), status, {"cache-control": "no-store"}, "application/json")
 
 
 @router.get(
@@ -429,7 +298,7 @@ async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the re
     since = Place.parsed(request.headers.get("last-event-id", ""))
     if since is None and epoch is not None:
         since = Place(registry, epoch)
-    watching = Watch(console.hub, console.kept, tuple(sorted(set(topic))), since)
+    watching = Watch(console.hub, console.registry, tuple(sorted(set(topic))), since)
     return WatchResponse(watching) if wait is None else _of_now(await watching.first(_wait_s(wait)))
 
 
@@ -469,17 +338,16 @@ async def command(
     allowed = await asyncio.to_thread(console.admission.admitted, parsed, authorization, peer, proxy_user)
     if not unknown:
         await console.await_snapshot("?unknown=true sends it unchecked.")
-    before = console.kept.newest
+    before = console.newest
     if before is not None:
         check_retirement(parsed, before.routes)
         if not unknown:
-            seen = Seen.of(console.kept.root, before, console.settings)
-            await asyncio.to_thread(check_names, parsed, seen, "?unknown=true")
+            await asyncio.to_thread(check_names, parsed, before, "?unknown=true")
     at = await asyncio.to_thread(send_order, console.settings, allowed)
     epoch = await console.published(at, wait_s) if wait_s else None
-    if epoch is not None and console.kept.newest is not None:
-        last = before.snapshot.epoch if before else 0
-        await asyncio.to_thread(outcome, parsed, console.kept.root, console.kept.newest.snapshot, at, last)
+    if epoch is not None and console.newest is not None:
+        last = before.snapshot.epoch if before is not None else 0
+        await asyncio.to_thread(outcome, parsed, console.newest, at, last)
     return _of_now(Sent(at.partition, at.offset, epoch, allowed.requested_by), HTTPStatus.ACCEPTED)
 
 

@@ -21,15 +21,14 @@ from msgspec import Raw
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from namesrv_stream.answers.subject import Fields
-from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.kept_snapshots import KeptSnapshots
+from namesrv_stream.answers.model import AnswerModel
 from namesrv_stream.console.problems import RefusedError
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import NamesrvError, SnapshotGoneError
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.snapshot_reader import RegistryView
+from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 
@@ -171,59 +170,52 @@ class Watcher:
 class Subscription:
     """All watchers of the same topics, and the state they have received: a snapshot and the topics' routes as JSON."""
 
-    def __init__(self, topics: Topics, settings: NamesrvSettings) -> None:
-        """Subscribe to topics; `settings` are those with which the console was started."""
+    def __init__(self, topics: Topics) -> None:
+        """Subscribe to topics."""
         self.watchers: set[Watcher] = set()
         self._topics = topics
-        self._settings = settings
-        self._row: SnapshotRow | None = None
+        self._at: RegistryAt | None = None
         self._routes: dict[str, bytes] = {}
 
-    def event(self, view: RegistryView) -> Event | None:
-        """Return the event of a snapshot's changes, None if it changes nothing. The first event has the whole state.
-
-        The base of `view` must not be of a later epoch than the last snapshot here.
-        """
-        before, self._row = self._row, view.snapshot
+    def event(self, view: RegistryAt) -> Event | None:
+        """Return the event of a snapshot's changes, None if it changes nothing. The first event has the whole state."""
+        before, self._at = self._at, view
+        changed_topics = None if before is None else view.changed_topics(before)
         if not self._topics:
-            return _snapshot_event(before, view.snapshot, view.registry, view.changed_topics)
-        if before is not None and not self._may_change(before, view):
-            return None
-        known, self._routes = self._routes, self._routes_in(view)
+            return _snapshot_event(
+                None if before is None else before.snapshot, view.snapshot, view.identity, changed_topics
+            )
+        if before is not None:
+            tables = _changed_tables(before.snapshot, view.snapshot)
+            if not tables:
+                return None
+            if tables == {"topic"} and changed_topics is not None and changed_topics.isdisjoint(self._topics):
+                return None
+        found = {topic: lookup.route(view.routes, topic, view.settings) for topic in self._topics}
+        known = self._routes
+        self._routes = {each: b"null" if route is None else bodies.encode_body(route) for each, route in found.items()}
         changed = {topic: Raw(route) for topic, route in self._routes.items() if known.get(topic) != route}
-        return _event("route", view.snapshot, view.registry, routes=changed) if changed else None
+        return _event("route", view.snapshot, view.identity, routes=changed) if changed else None
 
-    def reset(self, view: RegistryView, reason: str) -> list[Event]:
+    def reset(self, view: RegistryAt, reason: str) -> list[Event]:
         """Return a reset, after which watchers have to forget their state, and the event of the present state."""
-        self._row, self._routes = None, {}
+        self._at, self._routes = None, {}
         told = encode_json({"reason": reason, "epoch": view.snapshot.epoch})
-        return [Event("reset", told, Place(view.registry, view.snapshot.epoch)), *self.events(view)]
+        return [Event("reset", told, Place(view.identity, view.snapshot.epoch)), *self.events(view)]
 
-    def events(self, view: RegistryView) -> list[Event]:
+    def events(self, view: RegistryAt) -> list[Event]:
         """Return the event of a snapshot, if it has one."""
         event = self.event(view)
         return [] if event is None else [event]
-
-    def _may_change(self, before: SnapshotRow, view: RegistryView) -> bool:
-        changed = _changed_tables(before, view.snapshot)
-        if changed == {"topic"} and view.changed_topics is not None:
-            return not view.changed_topics.isdisjoint(self._topics)
-        return bool(changed)
-
-    def _routes_in(self, view: RegistryView) -> dict[str, bytes]:
-        in_force = self._settings.restored(view.routes.namesrv_config)
-        found = {topic: lookup.route(view.routes, topic, in_force) for topic in self._topics}
-        return {topic: b"null" if route is None else bodies.encode_body(route) for topic, route in found.items()}
 
 
 class Hub:
     """All watchers. `limit` is the most of them."""
 
-    def __init__(self, settings: NamesrvSettings, limit: int) -> None:
-        self._settings = settings
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._subscriptions: dict[Topics, Subscription] = {}
-        self.view: RegistryView | None = None
+        self.view: RegistryAt | None = None
         """The snapshot up to which watchers have received events, None before the first."""
         self.has_view = asyncio.Event()
 
@@ -237,7 +229,7 @@ class Hub:
                 f"{self._limit} watchers are connected, which is the most. Ask another console.",
             )
         if topics not in self._subscriptions:
-            self._subscriptions[topics] = Subscription(topics, self._settings)
+            self._subscriptions[topics] = Subscription(topics)
             self._subscriptions[topics].event(self.view)
         subscription, watcher = self._subscriptions[topics], Watcher()
         subscription.watchers.add(watcher)
@@ -248,10 +240,10 @@ class Hub:
             if not subscription.watchers:
                 self._subscriptions.pop(topics, None)
 
-    def go_to(self, view: RegistryView) -> None:
+    def go_to(self, view: RegistryAt) -> None:
         """Send all watchers the changes of a view, or a reset if the view is not of the next epoch."""
-        next_place = self.view and Place(self.view.registry, self.view.snapshot.epoch + 1)
-        is_next, self.view = next_place == (view.registry, view.snapshot.epoch), view
+        next_place = self.view and Place(self.view.identity, self.view.snapshot.epoch + 1)
+        is_next, self.view = next_place == (view.identity, view.snapshot.epoch), view
         for each in self._subscriptions.values():
             events = each.events(view) if is_next else each.reset(view, "snapshots are missing in between")
             for watcher in each.watchers:
@@ -267,7 +259,7 @@ class Hub:
         while True:
             await asyncio.sleep(PROGRESS_EVERY_S)
             if self.view is not None:
-                event = _event("progress", self.view.snapshot, self.view.registry)
+                event = _event("progress", self.view.snapshot, self.view.identity)
                 for watcher in self._watchers():
                     watcher.push(event)
 
@@ -280,36 +272,44 @@ class Hub:
         return [watcher for each in self._subscriptions.values() for watcher in each.watchers]
 
 
-def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until: RegistryView) -> list[Event]:
+def past_events(registry: Registry, topics: Topics, since: Place | None, until: RegistryAt) -> list[Event]:
     """Return the events after the place `since`, up to the epoch of `until`. May wait for the storage.
 
     Without a place return the present state. If the events are no longer known or the place is of another registry,
     return a reset and the present state. There are none after a later place than `until` that the tables have.
     """
-    subscription = Subscription(topics, kept.settings)
+    subscription = Subscription(topics)
     if since is None:
         return subscription.events(until)
-    if since in ((until.registry, until.snapshot.epoch), ("", until.snapshot.epoch)):
+    if since in ((until.identity, until.snapshot.epoch), ("", until.snapshot.epoch)):
         return []
-    if since.registry not in ("", until.registry):
-        reason = f"epoch {since.epoch} is of the registry {since.registry}, and this is {until.registry}"
+    if since.registry not in ("", until.identity):
+        reason = f"epoch {since.epoch} is of the registry {since.registry}, and this is {until.identity}"
         return subscription.reset(until, reason)
     if until.snapshot.epoch - since.epoch > MAX_REPLAYED:
         return subscription.reset(until, f"more than {MAX_REPLAYED} epochs came after epoch {since.epoch}")
     try:
-        rows = [row for row in kept.since(since.epoch) if row.epoch <= until.snapshot.epoch]
+        rows = [row for row in _rows_since(registry, since.epoch) if row.epoch <= until.snapshot.epoch]
         if not rows:
             return []
         if not topics:
-            return [_snapshot_event(before, row, until.registry) for before, row in pairwise(rows)]
-        subscription.event(kept.view(rows[0]))
+            return [_snapshot_event(before, row, until.identity) for before, row in pairwise(rows)]
+        subscription.event(registry.published(rows[0]))
         changing = [row for before, row in pairwise(rows) if _changed_tables(before, row)]
-        return [event for row in changing for event in subscription.events(kept.view(row))]
+        return [event for row in changing for event in subscription.events(registry.published(row))]
     except NamesrvError as error:
         return subscription.reset(until, str(error))
 
 
-class Watched(Fields):
+def _rows_since(registry: Registry, epoch: int) -> list[SnapshotRow]:
+    """Return the row of an epoch and those of all higher ones, lowest first. Raises SnapshotGoneError."""
+    first, later = registry.read(lambda snapshots: (snapshots.find(epoch), snapshots.after(epoch)))
+    if later and later[0].epoch != epoch + 1:
+        raise SnapshotGoneError(f"epoch {epoch + 1}", later[0].epoch)
+    return [first, *later]
+
+
+class Watched(AnswerModel):
     """The first events after an epoch, and the registry and epoch for the next request."""
 
     registry: str
@@ -322,7 +322,7 @@ class Watch:
     """One request to watch: the topics, and the place whose state its sender has, None for none."""
 
     hub: Hub
-    kept: KeptSnapshots
+    registry: Registry
     topics: Topics
     since: Place | None
 
@@ -336,11 +336,11 @@ class Watch:
             view = self.hub.view
             assert view is not None
             if self.since is None:
-                yield watcher, past_events(self.kept, self.topics, None, view)
+                yield watcher, past_events(self.registry, self.topics, None, view)
                 return
-            past = await asyncio.to_thread(past_events, self.kept, self.topics, self.since, view)
+            past = await asyncio.to_thread(past_events, self.registry, self.topics, self.since, view)
             if not past and self.since.epoch > view.snapshot.epoch:
-                watcher.wait_for_newer_than(Place(view.registry, self.since.epoch))
+                watcher.wait_for_newer_than(Place(view.identity, self.since.epoch))
             yield watcher, past
 
     async def first(self, wait_s: float) -> Watched:
@@ -355,7 +355,7 @@ class Watch:
             events += _news(watcher)
             view = self.hub.view
             assert view is not None
-            place = Place(view.registry, view.snapshot.epoch)
+            place = Place(view.identity, view.snapshot.epoch)
             if watcher.ahead is not None and watcher.ahead.registry == place.registry:
                 place = max(place, watcher.ahead)
             return Watched(*place, [{"event": event.name, "data": Raw(event.data)} for event in events])

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from namesrv_stream.access.rights import NotAllowedError
 from namesrv_stream.answers.command_sending import BrokerIsUpError, UnknownNameError
-from namesrv_stream.answers.subject import BadQuestionError, NotFoundError
+from namesrv_stream.answers.model import BadQuestionError, NotFoundError
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import (
     KafkaRefusedError,
@@ -32,6 +32,7 @@ from namesrv_stream.errors import (
     SnapshotGoneError,
     StorageError,
 )
+from namesrv_stream.reporting.texts import Time
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.wire.json_text import encode_json
 
@@ -130,7 +131,9 @@ SHAPES: dict[str, Any] = {}
 def shape(kind: Any, media_type: str = "application/json") -> dict[str, Any]:
     """Return the description of a request's or answer's content: JSON of a type."""
     [schema], parts = msgspec.json.schema_components(
-        [kind], schema_hook=lambda _: {"type": "object"}, ref_template="#/components/schemas/{name}"
+        [kind],
+        schema_hook=lambda kind: {"type": "string" if kind is Time else "object"},
+        ref_template="#/components/schemas/{name}",
     )
     SHAPES.update(parts)
     return {"content": {media_type: {"schema": schema}}}

@@ -19,7 +19,7 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization, Refusals
 from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
-from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
+from namesrv_stream.gateway.follower import Follower
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.kv_table import MAX_KV_NAMED, kv_commands, kv_not_in, log_kv
@@ -35,6 +35,8 @@ from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage_watch import DamageWatch
 from namesrv_stream.tables.job_progress import is_stale as is_behind
 from namesrv_stream.tables.job_progress import job_progress
+from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class Gateway:
         self.gateway_id = uuid.uuid4().hex[:12]
         self._open_things = AsyncExitStack()
         self._answers = Answers(RouteTables(), settings)
-        self._latest: FollowedSnapshot | None = None
+        self._latest: RegistryAt | None = None
         self._has_looked = asyncio.Event()
         self._has_snapshot = asyncio.Event()
         self._is_stale = False
@@ -99,8 +101,8 @@ class Gateway:
                 settings, root, lambda: None if self._latest is None else self._row_now(self._latest)
             )
             self._follower = Follower(
-                root,
-                lambda snapshot: self._in_loop(self._serve, snapshot),
+                Registry(root, settings=settings),
+                lambda *snapshot: self._in_loop(self._serve, *snapshot),
                 lambda: self._in_loop(self._serve_nothing),
             )
             self._dispatcher.problem = lambda: self._follower.problem
@@ -150,7 +152,7 @@ class Gateway:
         server = MonitoringServer(self.metrics.registry, address, "metricsPort", checks)
         opening.push_async_callback(asyncio.to_thread, server.close)
 
-    def _in_loop(self, serve: Callable[..., None], *snapshot: FollowedSnapshot) -> None:
+    def _in_loop(self, serve: Callable[..., None], *snapshot: object) -> None:
         """Call `serve` in the event loop. The follower's thread calls this."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(serve, *snapshot)
@@ -161,25 +163,24 @@ class Gateway:
             self._has_looked.set()
             self._dispatcher.serve(self._answers)
 
-    def _serve(self, snapshot: FollowedSnapshot) -> None:
+    def _serve(self, newest: RegistryAt, changed_tables: frozenset[str], changed_routes: frozenset[str] | None) -> None:
         """Serve a new snapshot as a whole, and keep the encoded answers that its changes do not affect."""
-        settings = self._settings.restored(snapshot.tables.namesrv_config)
-        row = snapshot.row
+        settings, row = newest.settings, newest.snapshot
         clock = LogClock.of(row)
-        answers = Answers(snapshot.tables, settings, row.epoch, row.offsets, clock.reading_ms or 0, row.kafka_topic_id)
-        answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_routes)
+        answers = Answers(newest.routes, settings, row.epoch, row.offsets, clock.reading_ms or 0, row.kafka_topic_id)
+        answers.take_over(self._answers, changed_tables, changed_routes)
         if settings.notify_min_broker_id_changed and self._latest is not None:
-            for notice in notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
+            for notice in notices(self._latest.brokers, answers.tables.brokers, answers.live):
                 self._run(send_notice(notice, self._notice_slots))
-        self._answers, self._latest = answers, snapshot
+        self._answers, self._latest = answers, newest
         self._dispatcher.serve(answers)
         self._writes.follow(answers)
-        if "live" in snapshot.changed_tables:
-            self._link.ticks.follow(clock.late_at_ms(snapshot.tables.live.values()))
+        if "live" in changed_tables:
+            self._link.ticks.follow(clock.late_at_ms(newest.live.values()))
         self._has_looked.set()
         self._has_snapshot.set()
         self.metrics.epoch.set(answers.epoch)
-        self.metrics.brokers(Counter(row.cluster_name for row in snapshot.tables.live.values()))
+        self.metrics.brokers(Counter(row.cluster_name for row in newest.live.values()))
 
     async def _look_around(self) -> None:
         while True:
@@ -223,24 +224,24 @@ class Gateway:
     def _kafka_silence(self) -> str:
         return f"Kafka at {self._link.address} has acknowledged no record for {self._link.silent_s:.0f} s"
 
-    def _watch_age(self, latest: FollowedSnapshot) -> None:
+    def _watch_age(self, latest: RegistryAt) -> None:
         """Set the metrics of the snapshot's age, and warn if brokers live and the tables fall behind in event time.
 
         The cause is a job that does not run or still catches up.
         """
         now_ms = time.time_ns() // 1_000_000
-        age_ms = now_ms - latest.row.published_at
+        age_ms = now_ms - latest.snapshot.published_at
         sign, row = self._follower.sign, self._row_now(latest)
-        if sign is not None and sign.is_about(latest.row):
+        if sign is not None and sign.is_about(latest.snapshot):
             self._link.ticks.follow(sign.late_from)
         progress = job_progress(row, now_ms)
         lag_ms = progress.lag_ms
-        is_stale = bool(latest.tables.live) and is_behind(row, now_ms)
+        is_stale = bool(latest.live) and is_behind(row, now_ms)
         if is_stale and not self._is_stale:
             log.warning("epoch %d is %d s of event time behind and brokers live: is the job running?",
-                        latest.row.epoch, (lag_ms or 0) // 1000)  # fmt: skip
+                        latest.snapshot.epoch, (lag_ms or 0) // 1000)  # fmt: skip
         if self._is_stale and not is_stale:
-            log.info("the job publishes again: epoch %d", latest.row.epoch)
+            log.info("the job publishes again: epoch %d", latest.snapshot.epoch)
         self._is_stale = is_stale
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
@@ -249,10 +250,10 @@ class Gateway:
         doubt = self._watch.doubt
         self.metrics.unknown_s.set(0 if doubt is None else (now_ms - doubt.since_ms) / 1000)
 
-    def _row_now(self, latest: FollowedSnapshot) -> SnapshotRow:
+    def _row_now(self, latest: RegistryAt) -> SnapshotRow:
         """Return the row of the served snapshot with the times of the sign of progress, if that is younger."""
         sign = self._follower.sign
-        return latest.row if sign is None else sign.brought_to(latest.row)
+        return latest.snapshot if sign is None else sign.brought_to(latest.snapshot)
 
     def _health(self) -> str | None:
         """Return the problem that /healthz reports, or None. The monitoring thread calls this.

@@ -29,6 +29,15 @@ def iso_text(epoch_ms: int | None) -> str | None:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+class Time(int):
+    """A time in epoch milliseconds. As text, and in JSON, it is ISO 8601 in UTC."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return iso_text(int(self))
+
+
 SHOWN_ZONE: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
 """Zone of the times that people read, and of those that they write without one: the option --tz, else UTC."""
 

@@ -121,6 +121,17 @@ def parquet_rows(content: bytes) -> pa.Table:
     return pyarrow.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
 
 
+def query_rows(rows: pa.Table, sql: str) -> pa.Table:
+    """Return the answer of a SQL statement about rows in memory, which are called `rows` in it, by DuckDB."""
+    import duckdb  # noqa: PLC0415 - it takes 0.1 s, and few processes ask about rows in memory
+
+    with duckdb.connect(config={"threads": 1}) as db:
+        db.execute("SET TimeZone = 'UTC'")
+        db.execute("CREATE TEMP MACRO to_timestamp_millis(ms) AS make_timestamptz(CAST(ms * 1000 AS BIGINT))")
+        db.register("rows", rows)
+        return db.sql(sql).to_arrow_table()
+
+
 def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
     """Return `table` with the partition column that Delta stores beside the row's columns, if `spec` has one."""
     match spec.partition_column:

@@ -21,8 +21,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from namesrv_stream.errors import NotARegistryError, TableDamagedError
 from namesrv_stream.rules.rows import Hole, SnapshotRow
-from namesrv_stream.tables.arrow import rows_from_arrow, rows_of_side, rows_to_arrow, with_partition_column
-from namesrv_stream.tables.as_of import AsOf, Key, Past, unrecorded
+from namesrv_stream.tables.arrow import query_rows, rows_from_arrow, rows_to_arrow, with_partition_column
+from namesrv_stream.tables.changes import RowsByKey, folded, rows_by_key
 from namesrv_stream.tables.damage import (
     LAST_CHECKPOINT,
     UNREADABLE,
@@ -33,6 +33,7 @@ from namesrv_stream.tables.damage import (
     version_of,
 )
 from namesrv_stream.tables.holes import UnknownPast
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root, select, table_properties
 from namesrv_stream.tables.schemas import (
     BROKER,
@@ -87,7 +88,7 @@ def _failed_queries(root: Root, newest: SnapshotRow) -> Iterator[Damage]:
     """Yield the damage of `row_change` if delta-rs reads its rows, and fails if it looks for some of them."""
     try:
         for spec in ROUTE_TABLES:
-            Past(root, AsOf(), newest, newest).recorded(spec)
+            Registry(root).published(newest).recorded(spec)
     except (*UNREADABLE, TableDamagedError) as error:
         problem = f"an index in one of its files is damaged ({' '.join(str(error).split())})"
         yield Damage(ROW_CHANGE.name, "", problem, newest.versions[ROW_CHANGE.name])
@@ -95,7 +96,7 @@ def _failed_queries(root: Root, newest: SnapshotRow) -> Iterator[Damage]:
 
 def _other_rows(root: Root, spec: TableSpec, newest: SnapshotRow) -> Iterator[Damage]:
     """Yield the damage of a table with other rows than `row_change` has last: a flipped bit, or another program."""
-    if changes := unrecorded(root, newest, spec):
+    if changes := Registry(root).published(newest).drift(spec):
         example = ", ".join(map(str, changes[0].key))
         problem = f"{len(changes):,} rows of epoch {newest.epoch} are not what row_change has last, as {example}"
         yield Damage(spec.name, "", problem, newest.versions[spec.name])
@@ -344,19 +345,16 @@ def _keyed_rows(
     if spec.name not in made:
         return rows_from_arrow(spec, select(root.open(spec, newest.versions[spec.name]), spec))
     if changes is None:
-        recorded = Past(root, AsOf(), newest, newest).recorded(spec)
+        recorded = Registry(root).published(newest).recorded(spec)
     else:
         recorded = last_rows(spec, _rows(root, ROW_CHANGE, changes), newest.epoch)
     rows: list[Any] = [row for row in recorded.values() if row is not None]
     return rows if spec is not LIVE else [row._replace(clock_millis=newest.clock_millis or 0) for row in rows]
 
 
-def last_rows(spec: TableSpec, changes: pa.Table, until: int) -> dict[Key, Any]:
+def last_rows(spec: TableSpec, changes: pa.Table, until: int) -> RowsByKey:
     """Return the last row of each key of a table up to an epoch, from rows of `row_change`; None if it was removed."""
-    mine = changes.filter(pc.and_(pc.equal(changes["table_name"], spec.name), pc.less_equal(changes["epoch"], until)))
-    mine = mine.sort_by([("epoch", "ascending"), ("seq", "ascending")])
-    keys = zip(*(mine[name].to_pylist() for name in spec.key), strict=True)
-    return dict(zip(keys, rows_of_side(spec, mine[f"{spec.name}_after"]), strict=True))
+    return rows_by_key(spec, query_rows(changes, folded([spec], f"epoch <= {until}")))
 
 
 def mend(root: Root, repair: Repair, wanted: Mapping[str, Sequence[Any]]) -> dict[str, int]:

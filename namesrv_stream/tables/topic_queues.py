@@ -23,6 +23,7 @@ from namesrv_stream.rules.queues import (
     TopicChanges,
     TopicQueues,
 )
+from namesrv_stream.tables.changes import folded
 from namesrv_stream.tables.damage import UNREADABLE
 from namesrv_stream.tables.root import batches, query
 from namesrv_stream.tables.schemas import TOPIC
@@ -34,13 +35,6 @@ _LONG = struct.Struct("=q")
 _LOW_BITS = 0xFFFF_FFFF
 _IS_GONE = "is_gone"
 _CHANGES = TOPIC.schema.append(pa.field(_IS_GONE, pa.bool_()))
-_LAST_CHANGES = f"""
-SELECT topic, broker_name, {", ".join(f"topic_after['{name}'] AS {name}" for name in QueueSettings._fields)},
-       topic_after IS NULL AS {_IS_GONE}
-FROM (SELECT *, row_number() OVER (PARTITION BY topic, broker_name ORDER BY epoch DESC, seq DESC) AS place
-      FROM rows WHERE table_name = 'topic' AND epoch > {{after}} AND epoch <= {{until}}) AS changes
-WHERE place = 1 LIMIT {{most}}
-"""
 _PIECE_ROWS = 2_048
 MAX_CHANGES = 500_000
 """Most changed rows that are applied. For more, loading the whole table takes no longer and needs less
@@ -96,11 +90,15 @@ def last_changes(table: DeltaTable, after: int, until: int) -> pa.Table | None:
     Return None, so that the whole table is loaded, if more than `MAX_CHANGES` rows changed, or if it cannot be read.
     """
     try:
-        found = query(table, _LAST_CHANGES.format(after=after, until=until, most=MAX_CHANGES + 1))
+        found = query(table, f"{folded([TOPIC], f'epoch > {after} AND epoch <= {until}')} LIMIT {MAX_CHANGES + 1}")
     except UNREADABLE as error:
         log.debug("no changes from epoch %d to %d: %s", after, until, error)
         return None
-    return None if len(found) > MAX_CHANGES else found.cast(_CHANGES)
+    if len(found) > MAX_CHANGES:
+        return None
+    rows = found[f"was_{TOPIC.name}"]
+    settings = [pc.struct_field(rows, [name]) for name in QueueSettings._fields]
+    return pa.table([found["topic"], found["broker_name"], *settings, rows.is_null()], _CHANGES.names).cast(_CHANGES)
 
 
 def _coded(table: pa.Table) -> tuple[pa.DictionaryArray, ...]:

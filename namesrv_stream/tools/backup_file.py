@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import parquet_rows, rows_from_arrow, rows_to_arrow
+from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TableSpec
-from namesrv_stream.tables.snapshot_reader import RouteReader
 
 Rows = Sequence[tuple[Any, ...]]
 FILE_FORMAT = 1
@@ -31,13 +31,9 @@ class Content(NamedTuple):
     rows: Mapping[str, Rows]
 
 
-def content_of(reader: RouteReader, epoch: int | None = None, at_ms: int | None = None) -> Content:
-    """Read the tables as they are, as of an epoch, or as of an event time.
-
-    Raises NoSuchSnapshotError.
-    """
-    view = reader.open(epoch, at_ms)
-    return Content(view.snapshot, {name: view.rows(name) for name in view.tables})
+def content_of(registry: RegistryAt) -> Content:
+    """Read the tables of a moment."""
+    return Content(registry.snapshot, {spec.name: registry.rows(spec.name) for spec in ROUTE_TABLES})
 
 
 class BackupFileError(NamesrvError):

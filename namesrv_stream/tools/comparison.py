@@ -11,12 +11,11 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import BadRequestError, FrameError, NamesrvError
 from namesrv_stream.gateway.readers import READERS, Source
 from namesrv_stream.reporting.texts import listed
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
-from namesrv_stream.tables.snapshot_reader import RegistryView
+from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.json_text import decode_json
@@ -52,9 +51,9 @@ class Answered(NamedTuple):
 class Tables:
     """The registry's own tables: what a gateway answers from one snapshot."""
 
-    def __init__(self, view: RegistryView, settings: NamesrvSettings) -> None:
-        self.routes = view.routes
-        self._source = Source(view.routes, settings.restored(view.routes.namesrv_config))
+    def __init__(self, registry: RegistryAt) -> None:
+        self.routes = registry.routes
+        self._source = Source(registry.routes, registry.settings)
 
     def ask(self, code: RequestCode, **fields: str) -> Answered:
         """Return the answer to a reading request."""

@@ -27,12 +27,13 @@ from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, Hole, LiveRow, RowChange, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.damage import table_damages
+from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.repair import Repair, held, make_snapshot_readable, mend, newest_tag, planned
 from namesrv_stream.tables.root import Root, quoted
 from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, LIVE, PINNED_TABLES, ROUTE_TABLES, SNAPSHOT, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, changes_to_write
 from namesrv_stream.tools.backup_file import Content, Rows, content_of
@@ -73,27 +74,26 @@ def restore_content(
 
     Raises NamesrvError unless no job is active or `takes_over` is set.
     """
-    newest = RouteReader(root).snapshots.newest()
+    registry = Registry(root)
+    newest = registry.newest().snapshot
     require_stopped(root, settings, newest, takes_over=takes_over)
     for spec in PINNED_TABLES:  # a damaged table ends this command before it ends a job
         if damage := table_damages(root, spec, newest.versions[spec.name]):
             raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
     publisher = _claimed(root, settings, _log_of_before)
-    now = content_of(RouteReader(root), publisher.last.epoch)
-    content = _with_last_heartbeats(root, newest, content, now)
+    now = content_of(registry.at(publisher.last.epoch))
+    content = _with_last_heartbeats(registry.published(newest), content, now)
     return _published(publisher, "RESTORE", now.rows, content, publisher.last, requested_by)
 
 
-def _with_last_heartbeats(root: Root, newest: SnapshotRow, content: Content, now: Content) -> Content:
+def _with_last_heartbeats(newest: RegistryAt, content: Content, now: Content) -> Content:
     """Return the content with the last heartbeat of each lease that has ended since, as the history has it."""
     up = {lease.broker_addr for lease in cast("Sequence[LiveRow]", now.rows[LIVE.name])}
     leases = cast("Sequence[LiveRow]", content.rows[LIVE.name])
     if not (gone := sorted({lease.broker_addr for lease in leases} - up)):
         return content
     ended = f"last_heard_at IS NOT NULL AND broker_addr IN ({', '.join(map(quoted, gone))})"
-    heard_at = {
-        line.broker_addr: line.last_heard_at or 0 for line in newest_of_each(root, newest, "broker_addr", ended)
-    }
+    heard_at = {line.broker_addr: line.last_heard_at or 0 for line in newest_of_each(newest, "broker_addr", ended)}
     live = [
         lease._replace(last_update_timestamp=max(lease.last_update_timestamp, heard_at.get(lease.broker_addr, 0)))
         for lease in leases
@@ -337,7 +337,9 @@ def lost_keys(root: Root, plan: Repair) -> list[str]:
     first, last = min(each.from_epoch for each in holes), max(each.to_epoch for each in holes)
     chosen = f"type IN ('PUT_KV_CONFIG', 'UPDATE_NAMESRV_CONFIG') AND epoch BETWEEN {first} AND {last}"
     found = dict[str, None]()
-    for line in [] if BROKER_EVENT.name in plan.readable else newest_of(root, plan.newest, chosen, None):
+    for line in (
+        [] if BROKER_EVENT.name in plan.readable else newest_of(Registry(root).published(plan.newest), chosen, None)
+    ):
         command = msgspec.json.decode(line.command or "{}")
         keys = command.get("properties") or [f"{command.get('namespace')}/{command.get('key')}"]
         found |= dict.fromkeys(keys)

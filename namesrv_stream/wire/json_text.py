@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import TypeVar
 
@@ -185,9 +186,14 @@ def as_text(value: msgspec.Raw) -> str | None:
     return repr(float(text)) if text[:1] not in "tf" and "e" in text.lower() else text
 
 
-def encode_json(value: object) -> bytes:
-    """Encode as standard JSON with keys sorted by name, as RocketMQ does, so that equal values give equal bytes."""
-    return _encoder.encode(msgspec.to_builtins(value, builtin_types=(msgspec.Raw,), str_keys=True, order="sorted"))
+def encode_json(value: object, plain: Callable[[object], object] | None = None) -> bytes:
+    """Encode as standard JSON with keys sorted by name, as RocketMQ does, so that equal values give equal bytes.
+
+    `plain` returns a value of a type that JSON does not have as one that it has.
+    """
+    return _encoder.encode(
+        msgspec.to_builtins(value, builtin_types=(msgspec.Raw,), str_keys=True, order="sorted", enc_hook=plain)
+    )
 
 
 def encode_json_with_bare_keys(value: object) -> bytes:

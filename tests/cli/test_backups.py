@@ -21,8 +21,8 @@ from namesrv_stream.rules.record_types import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.cli.test_repair import cut
 from tests.registry import tables
 
@@ -46,7 +46,7 @@ def spoil(registry):
 
 
 def newest(root):
-    return RouteReader(Root(root)).snapshots.newest()
+    return Registry(Root(root)).newest().snapshot
 
 
 def test_restore_makes_all_tables_as_they_were_at_this_place_of_the_log_and_the_history_has_it(run, registry, good):
@@ -73,7 +73,7 @@ def test_a_restored_lease_and_its_end_have_the_last_heartbeat_that_the_history_k
     ended = registry.publish().epoch
     for epoch in (good, ended):
         assert run(f"restore {epoch} --take-over --yes").exit_code == 0
-        leases = [*RouteReader(Root(registry.root)).open().routes.live.values()]
+        leases = [*Registry(Root(registry.root)).newest().routes.live.values()]
         assert [each.last_update_timestamp for each in leases if each.broker_addr == "10.0.0.2:10911"] in (
             [heard_ms],
             [],

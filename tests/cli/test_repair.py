@@ -16,10 +16,10 @@ from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables import damage_watch
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.publication import Batch
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.repair import damages, newest_readable, planned
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import BROKER, LIVE, SNAPSHOT, TABLES, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools import restore
 from namesrv_stream.tools.restore import publish_repair
@@ -152,7 +152,7 @@ def test_a_row_that_another_program_wrote_is_not_what_the_changes_say_and_comes_
     root = Root(registry.root)
     table = root.open(BROKER)
     table.delete("broker_id = 1")
-    newest = RouteReader(registry.root).snapshots.newest()
+    newest = Registry(registry.root).newest().snapshot
     row = newest._replace(epoch=newest.epoch + 1, versions={**newest.versions, BROKER.name: table.version()})
     writer = RustWriter(root)
     writer.append(SNAPSHOT, writer.head(SNAPSHOT), rows_to_arrow(SNAPSHOT, [row]), CommitTag(row.epoch, row.term))
@@ -230,12 +230,12 @@ def test_a_commit_that_is_there_twice_hurts_nobody(registry, table, harm, made):
 
 
 def test_a_data_file_that_is_lost_costs_no_row_and_no_record_and_the_history_has_its_repair(run, registry, made):
-    place = RouteReader(registry.root).snapshots.newest()
+    place = Registry(registry.root).newest().snapshot
     data_of(registry.root, "topic").unlink()
     result = run("repair --take-over --as ann")
     assert "topic: 5 rows made from row_change." in result.stdout
     assert "lost" not in result.stdout
-    newest = RouteReader(registry.root).snapshots.newest()
+    newest = Registry(registry.root).newest().snapshot
     assert tables(registry.root) == made.wanted
     for at_rest in ("offsets", "last_append", "clock_millis"):
         assert getattr(newest, at_rest) == getattr(place, at_rest)
@@ -249,11 +249,11 @@ def test_a_data_file_that_is_lost_costs_no_row_and_no_record_and_the_history_has
 def test_a_publication_whose_row_is_lost_has_not_happened_and_the_log_is_read_again_from_the_one_before(
     run, registry, made
 ):
-    place, *_ = RouteReader(registry.root).snapshots.readable(1, 6)
+    place, *_ = Registry(registry.root).read(lambda snapshots: snapshots.readable(1, 6))
     cut(data_of(registry.root, "snapshot"))
     result = run("repair --take-over --as ann")
     assert "snapshot: the newest row is lost. The job reads the log again from epoch 6 on." in result.stdout
-    newest = RouteReader(registry.root).snapshots.newest()
+    newest = Registry(registry.root).newest().snapshot
     assert tables(registry.root) == made.before
     assert (newest.epoch, newest.term, newest.offsets) == (10, place.term + 2, place.offsets)
     assert [each[:3] for each in newest.holes] == [("snapshot", 7, 8)]
@@ -277,7 +277,7 @@ def test_lines_of_a_run_that_died_before_its_snapshot_are_no_history_after_a_rep
 
 def test_a_backup_is_published_above_all_epochs_if_no_row_of_snapshot_can_be_read(run, registry, made, tmp_path):
     run(f"backup {tmp_path / 'backups'}")
-    place = RouteReader(registry.root).snapshots.newest()
+    place = Registry(registry.root).newest().snapshot
     registry.register("10.0.0.9:10911", "c2", "broker-z")
     for commit in Path(registry.root).glob("*/_delta_log/*"):
         cut(commit)
@@ -286,7 +286,7 @@ def test_a_backup_is_published_above_all_epochs_if_no_row_of_snapshot_can_be_rea
     assert "Give a folder of backups with --from FOLDER" in run("repair --take-over").stderr
     result = run(f"repair --from {tmp_path / 'backups'} --take-over --yes")
     assert result.exit_code == 0, result.output
-    newest = RouteReader(registry.root).snapshots.newest()
+    newest = Registry(registry.root).newest().snapshot
     assert tables(registry.root) == made.wanted
     assert (newest.epoch, newest.offsets) == (place.epoch + 3, place.offsets)
     assert newest.term > place.term
@@ -302,10 +302,10 @@ def test_what_neither_a_file_nor_the_history_has_is_counted_and_brokers_are_aske
     assert refused.exit_code == 1
     assert "row_change: " in refused.stdout
     assert "A backup may have lost rows: `repair --from FOLDER`" in refused.stdout
-    before = RouteReader(registry.root).snapshots.newest().epoch
+    before = Registry(registry.root).newest().snapshot.epoch
     assert before == 7
     assert run("repair --take-over --yes").exit_code == 0
-    for lease in RouteReader(registry.root).open().routes.live.values():
+    for lease in Registry(registry.root).newest().routes.live.values():
         assert lease.tokens == ()
         assert lease.data_version.counter == 0, "so that the next registration counts as changed"
 
@@ -328,24 +328,24 @@ def test_a_job_that_publishes_while_a_repair_is_planned_loses_nothing(registry):
     registry.register("10.0.0.9:10911", "c2", "broker-z", topics=())
     wanted = rows_from_arrow(BROKER, select(root.open(BROKER), BROKER))
     row = publish_repair(root, NamesrvSettings(), plan, None, "ann")
-    assert sorted(RouteReader(root).open().rows("broker")) == sorted(wanted)
+    assert sorted(Registry(root).newest().rows("broker")) == sorted(wanted)
     assert row.offsets == {0: registry.next_offset}
 
 
 def test_a_reader_that_is_open_during_a_repair_sees_what_a_new_one_sees(registry):
-    reader = RouteReader(registry.root)
+    reader = Registry(registry.root)
     reader.follow()
     for file in Path(registry.root, "topic", "_delta_log").glob(
-        f"{reader.snapshots.newest().versions['topic']:020}.json"
+        f"{reader.newest().snapshot.versions['topic']:020}.json"
     ):
         file.unlink()
     root = Root(registry.root)
-    publish_repair(root, NamesrvSettings(), planned(root, damages(root), reader.snapshots.newest()), None, "ann")
+    publish_repair(root, NamesrvSettings(), planned(root, damages(root), reader.newest().snapshot), None, "ann")
     for topics in (("T0", "T5"), ("T0", "T6")):
         registry = registry.next_job()
         registry.now_ms += 1_000
         registry.register("10.0.0.1:10911", "c1", "broker-a", topics=topics)
-        assert sorted(reader.follow().rows("topic")) == sorted(RouteReader(registry.root).open().rows("topic"))
+        assert sorted(reader.follow().rows("topic")) == sorted(Registry(registry.root).newest().rows("topic"))
 
 
 def test_a_repair_that_died_before_it_published_is_ended_by_the_next_one(registry, monkeypatch):
@@ -359,7 +359,7 @@ def test_a_repair_that_died_before_it_published_is_ended_by_the_next_one(registr
     found = damages(root)
     row = publish_repair(root, NamesrvSettings(), planned(root, found, newest_readable(root, found)), None, "ann")
     assert {"topic", "row_change"} <= {each.table_name for each in row.holes}
-    assert all(lease.tokens == () for lease in RouteReader(registry.root).open().routes.live.values())
+    assert all(lease.tokens == () for lease in Registry(registry.root).newest().routes.live.values())
 
 
 def dies(*_, **__):
@@ -387,8 +387,8 @@ def test_the_past_stays_as_it_was_although_the_log_is_read_again(run, registry, 
             registry.register(f"10.0.0.{number}:10911", "c1", f"broker-{number}")
 
     def past():
-        reader, seen = RouteReader(registry.root), (0, 2_999, 3_000, 3_999)
-        return [sorted(reader.open(at_ms=begin_ms + after_ms).routes.live) for after_ms in seen]
+        reader, seen = Registry(registry.root), (0, 2_999, 3_000, 3_999)
+        return [sorted(reader.at(at_ms=begin_ms + after_ms).routes.live) for after_ms in seen]
 
     register_two()
     registry.now_ms += 1_000

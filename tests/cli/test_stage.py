@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.answers.subject import NotFoundError
+from namesrv_stream.answers.model import NotFoundError
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.on_this_machine import Stage
 from namesrv_stream.cli.output import console

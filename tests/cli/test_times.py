@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from namesrv_stream.answers.causes import clock_text
-from namesrv_stream.answers.subject import parsed_time
+from namesrv_stream.answers.times import parsed_time
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.reporting.texts import SHOWN_ZONE
 from tests.data import data
@@ -59,7 +59,7 @@ def test_a_day_begins_and_ends_as_the_clock_of_its_zone_shows_it(day, zone, begi
 )
 def test_times_of_a_day_on_which_the_clocks_change_have_their_zone(moment, shown):
     token = SHOWN_ZONE.set(ZoneInfo("Europe/Berlin"))
-    assert time_text(moment) == shown
     at_ms = round(datetime.fromisoformat(moment).timestamp() * 1_000)
+    assert time_text(at_ms) == shown
     assert clock_text(at_ms, at_ms).split()[1] == datetime.fromtimestamp(at_ms / 1_000, SHOWN_ZONE.get()).tzname()
     SHOWN_ZONE.reset(token)

@@ -8,6 +8,7 @@ import gzip
 import json
 import re
 from contextlib import ExitStack
+from datetime import datetime
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -20,8 +21,9 @@ from namesrv_stream.answers import periods
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.api import ANSWERS
+from namesrv_stream.reporting.texts import Time
 from namesrv_stream.rules import lookup
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.wire import bodies
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, Client, make_settings
@@ -113,6 +115,12 @@ def test_an_answer_looks_on_a_terminal_as_the_file_of_screens_shows_it(of, name,
     assert re.sub(r"published [^.]*? ago", "published ... ago", shown) == text
 
 
+def in_answer(kind, text):
+    """The value of a type that JSON has as text."""
+    assert kind is Time
+    return Time(round(datetime.fromisoformat(text).timestamp() * 1000))
+
+
 OF_MOMENTS = sorted(set(ANSWERS) - {"/v1/commands", "/v1/watch", "/v1/status"})
 
 
@@ -122,7 +130,7 @@ def test_an_answer_is_of_its_moment_and_of_the_described_shape_and_is_not_sent_a
     place = path.replace("{topic}", "TopicA").replace("{name}", "broker-a")
     newest = get(f"{place}?{own[1:]}")
     assert newest.status == 200
-    found = msgspec.json.decode(newest.body, type=ANSWERS[path])
+    found = msgspec.json.decode(newest.body, type=ANSWERS[path], dec_hook=in_answer)
     assert {field.encode_name for field in msgspec.structs.fields(found)} == set(newest.json)
     assert not {name for name in names_in(newest.json) if "_" in name}
     if path in OF_MOMENTS:
@@ -163,7 +171,7 @@ def test_the_route_of_each_moment_at_which_it_changes_is_that_of_the_rules(of):
     asked, topics = of("life"), ("TopicA", "TopicB", "Shared")
     before, changed = dict.fromkeys(topics), []
     for epoch in range(1, 20):
-        tables = RouteReader(asked.root).open(epoch).routes
+        tables = Registry(asked.root).at(epoch).routes
         in_force = NamesrvSettings().restored(tables.namesrv_config)
         after = {topic: lookup.route(tables, topic, in_force) for topic in topics}
         changed += [(topic, epoch, after[topic]) for topic in topics if after[topic] != before[topic]]

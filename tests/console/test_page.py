@@ -17,7 +17,7 @@ from namesrv_stream.answers.job_status import NOT_ASKED, FromKafka
 from namesrv_stream.cli.entry import main
 from namesrv_stream.kafka.election import JobReport
 from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from tests.clock import now_ms
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, chromium, window
@@ -172,7 +172,7 @@ def test_the_track_shows_where_the_past_is_not_known_and_a_moment_there_says_why
     for file in files[-3:-1]:
         file.unlink()
     assert CliRunner().invoke(main, ["--root", registry.root, "repair", "--take-over", "--yes"]).exit_code == 0
-    hole = RouteReader(registry.root).snapshots.newest().holes[0]
+    hole = Registry(registry.root).newest().snapshot.holes[0]
     page.open()
     page.until(lambda: page.find(".rail rect.unknown") and page.find(".legend i.unknown")[0].is_displayed())
     page.open(f"#/?epoch={hole.from_epoch}")

@@ -7,12 +7,10 @@ import shutil
 
 import pytest
 
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import hub, running
 from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchResponse
-from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, WipeWritePerm
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.registry import Registry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, C, Client
 from tests.console.watching import watch
@@ -101,7 +99,7 @@ def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
 
 @pytest.fixture
 def kept(still_root):
-    return KeptSnapshots(Root(still_root), NamesrvSettings())
+    return Registry(still_root)
 
 
 def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch):
@@ -111,7 +109,7 @@ def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch)
         await asyncio.Event().wait()
 
     async def answer():
-        watchers = Hub(NamesrvSettings(), limit=1)
+        watchers = Hub(limit=1)
         watchers.go_to(view_at(kept, 3))
         await WatchResponse(Watch(watchers, kept, (), None))({"type": "http"}, never, never)
         with watchers.watching(()):
@@ -121,12 +119,12 @@ def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch)
 
 
 def view_at(kept, epoch):
-    return kept.read(lambda reader: reader.view(reader.snapshots.find(epoch), None))
+    return kept.published(kept.read(lambda snapshots: snapshots.find(epoch)))
 
 
 def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(kept):
     async def step():
-        watchers = Hub(NamesrvSettings(), limit=2)
+        watchers = Hub(limit=2)
         watchers.go_to(view_at(kept, 2))
         with contextlib.ExitStack() as stack:
             both = [stack.enter_context(watchers.watching(("Shared",))) for _ in range(2)]
@@ -140,20 +138,20 @@ def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(kept):
 
 @pytest.mark.parametrize("topics", [(), ("TopicA",)])
 def test_a_watcher_ahead_of_its_console_gets_only_what_is_newer(registry, tmp_path, topics):
-    kept = KeptSnapshots(Root(registry.root), NamesrvSettings())
+    kept = Registry(registry.root)
     registry.command(WipeWritePerm(broker_name="broker-a"))
     registry.command(AddWritePerm(broker_name="broker-a"))
     anew = PublishedRegistry(str(tmp_path / "anew"), registry.now_ms)
     anew.register(A, "c1", "broker-a", topics=("TopicA",))
 
     async def told():
-        watchers = Hub(NamesrvSettings(), limit=1)
+        watchers = Hub(limit=1)
         watchers.go_to(view_at(kept, 3))
         watching = Watch(watchers, kept, topics, Place("", 4))
         first = await watching.first(0)
         async with watching.opened() as (watcher, past):
             steps = [past]
-            for view in (view_at(kept, 4), view_at(kept, 5), view_at(KeptSnapshots(Root(anew.root), kept.settings), 2)):
+            for view in (view_at(kept, 4), view_at(kept, 5), view_at(Registry(anew.root), 2)):
                 watchers.go_to(view)
                 steps.append(watcher.take())
         return first, [[(event.name == "reset", event.place.epoch) for event in events] for events in steps]

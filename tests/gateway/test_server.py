@@ -13,7 +13,7 @@ from benchmarks.hostile_bytes import HEADERS, framed
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tools.local.process import free_ports
 from tests.clock import now_ms
 from tests.console.background import kafka_tells
@@ -109,7 +109,7 @@ def test_metrics_and_health_follow_the_requests_the_snapshot_and_the_jobs_signs_
             peer.ask(105, topic=topic)
         peer.ask(4711)
         peer.ask(102, namespace="n", key="k")
-        epoch = RouteReader(registry.root).open().snapshot.epoch
+        epoch = Registry(registry.root).newest().snapshot.epoch
 
         @eventually
         def counted():

@@ -15,13 +15,13 @@ import msgspec
 from namesrv_stream.analysis.ask import names_in, opened
 from namesrv_stream.answers.accounts import why
 from namesrv_stream.answers.broker_page import broker_page
-from namesrv_stream.answers.events import EVERYTHING, Span
+from namesrv_stream.answers.model import MAX_LISTED, NotFoundError
 from namesrv_stream.answers.overview import overview
-from namesrv_stream.answers.subject import NotFoundError, Seen
+from namesrv_stream.answers.questions import AskBroker, AskTopic, AskTopics, AskWhy
 from namesrv_stream.answers.topics import route, topics
-from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.records import decode_record
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.reporting.texts import iso_text
+from namesrv_stream.tables.registry import Registry
 from tests.data import data, require_known
 from tests.history.seeded import HOUR_MS
 from tests.places import part
@@ -64,35 +64,37 @@ def play(registry, steps):
 
 def said_of(root, questions, hour=None):
     at_ms = None if hour is None else hours(hour)
-    seen = Seen.of(root, RouteReader(root).open(at_ms=at_ms), NamesrvSettings())
-    with opened(root, at=at_ms, only=names_in(STATES, *questions)) as views:
-        return {asked: said(seen, views, asked) for asked in questions}
+    registry = Registry(root).at(at_ms=at_ms)
+    with opened(registry, only=names_in(STATES, *questions)) as views:
+        return {asked: said(registry, views, asked) for asked in questions}
 
 
-def said(seen, views, asked):
+def said(registry, views, asked):
     if asked.startswith("SELECT "):
         return [list(map(in_row, each)) for each in views.rows(asked, {})]
     if asked == "states":  # on which the rows in memory agree with the views
-        in_memory = [(each.topic, each.state) for each in topics(seen).topics]
+        in_memory = [(each.topic, each.state) for each in topics(registry, AskTopics(limit=MAX_LISTED)).topics]
         assert views.rows(STATES, {}) == in_memory
         return list(map(list, in_memory))
     question, _, place = asked.partition(" -> ")
     name, *words = question.split()
     given = [ADDRESSES.get(each, each) for each in words if "=" not in each]
     try:
-        answer = ANSWERS[name](seen, *given, **dict(each.split("=") for each in words if "=" in each))
+        answer = ANSWERS[name](registry, *given, **dict(each.split("=") for each in words if "=" in each))
     except NotFoundError as error:
         return str(error)
-    return part(msgspec.to_builtins(answer), place)
+    return part(msgspec.to_builtins(answer, enc_hook=str), place)
 
 
 ANSWERS = {
-    "left": lambda seen, **place: topics(seen, state="left", with_system=False, **place),
+    "left": lambda registry, cluster=None, zone=None: topics(
+        registry, AskTopics(state="left", system=False, cluster=cluster, zone=zone)
+    ),
     "overview": overview,
-    "page": broker_page,
-    "route": route,
-    "why": lambda seen, topic, since=None: why(
-        seen, topic, Span(hours(float(since))) if since else EVERYTHING, is_topic=True
+    "page": lambda registry, name: broker_page(registry, name, AskBroker()),
+    "route": lambda registry, topic, zone=None: route(registry, topic, AskTopic(zone=zone)),
+    "why": lambda registry, topic, since=None: why(
+        registry, topic, AskWhy(since=since and iso_text(hours(float(since))), is_topic=True)
     ),
 }
 

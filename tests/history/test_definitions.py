@@ -6,18 +6,20 @@ import pytest
 
 from namesrv_stream.analysis.ask import ask
 from namesrv_stream.answers.definitions import EXPECTED_MS, down_brokers, lost_topics, topic_verdict
-from namesrv_stream.answers.events import newest_events, with_changes
+from namesrv_stream.answers.events import newest_of, with_changes
 from namesrv_stream.answers.lists import brokers, clusters
+from namesrv_stream.answers.model import MAX_LISTED
 from namesrv_stream.answers.overview import overview
 from namesrv_stream.answers.periods import churn, timeline
-from namesrv_stream.answers.subject import Seen
+from namesrv_stream.answers.questions import AskBrokers, AskChurn, AskTimeline, AskTopic, AskTopics
 from namesrv_stream.answers.topics import route, topics
-from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.history import UNPLANNED
-from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
+from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from tests.history.by_the_hour import check_history, histories
 from tests.history.fleet import RandomHistory
@@ -45,8 +47,8 @@ class Watched:
                 self.alive[history.publish()] = len(brokers_of(view))
         self.root, self.end_ms, self.view = root, history.event_ms, view
         self.snapshot = Snapshots(root).newest()
-        self.seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
-        self.lines = newest_events(root, self.snapshot, limit=None)
+        self.registry = Registry(root).newest()
+        self.lines = newest_of(self.registry, "true", None)
         lines = [
             line
             for line in self.lines
@@ -54,7 +56,7 @@ class Watched:
         ]
         self.planned = [
             [line.event_time, before.topic, before.broker_name]
-            for line in with_changes(root, self.snapshot, lines, "table_name = 'topic'")
+            for line in with_changes(self.registry, lines, "table_name = 'topic'")
             for _, _, before, after in line.changes
             if after is None or line.cause == WIPED
         ]
@@ -167,24 +169,26 @@ def test_views_and_rows_in_memory_agree_with_a_history_watched_step_by_step(watc
 
 def check_page(watched):
     """Compare what the page and the command line show at the newest moment with the views."""
-    seen, root = watched.seen, watched.root
+    registry, root = watched.registry, watched.root
     counted = asked(root, "SELECT (SELECT count(*) FROM broker), (SELECT count(*) FROM broker_down)")
-    shown = overview(seen)
+    shown = overview(registry)
     assert [(shown.verdict.brokers.up, shown.verdict.brokers.down)] == counted
     assert sum(each.count for each in shown.verdict.causes if each.state == "down") == shown.counts.down
     states = dict(asked(root, "SELECT topic, state FROM topic_state"))
-    assert {each.topic: each.state for each in topics(seen).topics} == states
-    assert {topic: route(seen, topic).state for topic in states} == states
+    assert {each.topic: each.state for each in topics(registry, AskTopics(limit=MAX_LISTED)).topics} == states
+    assert {topic: route(registry, topic, AskTopic()).state for topic in states} == states
     down = asked(root, "SELECT cluster_name, broker_name, broker_id FROM broker_down ORDER BY ALL")
-    listed = [(each.cluster_name, each.broker_name, each.broker_id) for each in brokers(seen, state="down").brokers]
+    fallen = brokers(registry, AskBrokers(state="down", limit=MAX_LISTED)).brokers
+    listed = [(each.cluster_name, each.broker_name, each.broker_id) for each in fallen]
     assert sorted(listed) == down
     of_names = [
         (cluster.name, name.broker_name, name.holders)
-        for cluster in clusters(seen).clusters
+        for cluster in clusters(registry).clusters
         for name in cluster.brokers
     ]
     assert sorted((*name, each.broker_id) for *name, holders in of_names for each in holders if each.down) == down
-    marks = timeline(seen, watched.snapshot, Snapshots(root).event_times, 0).marks
+    snapshots, ever = Snapshots(root), AskTimeline(since=iso_text(0))
+    marks = timeline(registry, snapshots.readable()[-1], snapshots.event_times, ever).marks
     assert {mark.epoch: mark.alive for mark in marks} == watched.alive
 
 
@@ -220,7 +224,7 @@ def check_outages(watched, of_brokers):
 def check_churn(watched, of_brokers):
     """Compare the answer of the API for times that begin anywhere, as in an outage."""
     for since_ms, *_ in watched.moments[::30]:
-        found = churn(watched.seen, since_ms)
+        found = churn(watched.registry, AskChurn(since=iso_text(since_ms)))
         wanted = shares(of_brokers, since_ms, watched.end_ms)
         assert found.availability == {
             " ".join(map(str, key)): round(up / expected, 6) for key, (up, expected) in wanted.items()
@@ -242,10 +246,9 @@ def check_write_availability(watched):
 def check_down(watched, of_brokers):
     """Compare the views of the present with the rows in memory and with the last step."""
     view = watched.view
-    tables = RouteTables(brokers=view.brokers, queues=view.queues)
     snapshot = watched.snapshot._replace(event_time=watched.end_ms)
-    seen = Seen(watched.root, snapshot, tables, NamesrvSettings())
-    down = down_brokers(seen)
+    registry = RegistryAt(Registry(watched.root), snapshot, snapshot, AsOf(snapshot.epoch))
+    down = down_brokers(registry)
     rows = ask(watched.root, "FROM broker_down").to_pylist()
     columns = ("cluster_name", "broker_name", "broker_id", "zone_name", "broker_addr", "ended_by")
     times = ("last_heard_at", "gone_at")
@@ -255,11 +258,11 @@ def check_down(watched, of_brokers):
     assert {each[:3] for each in down} == {
         key for key, ms in ended.items() if watched.broker_until(key, ms, None) > watched.end_ms
     }
-    lost = lost_topics(seen)
+    lost = lost_topics(registry)
     found = {
         topic: (each.state, each.up, each.broker_names, each.is_readable, each.is_writable)
         for topic in view.queues.keys() | lost.keys()
-        for each in [topic_verdict(view.queues.get(topic, ()), tables, lost.get(topic, frozenset()))]
+        for each in [topic_verdict(view.queues.get(topic, ()), view.brokers, lost.get(topic, frozenset()))]
     }
     states = ("state", "broker_names_up", "broker_names", "is_readable", "is_writable")
     assert {topic for topic, each in found.items() if each[-1]} == {topic for topic, _ in written(view)}

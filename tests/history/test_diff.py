@@ -4,9 +4,8 @@ import pytest
 
 from namesrv_stream.answers.accounts import Difference, differences, shown_of
 from namesrv_stream.answers.events import changes_between
-from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import ROUTE_TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.history.fleet import RandomHistory
 from tests.tables.rows import NOW
 
@@ -33,11 +32,10 @@ def test_events_give_the_same_differences_as_snapshots(root, seed):
         for _ in range(8):
             history.step(gap_ms=history.rng.choice([0, 60_000]), late_ms=300_000)
         epochs.append(history.publish())
-    reader = RouteReader(root)
-    newest = reader.snapshots.newest()
-    views = {epoch: reader.open(epoch=epoch) for epoch in epochs}
+    reader = Registry(root)
+    views = {epoch: reader.at(epoch=epoch) for epoch in epochs}
     for start in epochs:
         for end in [epoch for epoch in epochs if epoch >= start]:
             by_views = diff_of_views(views[start], views[end])
-            changes = changes_between(root, newest, AsOf(epoch=start), AsOf(epoch=end))
+            changes = changes_between(views[start], views[end])
             assert differences(changes) == by_views

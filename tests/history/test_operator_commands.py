@@ -9,11 +9,10 @@ import namesrv_stream.analysis
 from namesrv_stream.answers.accounts import events, why
 from namesrv_stream.answers.events import events_by_epoch, events_of_record
 from namesrv_stream.answers.overview import overview
-from namesrv_stream.answers.subject import Seen
-from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.answers.questions import AskEvents, AskWhy
 from namesrv_stream.rules.record_types import Command, DeleteTopic
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tools.restore import Cause
 from tests.history.by_the_hour import ADDRESSES, hours
 from tests.history.seeded import HOUR_MS
@@ -35,17 +34,18 @@ def test_a_command_that_each_gateway_got_is_told_once_and_the_table_has_both(roo
     for at_ms, port in ((0, 1), (500, 2), (HOUR_MS // 10, 3)):
         registry.command(hours(2) + at_ms, DeleteTopic(topic="T", requested_by=f"ann@10.0.0.9:{port}"))
     registry.publish(at_ms=hours(2.5))
-    seen = Seen.of(root, RouteReader(root).open(), NamesrvSettings())
+    registry = Registry(root).newest()
     asked = [f"ann@10.0.0.9:{port}" for port in (1, 3)]
     for limit, told in ((9, asked), (2, asked), (1, asked[1:])):
-        found = events(seen, types=["DELETE_TOPIC_IN_NAMESRV"], limit=limit)
+        found = events(registry, AskEvents(types=["DELETE_TOPIC_IN_NAMESRV"], limit=limit))
         assert ([each.requested_by for each in found.events], found.total) == (told, 2)
-    every = events(seen, limit=99)
-    by_epoch = events_by_epoch(root, seen.snapshot, 0, alive=1)
+    every = events(registry, AskEvents(limit=99))
+    by_epoch = events_by_epoch(registry, 0, alive=1)
     assert every.total == len(every.events) == sum(each.counts.total() for each in by_epoch)
-    assert [each.requested_by for each in events(seen, topic="T", limit=9).events if each.requested_by] == asked
-    assert sum("ann@" in each.text for each in why(seen, "T", is_topic=True).sentences) == 2
-    assert sum("ann@" in each.text for each in overview(seen).events) == 2
+    of_topic = events(registry, AskEvents(topic="T", limit=9)).events
+    assert [each.requested_by for each in of_topic if each.requested_by] == asked
+    assert sum("ann@" in each.text for each in why(registry, "T", AskWhy(is_topic=True)).sentences) == 2
+    assert sum("ann@" in each.text for each in overview(registry).events) == 2
     places = [LogPosition(0, 0, offset) for offset in range(9)]
-    lines = [line.type for at in places for line in events_of_record(root, seen.snapshot, at, 0)]
+    lines = [line.type for at in places for line in events_of_record(registry, at, 0)]
     assert lines.count("DELETE_TOPIC_IN_NAMESRV") == 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.answers.subject import paged
+from namesrv_stream.answers.model import paged
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -10,6 +10,7 @@ from namesrv_stream.analysis import plots
 from namesrv_stream.analysis.ask import opened
 from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.record_types import WipeWritePerm
+from namesrv_stream.tables.registry import open_tables
 from namesrv_stream.tables.root import Root
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import SeededRegistry
@@ -59,7 +60,7 @@ def test_the_days_and_months_of_a_period_are_those_of_utc_and_none_that_it_only_
 @pytest.fixture(scope="module")
 def on_views(root):
     """The views of `root`."""
-    with opened(root) as views:
+    with opened(open_tables(root)) as views:
         yield views
 
 
@@ -96,7 +97,7 @@ def test_the_statements_of_plots_have_the_same_rows_in_spark(spark, tmp_path):
     session = spark.newSession()
     register_views(session, place)
     each_plot = [plots.availability_heat_map, plots.up_down_timeline, plots.flapping_rank]
-    with opened(place) as views:
+    with opened(open_tables(place)) as views:
         for statement in (plot.statement for plot in each_plot):
             found = [plots.answer(source, statement, hours(5), hours(30)).to_pylist() for source in (views, session)]
             assert found[0]

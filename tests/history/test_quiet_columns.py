@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_stream.answers.accounts import differences
 from namesrv_stream.answers.broker_lines import broker_lines
-from namesrv_stream.answers.events import newest_events
+from namesrv_stream.answers.events import event_condition, newest_of
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import (
@@ -19,6 +19,7 @@ from namesrv_stream.rules.rows import (
     is_same_but_for_life,
 )
 from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.writer import RustWriter
 from tests.tables.rows import NOW, broker, live
@@ -62,7 +63,7 @@ def test_the_history_without_versions_has_all_but_quiet_columns(tmp_path):
     publisher = Publisher.claim(RustWriter(root), "run", NOW)
     made = [line for each in COLUMNS for line in lines(*each)]
     snapshot = publisher.publish(Batch("query", 0, NOW, {0: 1}, {}, made, []), NOW)
-    found = newest_events(root, snapshot, limit=None, with_versions=False)
+    found = newest_of(Registry(root).published(snapshot), event_condition(with_versions=False), None)
     assert [COLUMNS[each.partition] for each in found] == SHOWN
 
 

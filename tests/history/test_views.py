@@ -13,6 +13,7 @@ from namesrv_stream.analysis.ask import ask, opened
 from namesrv_stream.analysis.views import create_views, history_queries, open_snapshot, register_views
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import RejectedRow
+from namesrv_stream.tables.registry import open_tables
 from tests.history.by_the_hour import ADDRESSES, check_history, histories, hours
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
 
@@ -37,7 +38,7 @@ def test_the_views_say_of_a_history_what_its_row_says(root, registry, row):
 
 def test_every_view_that_shows_brokers_has_their_keys(root, registry):
     registry.publish()
-    with opened(root) as views:
+    with opened(open_tables(root)) as views:
         shown = {name: {*views.table(f"FROM {name} LIMIT 0").column_names} for name in history_queries()}
     of_brokers = {name for name, columns in shown.items() if columns & {"broker_id", "worst_broker", "which"}}
     assert len(of_brokers) >= 7
@@ -125,7 +126,7 @@ def test_a_local_day_has_its_hours_and_availability_by_local_days_is_that_of_the
     registry.expire(begins + 2 * HOUR_MS + 30 * MINUTE_MS, A)
     registry.register(begins + 3 * HOUR_MS + 30 * MINUTE_MS, A, "broker-a")
     registry.publish(at_ms=begins + 3 * DAY_MS)
-    with opened(root, zone=zone) as views:
+    with opened(open_tables(root), zone=zone) as views:
         asked = {"day": day}
         [found] = views.rows("SELECT up_millis, expected_millis FROM broker_local_availability WHERE day = $day", asked)
         assert found == ((lasts - 1) * HOUR_MS, lasts * HOUR_MS)

@@ -17,11 +17,10 @@ from namesrv_stream.kafka.record_reader import StoredRecord
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import PutKvConfig, Scan, UpdateNamesrvConfig
 from namesrv_stream.tables.arrow import rows_from_arrow, topic_bucket
-from namesrv_stream.tables.as_of import unrecorded
 from namesrv_stream.tables.publication import POINTS, Publisher
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, ROUTE_TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from tests.build import address, registration
 from tests.job.test_micro_batch import as_table
@@ -130,17 +129,17 @@ def check(log, lives):
         job = Job(root, log)
         for end, (life, point) in sorted(lives.items()):
             job.handle(min(end, len(log) - 1), life, point)
-            view = RouteReader(root).open()
+            view = Registry(root).newest()
             assert contents(view.routes) == wanted[view.snapshot.offsets.get(0, 0)]
         job.close()
-        reader = RouteReader(root)
-        last = reader.open()
+        reader = Registry(root)
+        last = reader.newest()
         assert last.snapshot.offsets == {0: len(log)}
         assert contents(last.routes) == wanted[-1]
-        history = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, last.snapshot))
+        history = rows_from_arrow(BROKER_EVENT, reader.published(last.snapshot)[BROKER_EVENT.name])
         assert [without_place(line) for line in sorted(history, key=lambda line: line[:2])] == told
-        assert not any(unrecorded(Root(root), last.snapshot, spec) for spec in ROUTE_TABLES)
-        rejected = rows_from_arrow(REJECTED, reader.table(REJECTED, last.snapshot))
+        assert not any(last.drift(spec) for spec in ROUTE_TABLES)
+        rejected = rows_from_arrow(REJECTED, reader.published(last.snapshot)[REJECTED.name])
         assert sorted(row.offset for row in rejected) == oracle.rejected
         return job.died_at
 

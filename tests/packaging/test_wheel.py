@@ -89,7 +89,7 @@ def test_an_installed_wheel_reads_a_registry_without_the_checkout(environment, r
         "namesrv-stream", "--root", root.url, "snapshots", "--sql"
     )
     reading = (
-        "import sys; from namesrv_stream.tables.as_of import open_tables as o; print(len(o(sys.argv[1])['topic']))"
+        "import sys; from namesrv_stream.tables.registry import open_tables as o; print(len(o(sys.argv[1])['topic']))"
     )
     assert environment("python", "-c", reading, root.url) == "2\n"
 

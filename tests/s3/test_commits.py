@@ -10,8 +10,8 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, StorageError, TermLostError
 from namesrv_stream.job.failures import storage_errors
 from namesrv_stream.tables.object_store import writer_of
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.published import rows_of
 from tests.s3.conftest import S3Server
 from tests.tables.rows import NOW
@@ -35,7 +35,7 @@ def test_of_runs_that_claim_at_once_no_two_have_the_same_term_and_the_last_one_p
             loser.publish(batch(9), NOW)
     winner.publish(batch(0), NOW)
     assert_shows_exactly(root, 0)
-    rows = RouteReader(root).snapshots.readable()
+    rows = Registry(root).read(lambda snapshots: snapshots.readable())
     assert [row.epoch for row in rows] == list(range(rows[0].epoch, 0, -1))
     assert sorted({row.term for row in rows}) == list(range(1, winner.last.term + 1))
 
@@ -63,7 +63,7 @@ def test_a_store_that_does_not_answer_is_one_line_and_the_same_at_each_attempt(s
     said = set()
     for _ in range(2):
         with pytest.raises(StorageError) as raised:
-            RouteReader(Root("s3a://routes/registry", away))
+            Registry(Root("s3a://routes/registry", away))
         said.add(str(raised.value))
     [line] = said
     assert "Connection refused" in line
@@ -84,8 +84,9 @@ def test_of_lost_answers_and_needless_refusals_no_epoch_comes_twice_no_run_ends_
         rows = [publisher.publish(batch(number), NOW) for number in range(EPOCHS)]
         assert [row.epoch for row in rows] == list(range(2, EPOCHS + 2))
         assert min(store.fates["lost"], store.fates["refused"]) > EPOCHS
-        reader = RouteReader(root.url, root.storage_options)
-        assert [row.epoch for row in reader.snapshots.readable()] == list(range(EPOCHS + 1, 0, -1))
+        reader = Registry(root.url, root.storage_options)
+        rows = reader.read(lambda snapshots: snapshots.readable())
+        assert [row.epoch for row in rows] == list(range(EPOCHS + 1, 0, -1))
         events = rows_of(root, "broker_event")
         assert_shows_exactly(root, *range(EPOCHS))
     assert Counter(event.broker_addr for event in events) == {f"batch-{number}": 1 for number in range(EPOCHS)}

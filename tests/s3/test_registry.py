@@ -16,9 +16,9 @@ from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.tables.maintenance import MAX_FILES, maintain
 from namesrv_stream.tables.object_store import give_spark_access
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
 from tests.gateway.peer import Peer
 from tests.system.heartbeats import Heartbeats, address, eventually, registration
@@ -76,7 +76,7 @@ def test_job_gateway_and_command_line_share_a_bucket(heartbeats, spark, root):
         heartbeats.say(registration(3))
         heartbeats.await_offset(heartbeats.end_offset())
     assert heartbeats.live() == [address(1), address(2), address(3)]
-    rows = RouteReader(root).snapshots.readable()
+    rows = Registry(root).read(lambda snapshots: snapshots.readable())
     assert {row.term for row in rows} == {1, 2}
 
 

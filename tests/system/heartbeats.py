@@ -8,7 +8,7 @@ from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from replay.case_checks import Check, check_output
 from tests import build, waiting
 from tests.build import address
@@ -70,7 +70,7 @@ class Heartbeats:
 
     def view(self):
         """The newest published snapshot."""
-        return RouteReader(self.root).open()
+        return Registry(self.root).newest()
 
     def rows(self, name):
         """All rows of one table as of the newest snapshot."""

@@ -12,8 +12,8 @@ from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.election import candidates
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import (
@@ -53,7 +53,7 @@ def test_of_two_jobs_that_claim_a_registry_at_once_one_wins_and_the_other_ends_w
     assert not winner.has_ended
     winner.__exit__()
     assert shown(view.routes) == heartbeats.states()[-1]
-    rows = RouteReader(heartbeats.root).snapshots.readable()[::-1]
+    rows = Registry(heartbeats.root).read(lambda snapshots: snapshots.readable())[::-1]
     assert [row.epoch for row in rows] == list(range(1, len(rows) + 1))
     assert [row.term for row in rows] == sorted(row.term for row in rows)
     assert {row.run_id for row in rows if row.term == rows[-1].term} == {view.snapshot.run_id}
@@ -147,6 +147,6 @@ def test_a_standby_takes_the_registry_over_and_goes_on_on_the_same_checkpoint(he
     heartbeats.await_offset(heartbeats.end_offset())
     second.__exit__()
     assert heartbeats.live() == [address(1), address(2)]
-    rows = RouteReader(heartbeats.root).snapshots.readable()[::-1]
+    rows = Registry(heartbeats.root).read(lambda snapshots: snapshots.readable())[::-1]
     assert [row.term for row in rows] == sorted(row.term for row in rows)
     assert_told_once(heartbeats)

@@ -14,8 +14,8 @@ from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import TopicConfig
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.published import rows_of
 from tests.system.heartbeats import registration
@@ -99,7 +99,7 @@ def test_a_backlog_of_large_records_passes_with_the_default_memory(kafka, topic,
         living = [child for child in jvm.children() if child.status() != psutil.STATUS_ZOMBIE]
         peaks = peak_mib(jvm), max(map(peak_mib, living))  # the driver's Python is larger than the workers' daemon
     print(f"peak of resident memory: JVM {peaks[0]} MiB, Python {peaks[1]} MiB")  # noqa: T201  # for who measures
-    view = RouteReader(root).open()
+    view = Registry(root).newest()
     if records is registrations:
         assert len(view.routes.queues) == TOPICS
         assert len(view.routes.live) == BROKERS

@@ -9,8 +9,8 @@ import pytest
 
 from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import BROKER_EVENT
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.fleet.history import DAY_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import events_of
 
@@ -24,7 +24,7 @@ def reader(tmp_path_factory):
     command = [program, "fleet", "--history", str(DAYS), "--seed", "3", "--out", str(root)]
     done = subprocess.run(command, check=True, timeout=300, stderr=subprocess.PIPE, text=True)
     assert re.search(r"^namesrv-stream: [^\n]*, \d+ s after the start$", done.stderr, re.MULTILINE), done.stderr
-    return RouteReader(str(root))
+    return Registry(str(root))
 
 
 def told_of(line: BrokerEventRow):
@@ -37,8 +37,8 @@ def told_of(line: BrokerEventRow):
 @pytest.mark.full
 @pytest.mark.system
 def test_the_pipeline_leaves_the_same_history_as_the_rules(reader):
-    newest = reader.snapshots.newest()
+    newest = reader.newest().snapshot
     assert newest.event_time is not None
-    told = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, newest))
+    told = rows_from_arrow(BROKER_EVENT, reader.published(newest)[BROKER_EVENT.name])
     story = Chronicle(chronicle_plan(3), newest.event_time - round(DAYS * DAY_MS), DAYS)
     assert sorted(map(told_of, told)) == sorted(map(told_of, events_of(story.records())))

@@ -6,7 +6,7 @@ import signal
 import psutil
 import pytest
 
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tools.local.process import listens
 from tests.system.heartbeats import until
 
@@ -18,7 +18,7 @@ def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
     lines = iter(up.stdout.readline, "")
     address = next(line for line in lines if line.startswith("name server")).split()[-1]
     assert listens(int(address.rpartition(":")[2]))
-    reader = RouteReader(str(tmp_path / "r"))
+    reader = Registry(str(tmp_path / "r"))
     until(lambda: len(reader.follow().routes.live) == 2)
     up.send_signal(signal.SIGINT)
     said, logged = up.communicate(timeout=LIMIT_S)

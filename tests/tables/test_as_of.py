@@ -14,13 +14,12 @@ from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
 from namesrv_stream.rules.registry_tables import net_of
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.as_of import open_tables, unrecorded
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.registry import Registry, open_tables
 from namesrv_stream.tables.repair import planned
 from namesrv_stream.tables.root import DAY_MS, HOUR_MS, Root
 from namesrv_stream.tables.schemas import BROKER, ROUTE_TABLES, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected, rejected_count
 from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.backup_file import content_of
 from namesrv_stream.tools.restore import of_backup, publish_repair, restore_content
@@ -91,7 +90,7 @@ class Lived:
 def tables_at(root, **moment):
     """The tables as a reader of routes has them; Arrow tables of the moment have the same brokers and topics."""
     try:
-        view = RouteReader(root).open(**moment)
+        view = Registry(root).at(**moment)
         pinned = open_tables(root, moment.get("epoch"), moment.get("at_ms"))
         for spec in (BROKER, TOPIC):
             assert sorted(rows_from_arrow(spec, pinned[spec.name])) == sorted(view.rows(spec.name))
@@ -115,8 +114,8 @@ def check(log, cuts, gap_ms, moments):
 
 def check_epochs(lived):
     assert {epoch: tables_at(lived.root, epoch=epoch) for epoch in lived.of_epoch} == lived.of_epoch
-    newest = RouteReader(lived.root).snapshots.newest()
-    assert not any(unrecorded(lived.root, newest, spec) for spec in ROUTE_TABLES)
+    newest = Registry(lived.root).newest()
+    assert not any(newest.drift(spec) for spec in ROUTE_TABLES)
 
 
 def test_a_moment_within_an_epoch_has_the_offsets_of_the_snapshot_before_though_that_of_the_epoch_is_kept(tmp_path):
@@ -124,7 +123,7 @@ def test_a_moment_within_an_epoch_has_the_offsets_of_the_snapshot_before_though_
     for number in (1, 2, 3):
         registry.now_ms = T0 + 1_000 * number
         registry.register(f"10.0.0.{number}:1", "c", f"b{number}", publish=number != 2)
-    snapshot = RouteReader(registry.root).open(at_ms=T0 + 2_500).snapshot
+    snapshot = Registry(registry.root).at(at_ms=T0 + 2_500).snapshot
     assert (snapshot.epoch, snapshot.event_time, snapshot.offsets) == (3, T0 + 2_500, {0: 1})
 
 
@@ -141,9 +140,9 @@ def test_rejected_records_of_a_moment(tmp_path):
 
 def rejected_at(folder, at_ms):
     root = Root(str(folder))
-    snapshot = RouteReader(root).open(at_ms=at_ms).snapshot
-    assert rejected_count(root, snapshot) == len(newest_rejected(root, snapshot, 10))
-    return [row.offset for row in newest_rejected(root, snapshot, 10)]
+    registry = Registry(root).at(at_ms=at_ms)
+    assert registry.rejected_count() == len(registry.rejected(10))
+    return [row.offset for row in registry.rejected(10)]
 
 
 @pytest.mark.parametrize("examples", [3, pytest.param(50, marks=pytest.mark.full)])
@@ -181,8 +180,8 @@ def test_any_epoch_is_as_it_was_across_a_restore_and_a_repair(tmp_path):
     registry.register("10.0.0.5:10911", "c1", "broker-5", topics=("TopicA", "TopicB"))
     spoilt = registry.command(DeleteKvConfig(namespace="n", key="k")).epoch
     root, given = Root(registry.root), NamesrvSettings()
-    restored = restore_content(root, given, content_of(RouteReader(root), good), "ann", takes_over=True).epoch
-    now, then = content_of(RouteReader(root)), of_backup(content_of(RouteReader(root), spoilt))
+    restored = restore_content(root, given, content_of(Registry(root).at(good)), "ann", takes_over=True).epoch
+    now, then = content_of(Registry(root).newest()), of_backup(content_of(Registry(root).at(spoilt)))
     repaired = publish_repair(root, given, planned(root, [], now.snapshot), then, "ann").epoch
     newest = Publisher.claim(RustWriter(root), "next", NOW).last.epoch
     wanted = {epoch: tables_at(root, epoch=epoch) for epoch in range(1, newest + 1)}

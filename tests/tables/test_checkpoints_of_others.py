@@ -6,9 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from namesrv_stream.tables.as_of import open_tables
+from namesrv_stream.tables.registry import Registry, open_tables
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.tables.rows import NOW
 from tests.tables.test_publication import assert_shows_exactly, batch, claim
 
@@ -73,7 +72,7 @@ def test_readers_and_the_writer_go_on(root, published, leave, is_cleaned):
     if is_cleaned:
         remove_what_checkpoints_cover(root)
     assert_shows_exactly(root, *range(4))
-    assert RouteReader(root).snapshots.newest() == published.last
+    assert Registry(root).newest().snapshot == published.last
     tables = open_tables(root)
     assert {name: len(tables[name]) for name in (TOPIC.name, BROKER_EVENT.name)} == {"topic": 5, "broker_event": 4}
     claim(root, "another run").publish(batch(4), NOW)

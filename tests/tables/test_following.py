@@ -8,9 +8,9 @@ import pytest
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.tables import snapshots
 from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges, RustWriter
 from tests.tables.rows import NOW, topic
 
@@ -18,8 +18,8 @@ from tests.tables.rows import NOW, topic
 def test_a_reader_of_tables_that_no_job_has_claimed_says_so_and_follows_the_first_snapshot(tmp_path):
     writer = RustWriter(Root(str(tmp_path)))
     writer.ensure_tables()
-    reader = RouteReader(str(tmp_path))
-    for read in (reader.open, reader.follow):
+    reader = Registry(str(tmp_path))
+    for read in (reader.at, reader.follow):
         with pytest.raises(NoSuchSnapshotError, match="is the job running"):
             read()
     Publisher.claim(writer, "run", 1)
@@ -31,7 +31,7 @@ def test_a_reader_that_was_away_goes_on_although_the_log_of_the_snapshots_in_bet
     monkeypatch.setattr("namesrv_stream.tables.writer.CHECKPOINT_INTERVAL", 2)
     publisher = Publisher.claim(RustWriter(root), "run", NOW)
     monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", 0.0)
-    reader = RouteReader(str(tmp_path))
+    reader = Registry(str(tmp_path))
     reader.follow()
     read = root.open(SNAPSHOT).version()
     at_once = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 0 seconds"}
@@ -54,13 +54,14 @@ def test_a_registry_that_was_made_anew_in_the_same_folder_is_read_from_scratch(
         monkeypatch.setattr(Root, "local_log", lambda *_: None)
     folder = tmp_path / "registry"
     publish(Publisher.claim(RustWriter(Root(str(folder))), "run", NOW), "old-topic", 3)
-    reader = RouteReader(str(folder))
-    assert list(reader.follow().routes.queues) == ["old-topic"]
+    reader = Registry(str(folder))
+    former = reader.follow()
+    assert list(former.routes.queues) == ["old-topic"]
     shutil.rmtree(folder)
     publisher = Publisher.claim(RustWriter(Root(str(folder))), "run", NOW)
     publish(publisher, "new-topic", publications)
     followed = reader.follow()
-    assert (followed.snapshot, followed.changed_topics) == (publisher.last, None)
+    assert (followed.snapshot, followed.changed_topics(former)) == (publisher.last, None)
     assert list(followed.routes.queues) == ["new-topic"] * bool(publications)
 
 

@@ -15,9 +15,9 @@ from namesrv_stream.analysis.ask import ask
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError, PastUnknownError
 from namesrv_stream.tables.holes import UnknownPast
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.repair import damages, drop_checkpoint, newest_readable, planned
 from namesrv_stream.tables.schemas import TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.backup_file import content_of
 from namesrv_stream.tools.restore import publish_repair, restore_content
 from tests.random_logs import T0, logs
@@ -86,25 +86,25 @@ def check(log, cuts, harms, moments, chance):
 
 
 def check_epochs(lived, last, row, plan):
-    reader = RouteReader(lived.root)
+    reader = Registry(lived.root)
     for epoch, truth in lived.of_epoch.items():
         if epoch > last:
             continue
         try:
-            assert exact(reader.open(epoch).routes) == truth, epoch
+            assert exact(reader.at(epoch).routes) == truth, epoch
         except PastUnknownError as error:
             assert error.unknown.from_epoch <= epoch <= error.unknown.to_epoch
     if not plan.needs_full_registrations:
-        assert exact(reader.open().routes) == lived.of_epoch[last]
-    assert reader.snapshots.newest().holes == row.holes
+        assert exact(reader.newest().routes) == lived.of_epoch[last]
+    assert reader.newest().snapshot.holes == row.holes
 
 
 def check_times(lived, moments, last):
-    reader = RouteReader(lived.root)
+    reader = Registry(lived.root)
     for at_ms in (T0 + each for each in moments):
         truth = lived.at(at_ms)
         try:
-            found = reader.open(at_ms=at_ms)
+            found = reader.at(at_ms=at_ms)
         except PastUnknownError:
             continue
         except NoSuchSnapshotError:
@@ -119,11 +119,11 @@ def check_restores(lived, last):
     """An epoch is restored as it was, or not at all."""
     epoch = max(1, last // 2)
     try:
-        content = content_of(RouteReader(lived.root), epoch)
+        content = content_of(Registry(lived.root).at(epoch))
     except PastUnknownError:
         return
     restore_content(lived.root, NamesrvSettings(), content, "ann", takes_over=True)
-    found, truth = exact(RouteReader(lived.root).open().routes), lived.of_epoch[epoch]
+    found, truth = exact(Registry(lived.root).newest().routes), lived.of_epoch[epoch]
     assert found.keys() == truth.keys()
     assert {name: len(rows) for name, rows in found.items()} == {name: len(rows) for name, rows in truth.items()}
 

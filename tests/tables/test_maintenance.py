@@ -11,20 +11,19 @@ import pyarrow.parquet as pq
 from benchmarks.history import scans
 from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.rows import RejectedRow
-from namesrv_stream.tables.as_of import open_tables
 from namesrv_stream.tables.maintenance import MAX_FILES, maintain
+from namesrv_stream.tables.registry import Registry, open_tables
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
 from tests.tables.rows import NOW, T0, event
 from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim
 
 
 def views_of_all(root):
-    reader = RouteReader(root)
-    rows = reader.snapshots.readable()
-    return {row.epoch: batches_shown(reader.open(epoch=row.epoch), root) for row in rows}
+    reader = Registry(root)
+    rows = reader.read(lambda snapshots: snapshots.readable())
+    return {row.epoch: batches_shown(reader.at(epoch=row.epoch), root) for row in rows}
 
 
 def test_it_bounds_the_files_puts_the_history_in_order_once_and_every_snapshot_reads_as_before(root):

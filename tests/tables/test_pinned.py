@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
-from namesrv_stream.tables.as_of import open_tables
+from namesrv_stream.tables.registry import open_tables
 from namesrv_stream.tables.schemas import TABLES, TOPIC
 from tests.tables.rows import NOW, T0
 from tests.tables.test_publication import batch, claim

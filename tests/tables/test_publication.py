@@ -8,10 +8,9 @@ import pytest
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.rows import ClusterRow, RowChange
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.as_of import open_tables
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
+from namesrv_stream.tables.registry import Registry, open_tables
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, TABLES, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, event, live, topic
@@ -52,7 +51,7 @@ def batches_shown(view, root):
 
 
 def assert_shows_exactly(root, *batch_ids):
-    shown = batches_shown(RouteReader(root).open(), root)
+    shown = batches_shown(Registry(root).newest(), root)
     assert shown == {table: {f"batch-{number}" for number in batch_ids} for table in WRITTEN}
 
 
@@ -205,13 +204,13 @@ def test_two_runs_raced_on_one_root_leave_no_snapshot_with_rows_of_both(root):
                     published.append(f"batch-{mine}")
 
     run_together(lambda: run("a"), lambda: run("b"))
-    reader = RouteReader(root)
-    snapshots = reader.snapshots.readable()
+    reader = Registry(root)
+    snapshots = reader.read(lambda snapshots: snapshots.readable())
     assert [row.epoch for row in snapshots] == list(range(len(snapshots), 0, -1))
     for row in snapshots:
-        shown = batches_shown(reader.open(row.epoch), root)
+        shown = batches_shown(reader.at(row.epoch), root)
         assert len({frozenset(names) for names in shown.values()}) == 1, row
-    assert batches_shown(reader.open(), root)["topic"] == set(published)
+    assert batches_shown(reader.newest(), root)["topic"] == set(published)
 
 
 def test_compaction_before_a_claim_stays(root):

@@ -8,8 +8,8 @@ import pytest
 
 from namesrv_stream.errors import NamesrvError, StorageError
 from namesrv_stream.tables.publication import Batch
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import FORMAT, LIVE, SNAPSHOT, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import NOW, T0, broker, line_of, live, topic
@@ -28,7 +28,7 @@ def publish(publisher, batch_id, published_at_ms=NOW, **changes):
 
 def test_a_reader_that_follows_refuses_what_a_newer_release_has_written(root):
     publisher = claim(root)
-    reader = RouteReader(root)
+    reader = Registry(root)
     for number in range(2):
         publish(publisher, number, topic=[topic(f"t{number}")])
         reader.follow()
@@ -36,7 +36,7 @@ def test_a_reader_that_follows_refuses_what_a_newer_release_has_written(root):
     row = publisher.last
     newer = row._replace(epoch=row.epoch + 1, versions=row.versions | {"live": row.versions["live"] + 1})
     with pytest.raises(NamesrvError, match="registry format"):
-        reader.view(newer, reader.follow())
+        _ = reader.published(newer).routes
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
@@ -53,13 +53,13 @@ def test_rows_after_an_epoch_are_the_same_in_one_file_and_in_several(root, is_co
 def test_follow_reads_again_only_the_tables_that_changed(root):
     publisher = claim(root)
     publish(publisher, 0, topic=[topic("t")], live=[live("a")])
-    reader = RouteReader(root)
+    reader = Registry(root)
     before = reader.follow()
     assert reader.follow() is before
     newest = publish(publisher, 1, live=[live("b")])
     after = reader.follow()
     assert after.snapshot == newest
-    assert after.tables["topic"] is before.tables["topic"]
+    assert after.topics is before.topics
     assert set(after.routes.live) == {"a", "b"}
     assert set(before.routes.live) == {"a"}
 
@@ -78,7 +78,7 @@ def test_reading_starts_no_thread_of_arrow(root):
     code = f"""
 import os, pyarrow.parquet
 from pathlib import Path
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from tests.waiting import until
 
 def nameless():
@@ -92,7 +92,7 @@ def nameless():
     return found
 
 before = {{task.name for task in Path("/proc/self/task").iterdir()}}
-assert RouteReader({root.url!r}).open().routes.queues["t"]
+assert Registry({root.url!r}).newest().routes.queues["t"]
 until(lambda: nameless() <= before)  # a thread of delta-rs gives itself a name once it runs, one of Arrow never
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PROJECT)
@@ -103,7 +103,7 @@ def test_tables_that_cannot_be_read_are_named_with_the_error_of_the_storage(tmp_
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("junk")
     with pytest.raises(StorageError, match=f"under {tmp_path} cannot be read"):
-        RouteReader(str(tmp_path))
+        Registry(str(tmp_path)).newest()
 
 
 @pytest.mark.parametrize("moment", [{}, {"epoch": 2}, {"at_ms": T0 + 1}])
@@ -112,7 +112,8 @@ def test_a_reader_of_one_topic_has_its_rows_and_all_other_tables(root, moment):
     for number in range(3):
         rows = [topic("a", f"name{number}"), topic("it's", f"name{number}")]
         publish(publisher, number, topic=rows, live=[live(f"broker{number}")])
-    whole, one = (RouteReader(root, topic=name).open(**moment).routes for name in (None, "it's"))
+    at = Registry(root).at(**moment)
+    one, whole = at.of_topic("it's").routes, at.routes
     assert one.queues["it's"] == whole.queues["it's"] != []
     assert one.live == whole.live
-    assert [*RouteReader(root, topic="it's").open().routes.queues] == ["it's"]
+    assert [*Registry(root).newest().of_topic("it's").queues] == ["it's"]

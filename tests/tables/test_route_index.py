@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, UpdateNamesrvConfig
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.registry import Registry
 from tests.registry import PublishedRegistry
 
 T0 = 1_700_000_000_000
@@ -29,7 +29,7 @@ def registry(tmp_path):
 
 
 def test_what_is_published_is_indexed_as_in_memory_and_in_the_same_order(registry):
-    in_memory, read = registry.rules.view(), RouteReader(registry.root).open().routes
+    in_memory, read = registry.rules.view(), Registry(registry.root).newest().routes
     assert list(read.queues.rows()) == list(in_memory.queues.rows()) != []
     for field in (each.name for each in dataclasses.fields(RouteTables) if each.init and each.name != "queues"):
         ours, theirs = getattr(in_memory, field), getattr(read, field)

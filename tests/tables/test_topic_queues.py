@@ -11,8 +11,8 @@ from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.tables import topic_queues
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.publication import Batch
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import ROW_CHANGE, TOPIC
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.topic_queues import packed_queues
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, line_of, live, topic
@@ -42,8 +42,8 @@ class Followed:
         self.publisher = claim(root)
         self.writer = RustWriter(root)
         publish(self.publisher, 0, topic=[topic(name, holder) for name in "tu" for holder in ("broker-a", "broker-b")])
-        self.reader = RouteReader(root)
-        self.before = self.reader.follow()
+        self.reader = Registry(root)
+        self.before = self.latest = self.reader.follow()
 
     def merge(self, upserts=(), deletes=()):
         line = line_of(topic={row[:2]: row for row in upserts} | dict.fromkeys(deletes))
@@ -51,9 +51,10 @@ class Followed:
 
     def assert_follows(self, changed_topics):
         """Assert that the view equals one that is opened anew, and names what has changed."""
-        view = self.reader.follow()
-        assert view.changed_topics == changed_topics
-        assert view.rows("topic") == RouteReader(self.root).open().rows("topic")
+        view, former = self.reader.follow(), self.latest
+        self.latest = view
+        assert view.changed_topics(former) == changed_topics
+        assert view.rows("topic") == Registry(self.root).newest().rows("topic")
         return view
 
 

@@ -18,7 +18,6 @@ from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.access.certificates import Certificates
 from namesrv_stream.answers.job_status import doubt_of, facts_from_kafka, health, job_state
-from namesrv_stream.answers.subject import Seen
 from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.values import is_object_store
@@ -28,9 +27,9 @@ from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.tables.damage import Damage
 from namesrv_stream.tables.damage_watch import require_publication
 from namesrv_stream.tables.object_store import require_conditional_put
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.repair import damages
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.doctor import Finding
 
@@ -191,10 +190,10 @@ def _room_in(folder: Path) -> Finding:
 def check_contents(settings: NamesrvSettings) -> Iterator[Finding]:
     """Read the newest snapshot, and check its order configurations."""
     try:
-        tables = RouteReader(settings.delta_root, settings.storage_options or None).open().routes
+        kv = Registry(settings.delta_root, settings.storage_options or None).newest().kv
     except (NotARegistryError, NoSuchSnapshotError):
         return
-    table = tables.kv.get(ORDER_TOPIC_NAMESPACE, {})
+    table = kv.get(ORDER_TOPIC_NAMESPACE, {})
     problems = {topic: problem for topic, value in table.items() if (problem := order_problem(value))}
     for topic, problem in list(problems.items())[:_MAX_NAMED]:
         next_step = f"`namesrv-stream updateKvConfig -s {ORDER_TOPIC_NAMESPACE} -k {topic}` puts another value."
@@ -207,13 +206,13 @@ def check_health(settings: NamesrvSettings) -> Iterator[Finding]:
     """Give the health line of the newest snapshot: brokers, topics, and whether the job runs."""
     root = Root(settings.delta_root, settings.storage_options or None)
     try:
-        view = RouteReader(root).open()
+        registry = Registry(root, settings=settings).newest()
     except (NotARegistryError, NoSuchSnapshotError):
         return
-    seen, now_ms = Seen.of(root, view, settings), time.time_ns() // 1_000_000
-    found = health(seen, now_ms)
+    now_ms = time.time_ns() // 1_000_000
+    found = health(registry, now_ms)
     state = job_state(found.progress.state, facts_from_kafka(settings, root, found.row))
-    told = verdict_of(seen, doubt_of(state, found.row, now_ms))
+    told = verdict_of(registry, doubt_of(state, found.row, now_ms))
     level: Literal["ok", "warning", "failed"] = "failed" if told.level == "critical" else told.level
     next_step = "" if told.level == "ok" else "`namesrv-stream clusterList` and `topicList` show each."
     yield Finding("health", level, told.text, next_step)

@@ -1,0 +1,229 @@
+"""The questions about a moment: one class each, of which each field has its type, its range, its default and its help.
+
+The console makes its parameters of them, and the command line its options; docs/questions.md is made of them too. The
+function that answers a question gets it and the registry at the moment. A name of a field is that of the parameter;
+`Flag` gives the option's where it has another one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from namesrv_stream.answers.causes import State
+from namesrv_stream.answers.definitions import TopicState
+from namesrv_stream.answers.events import Span
+from namesrv_stream.answers.model import MAX_LISTED, BadQuestionError
+from namesrv_stream.answers.times import is_still_to_come, span_up_to, time_at, time_ms, zone_named
+from namesrv_stream.reporting.texts import SHOWN_ZONE
+from namesrv_stream.tables.as_of import AsOf
+from namesrv_stream.tables.moment import RegistryAt
+
+FORMS = (
+    "2026-11-21T03:12:00Z, 2026-11-21, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC. A date is "
+    "the begin of that day in `since` and `from`, its end otherwise."
+)
+
+
+class Flag(NamedTuple):
+    """What is other on the command line: the names of the option, its default there; `metavar`: what its value is."""
+
+    names: tuple[str, ...] = ()
+    default: Any = ...
+    metavar: str | None = None
+
+
+BROKER_ORDERS = ("address", "name", "cluster", "zone", "state", "silent", "since", "topics", "match")
+TOPIC_ORDERS = ("name", "state", "read", "write", "brokerNames", "brokerNamesUp", "match")
+
+ALL = 2**31 - 1
+"""Limit of a list without one, on the command line."""
+
+Limit = Annotated[int, Field(ge=1, le=MAX_LISTED, description="Most items of the answer.")]
+After = Annotated[str, Field(description="Begin behind this item: `next` of the page before.")]
+Since = Annotated[str | None, Field(description=f"From this event time on: {FORMS}"), Flag(metavar="TIME")]
+Until = Annotated[str | None, Field(description="Up to this event time."), Flag(metavar="TIME")]
+OfBroker = Annotated[
+    str | None,
+    Field(min_length=1, description="Only of this broker name or address."),
+    Flag(("-b", "--broker"), metavar="NAME|ADDRESS"),
+]
+OfTopic = Annotated[str | None, Field(min_length=1, description="Only of this topic."), Flag(("-t", "--topic"))]
+OfCluster = Annotated[str | None, Field(min_length=1, description="Only of this cluster."), Flag(("-c", "--cluster"))]
+OfZone = Annotated[str | None, Field(description="Only of this zone; empty: only those without one.")]
+Containing = Annotated[
+    str, Field(description="Only those whose name or address contains this text."), Flag(("-q", "--containing"))
+]
+EveryVersion = Annotated[
+    bool, Field(description="Also registrations that changed nothing but the data version."), Flag(("--versions",))
+]
+
+
+class Question(BaseModel):
+    """A question about a moment: `epoch` or `at`, without both the newest one."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    tz: Annotated[str | None, Field(description="Zone of times without one: Europe/Berlin; else UTC.")] = None
+    epoch: Annotated[int | None, Field(ge=1, description="As it was in this epoch.")] = None
+    at: Annotated[str | None, Field(description=f"As it was at this event time: {FORMS}")] = None
+    _now_ms: int | None = PrivateAttr(default=None)
+
+    def counted_from(self, now_ms: int) -> Self:
+        """Return the question with durations and times of day that count back from a time, not from the moment."""
+        asked = self.model_copy()
+        asked._now_ms = now_ms  # noqa: SLF001  # of this class
+        return asked
+
+    @property
+    def time_zone(self) -> tzinfo:
+        """The zone of times without one."""
+        return SHOWN_ZONE.get() if self.tz is None else zone_named(self.tz)
+
+    @property
+    def moment(self) -> AsOf:
+        """The moment. Raises BadQuestionError."""
+        if self.epoch is not None and self.at is not None:
+            raise BadQuestionError("epoch and at both name a moment: give one of them.")
+        now = datetime.now(UTC)
+        at_ms = None if self.at is None else time_ms(self.at, now, self.time_zone)
+        if at_ms is not None and is_still_to_come(at_ms, now):
+            raise BadQuestionError(
+                f"at={str(self.at)[:100]}: that time is still to come. Leave `at` out to ask about now."
+            )
+        return AsOf(self.epoch, at_ms)
+
+    def time_ms(self, registry: RegistryAt, text: str | None, *, is_begin: bool = False) -> int | None:
+        """Return a time of the question in epoch milliseconds, None for None. Raises BadQuestionError."""
+        return time_at(text, self._now_ms or registry.now_ms, self.time_zone, is_begin=is_begin)
+
+
+class SpanQuestion(Question):
+    """A question about what happened in a stretch of time up to the moment."""
+
+    since: Since = None
+    until: Until = None
+
+    def span(self, registry: RegistryAt) -> Span:
+        """Return the stretch. Raises BadQuestionError."""
+        return span_up_to(self._now_ms or registry.now_ms, self.since, self.until, self.time_zone)
+
+
+class AskBrokers(Question):
+    """Which brokers are there, and in which state?"""
+
+    cluster: OfCluster = None
+    zone: OfZone = None
+    q: Containing = ""
+    limit: Annotated[Limit, Flag(default=ALL)] = 100
+    after: After = ""
+    sort: Annotated[str, Field(description=f"One of {', '.join(BROKER_ORDERS)}; with - the other way.")] = "address"
+    state: Annotated[State | None, Field(description="Only those in this state.")] = None
+
+    def chooses(self, cluster: str, zone: str | None, *names: str) -> bool:
+        """Return whether a broker is wanted. One of its `names` has to contain the text."""
+        is_near = self.cluster in (None, cluster) and self.zone in (None, zone or "")
+        return is_near and any(self.q.lower() in name.lower() for name in names)
+
+
+class AskBroker(Question):
+    """What is with one broker name or address?"""
+
+    limit: Limit = 200
+    after: After = ""
+
+
+class AskTopics(Question):
+    """Which topics are there, and in which state?"""
+
+    cluster: OfCluster = None
+    zone: OfZone = None
+    q: Containing = ""
+    limit: Annotated[Limit, Flag(default=ALL)] = 100
+    after: After = ""
+    system: Annotated[bool, Field(description="With the topics that brokers make by themselves.")] = True
+    state: Annotated[
+        TopicState | Literal["left"] | None,
+        Field(description="Only those in this state. left: those that went within 7 days and are not expected."),
+    ] = None
+    sort: Annotated[str, Field(description=f"One of {', '.join(TOPIC_ORDERS)}; with - the other way.")] = "name"
+
+
+class AskTopic(Question):
+    """What is the route of a topic?"""
+
+    zone: Annotated[str | None, Field(description="As a client of this zone.")] = None
+
+
+class AskEvents(SpanQuestion):
+    """What happened?"""
+
+    broker: OfBroker = None
+    topic: OfTopic = None
+    types: Annotated[
+        list[str],
+        Field(alias="type", description="Only of this type, such as EXPIRED; repeatable."),
+        Flag(("--type",), metavar="TYPE"),
+    ] = []
+    before: Annotated[
+        str | None,
+        Field(pattern=r"^\d{1,15}\.\d{1,15}$", description="Before this place: `next` of the page before."),
+        Flag(metavar="EPOCH.NUMBER"),
+    ] = None
+    limit: Annotated[Limit, Flag(default=50)] = 100
+    versions: Annotated[EveryVersion, Flag(("--versions",), default=False)] = True
+
+    @property
+    def below(self) -> tuple[int, int] | None:
+        """The place before which events are wanted: an epoch and a number in it."""
+        epoch, _, seq = (self.before or "").partition(".")
+        return (int(epoch), int(seq)) if seq else None
+
+
+class AskWhy(SpanQuestion):
+    """What is the story of a broker or a topic?"""
+
+    is_topic: Annotated[
+        bool,
+        Field(alias="topic", description="Take the name for a topic also where a broker has it."),
+        Flag(("--topic",)),
+    ] = False
+    before: Annotated[int | None, Field(ge=0, description="Before this place: `next` of the page before.")] = None
+    limit: Annotated[Limit, Flag(default=ALL)] = MAX_LISTED
+    versions: EveryVersion = False
+
+
+class AskDiff(Question):
+    """What changed between two moments?"""
+
+    start: Annotated[str, Field(alias="from", description="An epoch or an event time.")]
+    end: Annotated[
+        str | None,
+        Field(alias="to", description="An epoch or an event time; without it the moment of epoch or at."),
+    ] = None
+    table: Annotated[str | None, Field(description="Only the rows of this table.")] = None
+    limit: Annotated[Limit, Flag(default=ALL)] = MAX_LISTED
+    after: Annotated[int, Field(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0
+
+
+class AskSnapshots(Question):
+    """Which snapshots were published?"""
+
+    limit: Limit = 20
+
+
+class AskTimeline(Question):
+    """When did something change?"""
+
+    since: Since = "24h"
+    until: Until = None
+    above: Annotated[int, Field(ge=0, description="Only epochs above this one.")] = 0
+
+
+class AskChurn(Question):
+    """Which brokers came and went?"""
+
+    since: Since = "24h"
+    broker: OfBroker = None

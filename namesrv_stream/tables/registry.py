@@ -1,0 +1,203 @@
+"""Open a registry to look at it, without Spark and a JVM: `Registry(root).newest()`, `.at(epoch=12)`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import StorageError
+from namesrv_stream.reporting.recent import Recent
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.as_of import AsOf, event_time_ms, row_of
+from namesrv_stream.tables.damage import all_rows
+from namesrv_stream.tables.loaded import KeptTables, LoadedTable, LoadedTopics
+from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.root import OpenTables, Root
+from namesrv_stream.tables.schemas import ROW_CHANGE, TOPIC, TableSpec
+from namesrv_stream.tables.snapshots import Snapshots, reporting_gone_snapshots
+from namesrv_stream.tables.topic_queues import changed_queues, last_changes, load_queues
+
+T = TypeVar("T")
+
+
+class Registry:
+    """A registry that is open for reading. Threads may share it; one of them reads at a time.
+
+    Raises NamesrvError, from the first question on, if the tables cannot be read or are none of a registry.
+    """
+
+    def __init__(
+        self,
+        root: str | Path | Root,
+        storage_options: Mapping[str, str] | None = None,
+        settings: NamesrvSettings | None = None,
+        kept_rows: int = 0,
+    ) -> None:
+        """Name a registry. `settings`: those of this process, which UPDATE_NAMESRV_CONFIG may have changed.
+
+        `kept_rows`: most rows of tables that stay in memory besides the newest of each.
+        """
+        self.root = Root.at(root, storage_options)
+        self.settings = settings or NamesrvSettings()
+        self.kept: dict[str, Recent[Any]] = {}
+        """What was made of moments, by its name (`RegistryAt.once`)."""
+        self._kept_rows = kept_rows
+        self._lock = threading.RLock()
+        self._snapshots: Snapshots | None = None
+        self._begin("")
+
+    def _begin(self, table_id: str, repaired_at: int | None = None) -> None:
+        """Forget all tables: those of a registry that was made anew in the same folder, or repaired, are other ones."""
+        self._table_id = table_id
+        self._repaired_at = repaired_at
+        self._open = OpenTables(self.root)
+        self._tables = KeptTables(self._kept_rows)
+        self._newest: RegistryAt | None = None
+
+    @property
+    def identity(self) -> str:
+        """The registry's identity, which an import into the same folder changes. Empty before the first question."""
+        return self._table_id[:8]
+
+    def newest(self) -> RegistryAt:
+        """Return the newest snapshot: the same object as before if no newer one is published."""
+        with self._reading() as (snapshots, has_changed):
+            if self._newest is None or has_changed:
+                self._newest = self._present(snapshots.newest())
+            return self._newest
+
+    def follow(self) -> RegistryAt:
+        """Return the newest snapshot with all its routes loaded; only what has changed is read."""
+        at = self.newest()
+        _ = at.routes
+        return at
+
+    def at(self, epoch: int | None = None, at_ms: int | None = None) -> RegistryAt:
+        """Return the registry as it is, as of `epoch`, or as of the event time `at_ms`.
+
+        A time that has not come is now. Raises NoSuchSnapshotError for a time before the first record, and for an epoch
+        that there is not, and PastUnknownError for a moment that lost rows of the history leave unknown.
+        """
+        moment = AsOf(epoch, at_ms)
+        with self._reading() as (snapshots, _):
+            row, newest = row_of(self.root, snapshots, moment)
+            return self._present(row) if row is newest and at_ms is None else RegistryAt(self, row, newest, moment)
+
+    def published(self, row: SnapshotRow) -> RegistryAt:
+        """Return a snapshot by its row, exactly as it was published. Its tables can be read for `snapshot.exact`."""
+        with self._lock:
+            return self._present(row)
+
+    def _present(self, row: SnapshotRow) -> RegistryAt:
+        if self._newest is not None and self._newest.snapshot == row:
+            return self._newest
+        return RegistryAt(self, row, row, AsOf(row.epoch))
+
+    def read(self, function: Callable[[Snapshots], T]) -> T:
+        """Return what a function returns of the snapshot rows as they are now."""
+        with self._reading() as (snapshots, _):
+            return function(snapshots)
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Snapshots, bool]]:
+        """Yield the snapshot rows as they are now, and whether they are others than before. After an error all is
+        opened anew, because the folder may have been made anew.
+        """
+        with self._lock, self._naming_storage():
+            snapshots, self._snapshots = self._snapshots, None
+            has_changed = snapshots.refresh() if snapshots is not None else True
+            snapshots = snapshots or Snapshots(self.root)
+            if snapshots.table_id != self._table_id:
+                self._begin(snapshots.table_id)
+            self._snapshots = snapshots
+            yield snapshots, has_changed
+
+    @contextmanager
+    def _naming_storage(self) -> Iterator[None]:
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            self._snapshots = None
+            raise StorageError(self.root.url, str(error)) from error
+
+    def parts(self, at: RegistryAt, specs: Sequence[TableSpec]) -> dict[str, LoadedTable | LoadedTopics]:
+        """Return route tables of a moment by name. A version that is kept is not read again.
+
+        Raises SnapshotGoneError if the snapshot is not kept any more.
+        """
+        row = at.newest
+        with self._lock, self._naming_storage():
+            if row.repaired_at != self._repaired_at:  # version numbers may have come again
+                self._begin(self._table_id, row.repaired_at)
+            stored = self._stored(specs, row)
+        if not at.is_historical:
+            return stored
+        moment = at.snapshot.epoch, at.snapshot.event_time
+        found = {}
+        for name, part in stored.items():
+            key = (name, row.versions[name], *moment)
+            with self._lock:
+                made = self._tables.get(key)
+            if made is None:
+                made = at.made_from(part)
+                with self._lock:
+                    self._tables.keep(key, made)
+            found[name] = made
+        return found
+
+    def _stored(self, specs: Sequence[TableSpec], row: SnapshotRow) -> dict[str, LoadedTable | LoadedTopics]:
+        found, missing = {}, []
+        for spec in specs:
+            part = self._tables.get((spec.name, row.versions[spec.name]))
+            if part is None:
+                missing.append(spec)
+            else:
+                found[spec.name] = part
+        if missing == [TOPIC]:
+            found[TOPIC.name] = self._load_topics(row)
+        elif missing:
+            with ThreadPoolExecutor() as pool:
+                found |= {part.spec.name: part for part in pool.map(lambda spec: self._load(spec, row), missing)}
+        for spec in missing:
+            self._tables.keep((spec.name, row.versions[spec.name]), found[spec.name])
+        return found
+
+    def _load(self, spec: TableSpec, row: SnapshotRow) -> LoadedTable:
+        with reporting_gone_snapshots(self.root, spec, row):
+            table = self._open.at(spec, row.versions[spec.name])
+            return LoadedTable(spec, all_rows(self.root, spec, table))
+
+    def _load_topics(self, row: SnapshotRow) -> LoadedTopics:
+        """Return the topics, if possible made from those of a former snapshot and what has changed since."""
+        if (former := self._tables.topics_before(row)) is not None:
+            with reporting_gone_snapshots(self.root, ROW_CHANGE, row):
+                table = self._open.at(ROW_CHANGE, row.versions[ROW_CHANGE.name])
+                changes = last_changes(table, former.snapshot.epoch, row.epoch)
+            if changes is not None:
+                queues, topics = changed_queues(former.index, changes)
+                return LoadedTopics(queues, row, topics, former.snapshot)
+        with reporting_gone_snapshots(self.root, TOPIC, row):
+            return LoadedTopics(load_queues(self._open.at(TOPIC, row.versions[TOPIC.name])), row)
+
+
+def open_tables(
+    root: str | Path | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> RegistryAt:
+    """Return the tables as they are, as of `epoch`, or as of the event time `at`, by name, in Arrow.
+
+    `at` is a datetime or epoch milliseconds. `storage_options` are the settings `delta.storage.*` for a root that is
+    given by its URL. A time that has not come is now. Raises NoSuchSnapshotError for a time before the first record,
+    and for an epoch that there is not. A table's first use raises SnapshotGoneError if maintenance has removed it.
+    """
+    return Registry(root, storage_options).at(epoch, event_time_ms(at))
