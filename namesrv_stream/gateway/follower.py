@@ -57,11 +57,12 @@ class Follower(SnapshotThread):
 
     def look(self) -> None:
         """Go to the newest snapshot."""
+        newest = self._registry.newest()
         if time.monotonic() - self._sign_at_s > _LOOK_FOR_SIGN_EVERY_S:
             self.sign, self._sign_at_s = self._progress.read(), time.monotonic()
-        newest = self._registry.follow()
         if newest is self._read:
             return
+        _ = newest.routes  # in this thread: the event loop reads no table
         is_explained = self._is_explained(newest)
         served = newest if is_explained else self._with_former_routes(newest)
         former, self._served, self._read = self._served, served, newest
