@@ -5,7 +5,7 @@
 
 100 brokers have 10,000 topics each. For 29 days one of 20 small brokers, with 20 topics, leaves or returns each minute;
 maintenance thins the snapshots out as it does in the job. Each answer of the command line is a process of its own. The
-console is asked once for each moment, so nothing is remembered; then the same question again. It is asked by epoch: the
+console is asked once for each moment, so nothing is remembered; then the same question again. All ask by epoch: the
 registry's times are ahead of this machine's, and a time that has not come is refused.
 """
 
@@ -18,7 +18,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -60,13 +59,12 @@ def _measured(root: Path, folder: Path) -> Iterator[tuple[str, ...]]:
     """Yield lines: the question, and for each moment the seconds, by HTTP also those of the second answer."""
     registry = Registry(root)
     newest_ms = registry.newest().now_ms
-    times = [datetime.fromtimestamp((newest_ms - ago_ms) / 1_000, UTC) for ago_ms in _AGO_MS.values()]
     epochs = [registry.at(at_ms=newest_ms - ago_ms).snapshot.epoch for ago_ms in _AGO_MS.values()]
     for command in _COMMANDS:
         cells = []
-        for at in times:
+        for epoch in epochs:
             begun_s = time.perf_counter()
-            asked = [*program(root, {}, command[0]), *command[1:], "--json", "--as-of", at.isoformat()]
+            asked = [*program(root, {}, command[0]), *command[1:], "--json", "--as-of", str(epoch)]
             subprocess.run(asked, check=True, stdout=subprocess.DEVNULL)
             cells.append(f"{time.perf_counter() - begun_s:.2f}")
         yield " ".join(command), *cells

@@ -14,10 +14,10 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from namesrv_stream.answers.model import encode_answer
 from namesrv_stream.errors import masked
 from namesrv_stream.reporting.logs import printable
 from namesrv_stream.reporting.texts import SHOWN_ZONE, is_of_two_offsets
+from namesrv_stream.wire.json_text import encode_json
 
 _PLAIN_WIDTH = 10_000
 """Width of a line that is written to a file or a pipe: nothing is wrapped or cut."""
@@ -107,7 +107,7 @@ def print_answer(value: object, shown: RenderableType, *, as_json: bool) -> None
     """Print an answer on standard output: `value` as JSON, or `shown`."""
     output = console()
     if as_json:
-        click.echo(encode_answer(value))
+        click.echo(encode_json(value, str))  # str makes ISO 8601 of times
     elif output.is_terminal:
         output.print(shown)
     else:
