@@ -42,7 +42,7 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tools.local.process import HOST
 from namesrv_stream.tools.local.submission import ARCHIVE
 
@@ -75,7 +75,7 @@ class Tables:
 
     def _rows(self) -> list[SnapshotRow]:
         try:
-            return Snapshots(self._root).readable()  # newest first
+            return SnapshotTable(self._root).readable()  # newest first
         except NamesrvError:
             return []
 
@@ -95,7 +95,7 @@ class Tables:
 
     def wait_for(self, offsets: Mapping[int, int]) -> SnapshotRow:
         """Wait for a snapshot that has these records; `offsets`: the next record's by partition. Return it."""
-        snapshots = Snapshots(self._root)
+        snapshots = SnapshotTable(self._root)
 
         def has_all() -> bool:
             snapshots.refresh()

@@ -24,7 +24,7 @@ import click
 from benchmarks.harness import Bench, benchmark, option
 from benchmarks.history import questions
 from namesrv_stream.tables.root import HOUR_MS, Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tools.local.jars import CHECKOUT, jars_of_sessions
 
 _AVAILABILITY = "SELECT * FROM broker_availability"
@@ -37,7 +37,7 @@ _END = "; process = spark.sparkContext._gateway.proc; spark.stop(); process.stdi
 
 def cases(root: str) -> dict[str, list[str]]:
     """Return what is measured -> its command."""
-    newest = Snapshots(Root(root)).newest()
+    newest = SnapshotTable(Root(root)).newest()
     assert newest.event_time is not None
     since, until = (
         datetime.fromtimestamp((newest.event_time - hours * HOUR_MS) / 1000, UTC).isoformat() for hours in (60, 6)

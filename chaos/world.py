@@ -22,7 +22,7 @@ from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
@@ -128,13 +128,13 @@ class World:
     def newest(self) -> SnapshotRow | None:
         """The newest snapshot row."""
         try:
-            return Snapshots(Root(self.settings.delta_root)).newest()
+            return SnapshotTable(Root(self.settings.delta_root)).newest()
         except (NotARegistryError, NoSuchSnapshotError):
             return None
 
     def snapshots(self) -> list[SnapshotRow]:
         """All snapshot rows, newest first."""
-        return Snapshots(Root(self.settings.delta_root)).readable()
+        return SnapshotTable(Root(self.settings.delta_root)).readable()
 
     def log_of(self, process: OwnedProcess) -> bytes:
         """Return the output that a process has written so far."""

@@ -36,7 +36,7 @@ from namesrv_stream.tables.schemas import (
     TableSpec,
     type_name,
 )
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession  # callers that need only the SQL text have no Spark
@@ -221,7 +221,7 @@ def history_sql(
         spec.name: table_sql(place, spec, version) + (f" WHERE {condition}" if condition != "true" else "")
         for spec, (version, condition) in sources(snapshot).items()
     }
-    views = history_queries(zone, UnknownPast.reaching(snapshot._replace(holes=Snapshots(place).newest().holes)))
+    views = history_queries(zone, UnknownPast.reaching(snapshot._replace(holes=SnapshotTable(place).newest().holes)))
     wanted = wanted_views(views, set(pinned), only)
     return [_view(name, text) for name, text in {**pinned, **views}.items() if name in wanted]
 
@@ -263,7 +263,7 @@ def create_views(  # noqa: PLR0913 -- those of register_views
     """
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
-    snapshot = Snapshots(place).find(epoch)
+    snapshot = SnapshotTable(place).find(epoch)
     session = spark.newSession()  # permanent views must not refer to temporary ones of the same name
     for statement in permanent_sql(place, snapshot, schema, zone=zone):
         session.sql(statement)

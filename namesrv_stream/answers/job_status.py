@@ -27,7 +27,7 @@ from namesrv_stream.rules.rows import SnapshotRow, is_other_id
 from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State, is_stale, job_progress
 from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ def log_silent_ms(kafka: FromKafka, now_ms: int) -> int | None:
 def newest_row(root: Root) -> SnapshotRow | None:
     """Return the newest row of `snapshot` with the times of the sign of progress, None if it cannot be read."""
     with suppress(NamesrvError, DeltaError, OSError):
-        return ProgressFile(root).row_now(Snapshots(root).newest())
+        return ProgressFile(root).row_now(SnapshotTable(root).newest())
     return None
 
 

@@ -2,7 +2,7 @@
 
 The console makes its parameters of them, and the command line its options; docs/questions.md is made of them too. The
 function that answers a question gets it and the registry at the moment. A name of a field is that of the parameter;
-`Flag` gives the option's where it has another one.
+`Cli` gives the option's where it has another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMS = (
 )
 
 
-class Flag(NamedTuple):
+class Cli(NamedTuple):
     """What is other on the command line: the names of the option, its default there; `metavar`: what its value is."""
 
     names: tuple[str, ...] = ()
@@ -43,21 +43,25 @@ ALL = 2**31 - 1
 
 Limit = Annotated[int, Field(ge=1, le=MAX_LISTED, description="Most items of the answer.")]
 After = Annotated[str, Field(description="Begin behind this item: `next` of the page before.")]
-Since = Annotated[str | None, Field(description=f"From this event time on: {FORMS}"), Flag(metavar="TIME")]
-Until = Annotated[str | None, Field(description="Up to this event time."), Flag(metavar="TIME")]
+Since = Annotated[str | None, Field(description=f"From this event time on: {FORMS}"), Cli(metavar="TIME")]
+Until = Annotated[str | None, Field(description="Up to this event time."), Cli(metavar="TIME")]
 OfBroker = Annotated[
     str | None,
     Field(min_length=1, description="Only of this broker name or address."),
-    Flag(("-b", "--broker"), metavar="NAME|ADDRESS"),
+    Cli(("-b", "--broker"), metavar="NAME|ADDRESS"),
 ]
-OfTopic = Annotated[str | None, Field(min_length=1, description="Only of this topic."), Flag(("-t", "--topic"))]
-OfCluster = Annotated[str | None, Field(min_length=1, description="Only of this cluster."), Flag(("-c", "--cluster"))]
+OfTopic = Annotated[str | None, Field(min_length=1, description="Only of this topic."), Cli(("-t", "--topic"))]
+OfCluster = Annotated[str | None, Field(min_length=1, description="Only of this cluster."), Cli(("-c", "--cluster"))]
 OfZone = Annotated[str | None, Field(description="Only of this zone; empty: only those without one.")]
 Containing = Annotated[
-    str, Field(description="Only those whose name or address contains this text."), Flag(("-q", "--containing"))
+    str,
+    Field(description="Only those whose name or address contains this text."),
+    Cli(("-q", "--containing")),
 ]
 EveryVersion = Annotated[
-    bool, Field(description="Also registrations that changed nothing but the data version."), Flag(("--versions",))
+    bool,
+    Field(description="Also registrations that changed nothing but the data version."),
+    Cli(("--versions",)),
 ]
 
 
@@ -117,7 +121,7 @@ class AskBrokers(Question):
     cluster: OfCluster = None
     zone: OfZone = None
     q: Containing = ""
-    limit: Annotated[Limit, Flag(default=ALL)] = 100
+    limit: Annotated[Limit, Cli(default=ALL)] = 100
     after: After = ""
     sort: Annotated[str, Field(description=f"One of {', '.join(BROKER_ORDERS)}; with - the other way.")] = "address"
     state: Annotated[State | None, Field(description="Only those in this state.")] = None
@@ -141,7 +145,7 @@ class AskTopics(Question):
     cluster: OfCluster = None
     zone: OfZone = None
     q: Containing = ""
-    limit: Annotated[Limit, Flag(default=ALL)] = 100
+    limit: Annotated[Limit, Cli(default=ALL)] = 100
     after: After = ""
     system: Annotated[bool, Field(description="With the topics that brokers make by themselves.")] = True
     state: Annotated[
@@ -165,15 +169,15 @@ class AskEvents(SpanQuestion):
     types: Annotated[
         list[str],
         Field(alias="type", description="Only of this type, such as EXPIRED; repeatable."),
-        Flag(("--type",), metavar="TYPE"),
+        Cli(("--type",), metavar="TYPE"),
     ] = []
     before: Annotated[
         str | None,
         Field(pattern=r"^\d{1,15}\.\d{1,15}$", description="Before this place: `next` of the page before."),
-        Flag(metavar="EPOCH.NUMBER"),
+        Cli(metavar="EPOCH.NUMBER"),
     ] = None
-    limit: Annotated[Limit, Flag(default=50)] = 100
-    versions: Annotated[EveryVersion, Flag(("--versions",), default=False)] = True
+    limit: Annotated[Limit, Cli(default=50)] = 100
+    versions: Annotated[EveryVersion, Cli(("--versions",), default=False)] = True
 
     @property
     def below(self) -> tuple[int, int] | None:
@@ -188,10 +192,10 @@ class AskWhy(SpanQuestion):
     is_topic: Annotated[
         bool,
         Field(alias="topic", description="Take the name for a topic also where a broker has it."),
-        Flag(("--topic",)),
+        Cli(("--topic",)),
     ] = False
     before: Annotated[int | None, Field(ge=0, description="Before this place: `next` of the page before.")] = None
-    limit: Annotated[Limit, Flag(default=ALL)] = MAX_LISTED
+    limit: Annotated[Limit, Cli(default=ALL)] = MAX_LISTED
     versions: EveryVersion = False
 
 
@@ -204,7 +208,7 @@ class AskDiff(Question):
         Field(alias="to", description="An epoch or an event time; without it the moment of epoch or at."),
     ] = None
     table: Annotated[str | None, Field(description="Only the rows of this table.")] = None
-    limit: Annotated[Limit, Flag(default=ALL)] = MAX_LISTED
+    limit: Annotated[Limit, Cli(default=ALL)] = MAX_LISTED
     after: Annotated[int, Field(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0
 
 
@@ -227,3 +231,22 @@ class AskChurn(Question):
 
     since: Since = "24h"
     broker: OfBroker = None
+
+
+class AskWatch(BaseModel):
+    """What changes from now on, or from an epoch on?"""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    topics: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=1000)]],
+        Field(alias="topic", description="Repeatable; without it every snapshot is an event."),
+    ] = []
+    epoch: Annotated[int | None, Field(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None
+    registry: Annotated[
+        str, Field(description="The registry of that epoch, as the answers name it; another one gets a reset.")
+    ] = ""
+    wait: Annotated[
+        str | None,
+        Field(description="Answer once, with the first events after `epoch`, this time later at the latest."),
+    ] = None

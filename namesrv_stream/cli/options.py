@@ -11,8 +11,8 @@ import click
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from namesrv_stream.answers.questions import ALL, Flag, Question
-from namesrv_stream.answers.times import parsed_time
+from namesrv_stream.answers.questions import ALL, Cli, Question
+from namesrv_stream.config.written_times import parsed_time
 from namesrv_stream.reporting.texts import SHOWN_ZONE
 
 _OF_EVERY_QUESTION = frozenset(Question.model_fields)
@@ -29,12 +29,12 @@ def options_of(kind: type[Question], without: Iterable[str] = ()) -> list[click.
 
 
 def _option(name: str, field: FieldInfo) -> click.Option:
-    flag = next((each for each in reversed(field.metadata) if isinstance(each, Flag)), Flag())
-    names = next((each.names for each in reversed(field.metadata) if isinstance(each, Flag) and each.names), ())
-    default = field.default if flag.default is ... else flag.default
-    metavar = next((each.metavar for each in field.metadata if isinstance(each, Flag) and each.metavar), None)
+    marks = [each for each in reversed(field.metadata) if isinstance(each, Cli)]  # a field's own comes first
+    names = next((each.names for each in marks if each.names), (f"--{name}",))
+    default = next((each.default for each in marks if each.default is not ...), field.default)
+    metavar = next((each.metavar for each in marks if each.metavar), None)
     more: dict[str, Any] = {"help": field.description, "metavar": metavar, "default": default}
-    spellings = [*(names or (f"--{name}",)), name]
+    spellings = [*names, name]
     if name in _TIMES:
         more |= {"type": _checked_begin if _TIMES[name] else _checked_time}
     elif field.annotation is bool:

@@ -20,10 +20,11 @@ from namesrv_stream.answers.job_status import Health
 from namesrv_stream.answers.job_status import health as health_of
 from namesrv_stream.answers.model import NotFoundError, encode_answer
 from namesrv_stream.answers.questions import Question
-from namesrv_stream.answers.times import ACCEPTED, day_begin, epoch_in, is_still_to_come, parsed_time
+from namesrv_stream.answers.times import is_still_to_come
 from namesrv_stream.cli.options import asked, options_of
 from namesrv_stream.cli.output import console, heading, print_answer, say, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.config.written_times import ACCEPTED, day_begin, epoch_in, parsed_time
 from namesrv_stream.errors import PublicationLostError
 from namesrv_stream.reporting.texts import SHOWN_ZONE, duration_text
 from namesrv_stream.tables.as_of import AsOf

@@ -41,12 +41,14 @@ from namesrv_stream.answers.questions import (
     AskTimeline,
     AskTopic,
     AskTopics,
+    AskWatch,
     AskWhy,
     Question,
 )
-from namesrv_stream.answers.times import day_begin, moment_up_to
+from namesrv_stream.answers.times import moment_up_to
 from namesrv_stream.answers.verdict import Doubt
 from namesrv_stream.config.values import parsed_duration
+from namesrv_stream.config.written_times import day_begin
 from namesrv_stream.console.guard import PROXY_USER, peer_text
 from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
@@ -277,29 +279,17 @@ _WATCHED[200]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
 @router.get(
     "/watch", summary="Changes as Server-Sent Events, or the next of them", responses=_WATCHED, tags=["present"]
 )
-async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
-    console: Console,
-    request: Request,
-    topic: Annotated[list[Name], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
-    epoch: Annotated[int | None, Query(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None,
-    registry: Annotated[
-        str, Query(description="The registry of that epoch, as the answers name it; another one gets a reset.")
-    ] = "",
-    wait: Annotated[
-        str | None,
-        Query(description="Answer once, with the first events after `epoch`, this time later at the latest."),
-    ] = None,
-) -> Response:
+async def watch(console: Console, request: Request, question: Annotated[AskWatch, Query()]) -> Response:
     """Send an event for each epoch that changes a route of the topics, from the epoch on whose state the sender has."""
-    if len(topic) > _MAX_WATCHED:
+    if len(question.topics) > _MAX_WATCHED:
         raise BadQuestionError(f"one watcher may watch {_MAX_WATCHED} topics: open several.")
     await console.await_snapshot()
     # The header wins: a browser that reconnects sends the first URL again.
     since = Place.parsed(request.headers.get("last-event-id", ""))
-    if since is None and epoch is not None:
-        since = Place(registry, epoch)
-    watching = Watch(console.hub, console.registry, tuple(sorted(set(topic))), since)
-    return WatchResponse(watching) if wait is None else _of_now(await watching.first(_wait_s(wait)))
+    if since is None and question.epoch is not None:
+        since = Place(question.registry, question.epoch)
+    watching = Watch(console.hub, console.registry, tuple(sorted(set(question.topics))), since)
+    return WatchResponse(watching) if question.wait is None else _of_now(await watching.first(_wait_s(question.wait)))
 
 
 def _wait_s(text: str) -> float:

@@ -75,7 +75,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Event:
+class WatchEvent:
     """An event for watchers. `place` is that of its snapshot, None if it is about no snapshot.
 
     Every place but that of a reset is one from which a watcher resumes.
@@ -92,14 +92,14 @@ class Event:
         return b"event: %s\n%sdata: %s\n\n" % (self.name.encode(), place.encode(), self.data)
 
 
-def _event(name: str, row: SnapshotRow, registry: str, **more: object) -> Event:
+def _event(name: str, row: SnapshotRow, registry: str, **more: object) -> WatchEvent:
     moment = {"epoch": row.epoch, "eventTime": iso_text(row.event_time), "publishedAt": iso_text(row.published_at)}
-    return Event(name, encode_json(moment | more), Place(registry, row.epoch))
+    return WatchEvent(name, encode_json(moment | more), Place(registry, row.epoch))
 
 
 def _snapshot_event(
     before: SnapshotRow | None, row: SnapshotRow, registry: str, topics: Collection[str] | None = None
-) -> Event:
+) -> WatchEvent:
     """Return the event of a snapshot: its moment, the changed tables, and the changed topics, None if not known."""
     known = before.versions if before else {}
     tables = sorted(name for name, version in row.versions.items() if known.get(name) != version)
@@ -119,13 +119,13 @@ class Watcher:
     def __init__(self) -> None:
         self.ahead: Place | None = None
         """The place whose state the watcher has although its console is behind, None if it is not ahead."""
-        self._pending: list[Event] = []
+        self._pending: list[WatchEvent] = []
         self._bytes = 0
         self._has_some = asyncio.Event()
         self.is_dropped = False
         self.has_taken = False
 
-    def push(self, event: Event) -> None:
+    def push(self, event: WatchEvent) -> None:
         """Add an event, unless the watcher has its state already.
 
         If too many wait, replace all by the event `dropped`, which does not move the place to resume from.
@@ -141,8 +141,8 @@ class Watcher:
     def drop(self, reason: str) -> None:
         """Replace all waiting events by the event `dropped`, which is the watcher's last."""
         self.is_dropped = True
-        told = encode_json({"reason": f"{reason}: connect again with Last-Event-ID to go on"})
-        self._pending = [Event("dropped", told)]
+        told = encode_json({"reason": f"{reason}: connect again with Last-WatchEvent-ID to go on"})
+        self._pending = [WatchEvent("dropped", told)]
         self._has_some.set()
 
     def wait_for_newer_than(self, place: Place) -> None:
@@ -150,13 +150,13 @@ class Watcher:
         self.ahead = place
         self._pending = [event for event in self._pending if not self._has_state_of(event)]
 
-    def _has_state_of(self, event: Event) -> bool:
+    def _has_state_of(self, event: WatchEvent) -> bool:
         if self.ahead is None or event.place is None or event.place.registry != self.ahead.registry:
             return False
         is_reached = event.place == self.ahead and event.name == "progress"  # the connection needs an event at times
         return event.place.epoch <= self.ahead.epoch and not is_reached
 
-    def take(self) -> list[Event]:
+    def take(self) -> list[WatchEvent]:
         """Return the events that wait."""
         taken, self._pending, self._bytes, self.has_taken = self._pending, [], 0, True
         self._has_some.clear()
@@ -177,7 +177,7 @@ class Subscription:
         self._at: RegistryAt | None = None
         self._routes: dict[str, bytes] = {}
 
-    def event(self, view: RegistryAt) -> Event | None:
+    def event(self, view: RegistryAt) -> WatchEvent | None:
         """Return the event of a snapshot's changes, None if it changes nothing. The first event has the whole state."""
         before, self._at = self._at, view
         changed_topics = None if before is None else view.changed_topics(before)
@@ -197,13 +197,13 @@ class Subscription:
         changed = {topic: Raw(route) for topic, route in self._routes.items() if known.get(topic) != route}
         return _event("route", view.snapshot, view.identity, routes=changed) if changed else None
 
-    def reset(self, view: RegistryAt, reason: str) -> list[Event]:
+    def reset(self, view: RegistryAt, reason: str) -> list[WatchEvent]:
         """Return a reset, after which watchers have to forget their state, and the event of the present state."""
         self._at, self._routes = None, {}
         told = encode_json({"reason": reason, "epoch": view.snapshot.epoch})
-        return [Event("reset", told, Place(view.identity, view.snapshot.epoch)), *self.events(view)]
+        return [WatchEvent("reset", told, Place(view.identity, view.snapshot.epoch)), *self.events(view)]
 
-    def events(self, view: RegistryAt) -> list[Event]:
+    def events(self, view: RegistryAt) -> list[WatchEvent]:
         """Return the event of a snapshot, if it has one."""
         event = self.event(view)
         return [] if event is None else [event]
@@ -272,7 +272,7 @@ class Hub:
         return [watcher for each in self._subscriptions.values() for watcher in each.watchers]
 
 
-def past_events(registry: Registry, topics: Topics, since: Place | None, until: RegistryAt) -> list[Event]:
+def past_events(registry: Registry, topics: Topics, since: Place | None, until: RegistryAt) -> list[WatchEvent]:
     """Return the events after the place `since`, up to the epoch of `until`. May wait for the storage.
 
     Without a place return the present state. If the events are no longer known or the place is of another registry,
@@ -327,7 +327,7 @@ class Watch:
     since: Place | None
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[tuple[Watcher, list[Event]]]:
+    async def opened(self) -> AsyncIterator[tuple[Watcher, list[WatchEvent]]]:
         """Yield the watcher, attached, and the events that come before the watcher's.
 
         The watcher is attached before the past is read up to that moment, so no event is missing or sent twice.
@@ -361,7 +361,7 @@ class Watch:
             return Watched(*place, [{"event": event.name, "data": Raw(event.data)} for event in events])
 
 
-def _news(watcher: Watcher) -> list[Event]:
+def _news(watcher: Watcher) -> list[WatchEvent]:
     """Return the waiting events without `progress`, which only shows that nothing changed."""
     return [event for event in watcher.take() if event.name != "progress"]
 
@@ -390,7 +390,7 @@ class WatchResponse(Response):
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _send_all(watcher: Watcher, past: Sequence[Event], send: Send) -> None:
+async def _send_all(watcher: Watcher, past: Sequence[WatchEvent], send: Send) -> None:
     """Send the past events, then, again and again, all events that wait."""
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await send({"type": "http.response.body", "body": _RETRY + _joined(past), "more_body": True})
@@ -406,6 +406,6 @@ async def _until_disconnected(receive: Receive) -> None:
         pass
 
 
-def _joined(events: Sequence[Event]) -> bytes:
+def _joined(events: Sequence[WatchEvent]) -> bytes:
     """Return the text of events. The text of one event is the same bytes object for all watchers."""
     return b"".join(event.text for event in events)

@@ -17,7 +17,7 @@ from namesrv_stream.rules.rows import SnapshotRow, is_other_id, known_id
 from namesrv_stream.tables.job_progress import STALE_AFTER_MS
 from namesrv_stream.tables.publication import KafkaLog
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class TermWatch:
     """Watches for the claim of a newer run."""
 
     def __init__(self, root: Root, own: SnapshotRow) -> None:
-        self._snapshots = Snapshots(root)
+        self._snapshots = SnapshotTable(root)
         self._own = own
         self._has_news = True  # another run may have claimed the registry after this one
 

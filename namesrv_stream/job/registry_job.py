@@ -64,7 +64,7 @@ from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tables.writer import BaseMovedError
 
 log = logging.getLogger(__name__)
@@ -243,7 +243,7 @@ class RouteRegistryJob:
     def _other_claimant(self) -> str | None:
         try:
             with storage_errors(self._settings):
-                newest = Snapshots(self._root).newest()
+                newest = SnapshotTable(self._root).newest()
         except (NotARegistryError, NoSuchSnapshotError):
             return None
         return claimant(newest, self.run_id, self._lock.others, time.time() * 1000)

@@ -16,7 +16,7 @@ from namesrv_stream.tables.damage import reporting_damage
 from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.root import Root, query
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, ROW_CHANGE, TableSpec
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 
 
 class AsOf(NamedTuple):
@@ -70,7 +70,7 @@ def rows_until(spec: TableSpec, snapshot: SnapshotRow) -> str:
     return AsOf(snapshot.epoch).up_to_here + ("" if at_ms is None else f" AND {AsOf(at_ms=at_ms).up_to_here}")
 
 
-def row_of(root: Root, snapshots: Snapshots, moment: AsOf) -> tuple[SnapshotRow, SnapshotRow]:
+def row_of(snapshots: SnapshotTable, moment: AsOf) -> tuple[SnapshotRow, SnapshotRow]:
     """Return the snapshot row of a moment, and the newest row, whose tables have what the moment is made from.
 
     They are one object if nothing came after the moment; a time that has not come is now. For an epoch the row is that
@@ -91,11 +91,11 @@ def row_of(root: Root, snapshots: Snapshots, moment: AsOf) -> tuple[SnapshotRow,
         row = (earlier or newest)._replace(epoch=moment.epoch)
     else:
         since = f"epoch > {earlier.epoch if earlier else 0}"
-        epoch = _of_lines(root, newest, "max(epoch)", f"{since} AND {moment.up_to_here}")
+        epoch = _of_lines(snapshots.root, newest, "max(epoch)", f"{since} AND {moment.up_to_here}")
         if epoch is None and (earlier is None or earlier.event_time is None):
             if (unknown := UnknownPast.of(newest)) is not None and (moment.at_ms or 0) <= unknown.until_millis:
                 raise unknown.error
-            first = _of_lines(root, newest, "min(event_time)", "true")
+            first = _of_lines(snapshots.root, newest, "min(event_time)", "true")
             begin = "" if first is None else moment_text(round(first.timestamp() * 1000))
             raise NoSuchSnapshotError(f"event time {moment}", newest.epoch, begin)
         row = earlier or (later or newest)._replace(offsets={})  # a job goes on there, and leaves out no record

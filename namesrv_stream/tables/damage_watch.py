@@ -27,7 +27,7 @@ from namesrv_stream.tables.damage import TableFiles, reporting_damage
 from namesrv_stream.tables.repair import commit_tags, newest_tag
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, PINNED_TABLES
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tables.writer import CommitTag
 
 log = logging.getLogger(__name__)
@@ -44,13 +44,13 @@ def require_files(root: Root) -> None:
     A registry without a snapshot has none.
     """
     with suppress(NotARegistryError, NoSuchSnapshotError):
-        newest = Snapshots(root).newest()
+        newest = SnapshotTable(root).newest()
         for spec in PINNED_TABLES:
             version, files = newest.versions[spec.name], TableFiles(root, spec)
             with reporting_damage(root, spec, version):
                 sizes, stored = files.sizes(version), files.listed_sizes("")
             hurt = sorted(path for path, size in sizes.items() if stored.get(path) != size)
-            if hurt and newest == Snapshots(root).newest():  # else maintenance may have removed what it names
+            if hurt and newest == SnapshotTable(root).newest():  # else maintenance may have removed what it names
                 problem = "has another size than when it was written" if hurt[0] in stored else "is missing"
                 raise TableDamagedError(root.url, spec.name, version, hurt[0], problem)
 
@@ -69,7 +69,7 @@ def require_publication(root: Root) -> None:
     Waits for a publication that is under way.
     """
     tag, until_s = newest_tag(root), time.monotonic() + _PUBLISHED_WITHIN_S
-    while (newest := Snapshots(root).newest()).epoch < tag.epoch:
+    while (newest := SnapshotTable(root).newest()).epoch < tag.epoch:
         if time.monotonic() > until_s:
             raise PublicationLostError(root.url, tag.epoch, newest.epoch, newest.offsets.get(0, 0))
         time.sleep(_LOOK_EVERY_S)
@@ -127,7 +127,7 @@ class DamageWatch:
 
     def _lost_publication(self) -> str | None:
         before, self._unpublished = self._unpublished, newest_tag(self._root).epoch
-        newest = Snapshots(self._root).newest()
+        newest = SnapshotTable(self._root).newest()
         if newest.epoch >= self._unpublished or before != self._unpublished:
             return None
         return str(PublicationLostError(self._root.url, before, newest.epoch, newest.offsets.get(0, 0)))

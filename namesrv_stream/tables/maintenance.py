@@ -37,7 +37,7 @@ from namesrv_stream.tables.schemas import (
     TABLES,
     TableSpec,
 )
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError
 
 _CHECKPOINT = ".checkpoint.parquet"
@@ -71,7 +71,7 @@ def _version_of(path: str) -> int:
 
 def named_versions(root: Root, since_ms: int) -> Mapping[str, NamedVersions]:
     """Return the versions that snapshots published at `since_ms` or later name, and the newest one in any case."""
-    recent = Snapshots(root).published_since(since_ms)
+    recent = SnapshotTable(root).published_since(since_ms)
     return {
         spec.name: NamedVersions(
             min(row.versions[spec.name] for row in recent), max(row.versions[spec.name] for row in recent)

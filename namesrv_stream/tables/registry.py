@@ -22,7 +22,7 @@ from namesrv_stream.tables.loaded import KeptTables, LoadedTable, LoadedTopics
 from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.root import OpenTables, Root
 from namesrv_stream.tables.schemas import ROW_CHANGE, TOPIC, TableSpec
-from namesrv_stream.tables.snapshots import Snapshots, reporting_gone_snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable, reporting_gone_snapshots
 from namesrv_stream.tables.topic_queues import changed_queues, last_changes, load_queues
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Registry:
         """What was made of moments, by its name (`RegistryAt.once`)."""
         self._kept_rows = kept_rows
         self._lock = threading.RLock()
-        self._snapshots: Snapshots | None = None
+        self._snapshots: SnapshotTable | None = None
         self._begin("")
 
     def _begin(self, table_id: str, repaired_at: int | None = None) -> None:
@@ -88,7 +88,7 @@ class Registry:
         """
         moment = AsOf(epoch, at_ms)
         with self._reading() as (snapshots, _):
-            row, newest = row_of(self.root, snapshots, moment)
+            row, newest = row_of(snapshots, moment)
             return self._present(row) if row is newest and at_ms is None else RegistryAt(self, row, newest, moment)
 
     def published(self, row: SnapshotRow) -> RegistryAt:
@@ -101,20 +101,20 @@ class Registry:
             return self._newest
         return RegistryAt(self, row, row, AsOf(row.epoch))
 
-    def read(self, function: Callable[[Snapshots], T]) -> T:
+    def read(self, function: Callable[[SnapshotTable], T]) -> T:
         """Return what a function returns of the snapshot rows as they are now."""
         with self._reading() as (snapshots, _):
             return function(snapshots)
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[Snapshots, bool]]:
+    def _reading(self) -> Iterator[tuple[SnapshotTable, bool]]:
         """Yield the snapshot rows as they are now, and whether they are others than before. After an error all is
         opened anew, because the folder may have been made anew.
         """
         with self._lock, self._naming_storage():
             snapshots, self._snapshots = self._snapshots, None
             has_changed = snapshots.refresh() if snapshots is not None else True
-            snapshots = snapshots or Snapshots(self.root)
+            snapshots = snapshots or SnapshotTable(self.root)
             if snapshots.table_id != self._table_id:
                 self._begin(snapshots.table_id)
             self._snapshots = snapshots

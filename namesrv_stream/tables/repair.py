@@ -51,7 +51,7 @@ from namesrv_stream.tables.schemas import (
     TOPIC_MAPPING,
     TableSpec,
 )
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tables.writer import CommitTag, RustWriter
 
 _HISTORY = (BROKER_EVENT, ROW_CHANGE)
@@ -72,7 +72,7 @@ def damages(root: Root) -> list[Damage]:
     If no data file is damaged, return the route tables that can be read and have other rows than `row_change` has last.
     """
     found = _damages_at_head(root, SNAPSHOT)
-    newest = [] if found else [Snapshots(root).newest()]
+    newest = [] if found else [SnapshotTable(root).newest()]
     found += [damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, newest)]
     hurt = {damage.table for damage in found}
     if newest and ROW_CHANGE.name not in hurt:

@@ -26,17 +26,17 @@ _LOOK_THROUGH_EVERY_S = 10.0
 finds newer snapshots. A reader of an object store only then finds that another registry is in the folder."""
 
 
-class Snapshots:
+class SnapshotTable:
     """Snapshot rows of one registry, as of the last `refresh`."""
 
     def __init__(self, root: Root) -> None:
-        self._root = root
+        self.root = root
         self._log = root.local_log(SNAPSHOT)
         self._open()
 
     def _open(self) -> None:
-        with reporting_damage(self._root, SNAPSHOT):
-            self._table = self._root.open(SNAPSHOT)
+        with reporting_damage(self.root, SNAPSHOT):
+            self._table = self.root.open(SNAPSHOT)
         self.table_id = str(self._table.metadata().id)
         """Delta's id of the table: a registry that was made anew in the same folder has another one."""
         self._looked_at_s = time.monotonic()
@@ -85,8 +85,8 @@ class Snapshots:
 
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
-        with reporting_damage(self._root, SNAPSHOT, self._table.version()):
-            row = newest_row(self._root, self._table)
+        with reporting_damage(self.root, SNAPSHOT, self._table.version()):
+            row = newest_row(self.root, self._table)
         if row is None:
             raise NoSuchSnapshotError("any epoch", None)
         return row
@@ -135,7 +135,7 @@ class Snapshots:
         return found[0]
 
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
-        with reporting_damage(self._root, SNAPSHOT, self._table.version()):
+        with reporting_damage(self.root, SNAPSHOT, self._table.version()):
             return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
 
 
@@ -150,18 +150,18 @@ def reporting_gone_snapshots(root: Root, spec: TableSpec, snapshot: SnapshotRow)
         with reporting_damage(root, spec, version):
             yield
     except (FileNotFoundError, DeltaError, TableDamagedError, NotARegistryError) as error:
-        newest = Snapshots(root).newest()
+        newest = SnapshotTable(root).newest()
         if version is None or newest.versions.get(spec.name) == version:
             raise
         raise SnapshotGoneError(f"epoch {snapshot.epoch}", newest.epoch) from error
 
 
-def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:
+def newest_row(root: Root, table: DeltaTable) -> SnapshotRow | None:
     """Return the snapshot row with the highest epoch, None if there is no row.
 
     Reads one file, without a query: the one whose statistics name that epoch.
     """
-    files = snapshot_table.get_add_actions(flatten=True)
+    files = table.get_add_actions(flatten=True)
     highest = list(zip(files["max.epoch"].to_pylist(), files["path"].to_pylist(), strict=True))
     if not highest:
         return None

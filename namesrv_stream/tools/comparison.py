@@ -41,7 +41,7 @@ _KEYS = {"queueDatas": "brokerName", "brokerDatas": "brokerName"}
 _SETS = frozenset({"topicList"})
 
 
-class Answered(NamedTuple):
+class SideAnswer(NamedTuple):
     """An answer. `value`: its JSON body, None if nothing has that name. `refusal`: the reason of an error."""
 
     value: Any
@@ -55,7 +55,7 @@ class Tables:
         self.routes = registry.routes
         self._source = Source(registry.routes, registry.settings)
 
-    def ask(self, code: RequestCode, **fields: str) -> Answered:
+    def ask(self, code: RequestCode, **fields: str) -> SideAnswer:
         """Return the answer to a reading request."""
         return _answered(READERS[code].read(self._source, _request(code, 0, fields)))
 
@@ -79,7 +79,7 @@ class Namesrv:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, code: RequestCode, **fields: str) -> Answered:
+    def ask(self, code: RequestCode, **fields: str) -> SideAnswer:
         """Return the answer to a reading request. Raises NamesrvError."""
         self._opaque += 1
         try:
@@ -111,15 +111,15 @@ def _request(code: RequestCode, opaque: int, fields: dict[str, str]) -> Remoting
     return RemotingCommand(code=code, opaque=opaque, version=Version.V5_4_0, ext_fields=fields or None)
 
 
-def _answered(command: RemotingCommand) -> Answered:
+def _answered(command: RemotingCommand) -> SideAnswer:
     if command.code in _ABSENT:
-        return Answered(None)
+        return SideAnswer(None)
     if command.code != ResponseCode.SUCCESS:
-        return Answered(None, command.remark or f"result code {command.code}")
-    return Answered(decode_json(command.body, _any_decoder, "answer") if command.body else None)
+        return SideAnswer(None, command.remark or f"result code {command.code}")
+    return SideAnswer(decode_json(command.body, _any_decoder, "answer") if command.body else None)
 
 
-class Question(NamedTuple):
+class Lookup(NamedTuple):
     """A reading request, and its name in the report."""
 
     name: str
@@ -127,7 +127,7 @@ class Question(NamedTuple):
     fields: dict[str, str] = {}  # noqa: RUF012  # never changed
 
 
-class Difference(NamedTuple):
+class AnswerDifference(NamedTuple):
     """One place at which two answers differ. `ours` or `theirs` is None if that side lacks it."""
 
     question: str
@@ -143,7 +143,7 @@ class Compared(NamedTuple):
     """
 
     compared: int
-    differences: list[Difference]
+    differences: list[AnswerDifference]
     refused: dict[str, str]
 
 
@@ -154,7 +154,7 @@ def compare(ours: Side, theirs: Side, namespaces: Collection[str], topics: Colle
     the lists of topics. If only one side refuses a question, that is a difference. A name server cannot list its
     namespaces, so a namespace that only it has is not found.
     """
-    compared, found, refused = 0, list[Difference](), dict[str, str]()
+    compared, found, refused = 0, list[AnswerDifference](), dict[str, str]()
     for question in _questions(ours, theirs, namespaces, topics):
         mine, yours = (side.ask(question.code, **question.fields) for side in (ours, theirs))
         if mine.refusal and yours.refusal:
@@ -162,13 +162,15 @@ def compare(ours: Side, theirs: Side, namespaces: Collection[str], topics: Colle
             continue
         compared += 1
         if mine.refusal or yours.refusal:
-            found.append(Difference(question.name, "answer", _refused_or_answered(mine), _refused_or_answered(yours)))
+            found.append(
+                AnswerDifference(question.name, "answer", _refused_or_answered(mine), _refused_or_answered(yours))
+            )
         else:
             found.extend(differences(question.name, _shown(mine.value), _shown(yours.value)))
     return Compared(compared, found, refused)
 
 
-def _refused_or_answered(answered: Answered) -> str:
+def _refused_or_answered(answered: SideAnswer) -> str:
     return f"refused: {answered.refusal}" if answered.refusal else "answered"
 
 
@@ -178,39 +180,39 @@ def _shown(value: Any) -> Any:
     return value
 
 
-def _questions(ours: Side, theirs: Side, namespaces: Iterable[str], topics: Iterable[str]) -> Iterator[Question]:
-    all_topics = Question("topics", RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    clusters = Question("clusters", RequestCode.GET_BROKER_CLUSTER_INFO)
+def _questions(ours: Side, theirs: Side, namespaces: Iterable[str], topics: Iterable[str]) -> Iterator[Lookup]:
+    all_topics = Lookup("topics", RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    clusters = Lookup("clusters", RequestCode.GET_BROKER_CLUSTER_INFO)
     of_clusters = [
-        Question(f"topics of {cluster}", RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": cluster})
+        Lookup(f"topics of {cluster}", RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": cluster})
         for cluster in _names(ours, theirs, [clusters], "clusterAddrTable")
     ]
-    yield from (all_topics, clusters, *(Question(name, code) for name, code in _LISTS.items()), *of_clusters)
+    yield from (all_topics, clusters, *(Lookup(name, code) for name, code in _LISTS.items()), *of_clusters)
     for namespace in sorted({ORDER_TOPIC_NAMESPACE, *namespaces}):
-        yield Question(f"KV {namespace}", RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
+        yield Lookup(f"KV {namespace}", RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
     for topic in sorted({*topics, *_names(ours, theirs, [all_topics, *of_clusters], "topicList")}):
-        yield Question(f"route of {topic}", RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        yield Lookup(f"route of {topic}", RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
 
 
-def _names(ours: Side, theirs: Side, lists: Iterable[Question], field: str) -> list[str]:
+def _names(ours: Side, theirs: Side, lists: Iterable[Lookup], field: str) -> list[str]:
     """Return the names in the answers of both sides to `lists`. A side that refuses adds none."""
     answers = [side.ask(each.code, **each.fields).value or {} for each in lists for side in (ours, theirs)]
     return sorted({name for answer in answers for name in answer.get(field) or ()})
 
 
-def differences(question: str, ours: Any, theirs: Any) -> Iterator[Difference]:
+def differences(question: str, ours: Any, theirs: Any) -> Iterator[AnswerDifference]:
     """Yield the places at which two answers, as JSON values, differ. The order of queues and groups does not count."""
     yield from _compared(question, "", _normal("", ours), _normal("", theirs))
 
 
-def _compared(question: str, place: str, ours: Any, theirs: Any) -> Iterator[Difference]:
+def _compared(question: str, place: str, ours: Any, theirs: Any) -> Iterator[AnswerDifference]:
     if ours == theirs:
         return
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         for key in sorted(ours.keys() | theirs.keys()):
             yield from _compared(question, f"{place}.{key}".lstrip("."), ours.get(key), theirs.get(key))
         return
-    yield Difference(question, place, ours, theirs)
+    yield AnswerDifference(question, place, ours, theirs)
 
 
 def _normal(name: str, value: Any) -> Any:

@@ -34,7 +34,7 @@ from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.repair import Repair, held, make_snapshot_readable, mend, newest_tag, planned
 from namesrv_stream.tables.root import Root, quoted
 from namesrv_stream.tables.schemas import BROKER, BROKER_EVENT, LIVE, PINNED_TABLES, ROUTE_TABLES, SNAPSHOT, TOPIC
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, changes_to_write
 from namesrv_stream.tools.backup_file import Content, Rows, content_of
 
@@ -61,7 +61,7 @@ def import_content(root: Root, settings: NamesrvSettings, content: Content, requ
         return KafkaLog(taken.kafka_cluster_id, taken.kafka_topic_id)
 
     with suppress(NotARegistryError, NoSuchSnapshotError):
-        log_of(Snapshots(root).newest())  # before any table is made or touched
+        log_of(SnapshotTable(root).newest())  # before any table is made or touched
     publisher = _claimed(root, settings, log_of)
     publisher.last = publisher.last._replace(log_accepted_at=taken.log_accepted_at)
     return _published(publisher, "IMPORT", {}, content, taken, requested_by)

@@ -4,8 +4,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from namesrv_stream.answers.causes import clock_text
-from namesrv_stream.answers.times import parsed_time
 from namesrv_stream.cli.output import time_text
+from namesrv_stream.config.written_times import parsed_time
 from namesrv_stream.reporting.texts import SHOWN_ZONE
 from tests.data import data
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.tools.comparison import Difference, differences
+from namesrv_stream.tools.comparison import AnswerDifference, differences
 
 QUEUE = {"brokerName": "a", "perm": 6, "readQueueNums": 8}
 GROUP = {"brokerName": "a", "cluster": "c", "brokerAddrs": {"0": "10.0.0.1:10911"}}
@@ -44,4 +44,4 @@ def test_order_and_empty_fields_do_not_count(ours, theirs):
     ],
 )
 def test_a_difference_names_the_place_and_both_values(ours, theirs, place, values):
-    assert list(differences("q", ours, theirs)) == [Difference("q", place, *values)]
+    assert list(differences("q", ours, theirs)) == [AnswerDifference("q", place, *values)]

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from namesrv_stream.console import hub, running
-from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchResponse
+from namesrv_stream.console.hub import Hub, Place, Watch, Watcher, WatchEvent, WatchResponse
 from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.registry import Registry
 from tests.console.background import BackgroundConsole
@@ -89,7 +89,7 @@ def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
     async def fill():
         slow = Watcher()
         for epoch in range(3):
-            slow.push(Event("route", b"x" * (hub.MAX_PENDING_BYTES // 2), Place("", epoch)))
+            slow.push(WatchEvent("route", b"x" * (hub.MAX_PENDING_BYTES // 2), Place("", epoch)))
         return slow.take(), slow.is_dropped
 
     kept, is_dropped = asyncio.run(fill())

@@ -20,7 +20,7 @@ from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from tests.history.by_the_hour import check_history, histories
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS
@@ -46,7 +46,7 @@ class Watched:
             if step % 30 == 29:
                 self.alive[history.publish()] = len(brokers_of(view))
         self.root, self.end_ms, self.view = root, history.event_ms, view
-        self.snapshot = Snapshots(root).newest()
+        self.snapshot = SnapshotTable(root).newest()
         self.registry = Registry(root).newest()
         self.lines = newest_of(self.registry, "true", None)
         lines = [
@@ -187,7 +187,7 @@ def check_page(watched):
         for name in cluster.brokers
     ]
     assert sorted((*name, each.broker_id) for *name, holders in of_names for each in holders if each.down) == down
-    snapshots, ever = Snapshots(root), AskTimeline(since=iso_text(0))
+    snapshots, ever = SnapshotTable(root), AskTimeline(since=iso_text(0))
     marks = timeline(registry, snapshots.readable()[-1], snapshots.event_times, ever).marks
     assert {mark.epoch: mark.alive for mark in marks} == watched.alive
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from namesrv_stream.answers.events import topic_events
 from namesrv_stream.gateway.own_writes import WAIT_LIMIT_S
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tools.local.process import HOST, OwnedServer, free_ports, listens
 from real_rocketmq.servers import START_LIMIT_S, Release, mqadmin
 from tests.java_client import BODIES, java_client
@@ -103,8 +103,8 @@ def used_at_once(stack, name, use):
 def publication_s(stack, topic):
     """Return the time from the record that brings a topic to the snapshot that has it."""
     root = Root(stack.settings.delta_root)
-    first = min(topic_events(root, Snapshots(root).newest(), topic), key=lambda line: line.epoch)
-    return (Snapshots(root).find(first.epoch).published_at - first.event_time) / 1000
+    first = min(topic_events(root, SnapshotTable(root).newest(), topic), key=lambda line: line.epoch)
+    return (SnapshotTable(root).find(first.epoch).published_at - first.event_time) / 1000
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.registry import Registry, open_tables
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, TABLES, TOPIC
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, event, live, topic
 
@@ -183,7 +183,7 @@ def test_of_two_claims_on_the_same_row_one_wins(root):
             outcomes.append(lost.newer_run_id)
 
     run_together(lambda: race("a"), lambda: race("b"))
-    newest = Snapshots(root).newest()
+    newest = SnapshotTable(root).newest()
     assert outcomes == [newest.run_id] * 2
     assert newest.term == 2
 

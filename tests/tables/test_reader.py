@@ -10,7 +10,7 @@ from namesrv_stream.errors import NamesrvError, StorageError
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import FORMAT, LIVE, SNAPSHOT, TOPIC
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import NOW, T0, broker, line_of, live, topic
 from tests.tables.test_publication import claim
@@ -45,7 +45,7 @@ def test_rows_after_an_epoch_are_the_same_in_one_file_and_in_several(root, is_co
     rows = [publish(publisher, number, topic=[topic(f"t{number}")]) for number in range(3)]
     if is_compacted:
         root.open(SNAPSHOT).optimize.compact()
-    snapshots = Snapshots(root)
+    snapshots = SnapshotTable(root)
     assert [snapshots.after(epoch) for epoch in (1, 2, 3, 4)] == [rows, rows[1:], rows[2:], []]
     assert snapshots.newest() == rows[-1]
 
@@ -69,7 +69,7 @@ def test_a_job_stops_when_a_newer_release_has_taken_its_tables_over(root):
     root.open(TOPIC).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
     with pytest.raises(NamesrvError, match="registry format"):
         publish(publisher, 0, topic=[topic("t")])
-    assert publisher.last == Snapshots(root).newest()
+    assert publisher.last == SnapshotTable(root).newest()
 
 
 def test_reading_starts_no_thread_of_arrow(root):

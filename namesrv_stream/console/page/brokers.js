@@ -23,7 +23,7 @@ export const brokerList = {
   ask: (state) => [`${listPath("brokers", state)}&limit=${wantedOf("brokers")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => [
     card(
-      counted(found?.total ?? 0, "address").replace(/addresss$/, "addresses"),
+      counted(found?.total ?? 0, "address", "addresses"),
       filterForm(all, state, go, STATES, "Name or address"),
       brokerTable(found, moment, state, go),
     ),

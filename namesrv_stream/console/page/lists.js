@@ -255,9 +255,16 @@ export function story(lines, empty, total = null, ask = null) {
   );
 }
 
+const KINDS = {
+  left: ["EXPIRED", "CHANNEL_CLOSED", "UNREGISTERED", "MOVED"],
+  came: ["REGISTERED", "ID_TAKEN"],
+  other: ["ID_LOST", "CHANGED", "TOPICS_CHANGED", "REFUSED", "LOG_GAP"],
+};
+/** Type of an event -> its class; the types of operators' commands are not in it. */
+const KIND_OF_TYPE = Object.fromEntries(
+  Object.entries(KINDS).flatMap(([kind, types]) => types.map((type) => [type, kind])),
+);
+
 function kindOf(line) {
-  const text = `${line.type ?? ""} ${line.text}`;
-  if (/expired|lost its last|unregistered in order|EXPIRED|CHANNEL_CLOSED|UNREGISTERED/.test(text)) return "left";
-  if (/asked for/.test(text)) return "asked";
-  return / registered as |alive already|REGISTERED/.test(text) ? "came" : "other";
+  return KIND_OF_TYPE[line.type] ?? "asked";
 }

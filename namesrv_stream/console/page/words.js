@@ -48,7 +48,7 @@ export function zones() {
 const zoneText = (at) => formats.zone.formatToParts(new Date(at)).find((part) => part.type === "timeZoneName").value;
 export const clock = (at) => formats.clock.format(new Date(at));
 export const visible = (name) => (name === name.trim() ? name : `"${name}"`); // a blank at an end is seen
-export const counted = (count, noun) => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;
+export const counted = (count, noun, plural = `${noun}s`) => `${count.toLocaleString()} ${count === 1 ? noun : plural}`;
 export const percent = (share) => `${(100 * share).toFixed(share > 0.999 && share < 1 ? 3 : 1)} %`;
 
 const dateOf = (at) => formats.date.format(new Date(at));

@@ -30,7 +30,7 @@ from namesrv_stream.tables.object_store import require_conditional_put
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.repair import damages
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tools.doctor import Finding
 
 _A_LIBRARY = msgspec._core.__file__  # noqa: SLF001 -- any library that is certainly there
@@ -47,7 +47,7 @@ def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
     """Read the newest snapshot."""
     root = settings.delta_root
     try:
-        newest = Snapshots(Root(root, settings.storage_options or None)).newest()
+        newest = SnapshotTable(Root(root, settings.storage_options or None)).newest()
     except (NotARegistryError, NoSuchSnapshotError) as error:
         yield Finding("tables", "warning", str(error), "Start the job, if this is a new registry.")
         return

@@ -17,7 +17,7 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import DEFAULT_TOPIC
 from namesrv_stream.reporting.texts import listed
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
@@ -105,7 +105,7 @@ def _on_class_path() -> str:
 
 def _publications(root: Root) -> int:
     try:
-        return sum(row.kind == "PUBLICATION" for row in Snapshots(root).readable())
+        return sum(row.kind == "PUBLICATION" for row in SnapshotTable(root).readable())
     except NamesrvError:  # no tables yet
         return 0
 
