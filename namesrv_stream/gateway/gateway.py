@@ -15,7 +15,7 @@ from typing import Any
 from namesrv_stream.answers.job_status import JobWatch, job_state
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.authorization import Authorization, Refusals
 from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
@@ -53,7 +53,7 @@ class Gateway:
         self.metrics = Metrics()
         self.gateway_id = uuid.uuid4().hex[:12]
         self._open_things = AsyncExitStack()
-        self._answers = Answers(RouteTables(), settings)
+        self._answers = AnswerCache(RouteTables(), settings)
         self._latest: FollowedSnapshot | None = None
         self._has_looked = asyncio.Event()
         self._has_snapshot = asyncio.Event()
@@ -166,7 +166,9 @@ class Gateway:
         settings = self._settings.restored(snapshot.tables.namesrv_config)
         row = snapshot.row
         clock = LogClock.of(row)
-        answers = Answers(snapshot.tables, settings, row.epoch, row.offsets, clock.reading_ms or 0, row.kafka_topic_id)
+        answers = AnswerCache(
+            snapshot.tables, settings, row.epoch, row.offsets, clock.reading_ms or 0, row.kafka_topic_id
+        )
         answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_routes)
         if settings.notify_min_broker_id_changed and self._latest is not None:
             for notice in notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
