@@ -111,7 +111,13 @@ class Gateway:
             opening.push_async_callback(asyncio.to_thread, self._follower.stop)
             opening.callback(processes.close)
             await opening.enter_async_context(self._link)
-            await self._wait_for_tables()
+            try:
+                async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
+                    await self._has_looked.wait()
+            except TimeoutError:
+                reason = self._follower.problem or "they do not answer yet"
+                log.warning("the tables in %s cannot be read: lookups are rejected until then: %s",
+                            settings.delta_root, reason)  # fmt: skip
             self._open_monitoring(opening)
             await self._server.start()
             self._open_things = opening.pop_all()
@@ -129,15 +135,6 @@ class Gateway:
         self._writes.registering.stop()  # again: meanwhile brokers may have sent heartbeats that wait
         await self._open_things.aclose()
         log.info("the gateway has stopped in order")
-
-    async def _wait_for_tables(self) -> None:
-        try:
-            async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
-                await self._has_looked.wait()
-        except TimeoutError:
-            reason = self._follower.problem or "they do not answer yet"
-            log.warning("the tables in %s cannot be read: lookups are rejected until then: %s",
-                        self._settings.delta_root, reason)  # fmt: skip
 
     def _open_monitoring(self, opening: AsyncExitStack) -> None:
         settings = self._settings

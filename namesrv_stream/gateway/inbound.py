@@ -242,22 +242,22 @@ class Inbound:
         while (opening := opening_of(self._first)) is not None:
             self._check(opening)
             if opening is Opening.TLS:
-                self._first = self._begin_tls(self._first)
-            elif opening is not Opening.REMOTING and not self._take_proxy_header():
-                break
+                context = self._context()
+                if context is None:
+                    raise NamesrvError("the TLS certificate cannot be read: see the log of this gateway's start")
+                self.tls = TlsSession(context)
+                self._first = self.tls.received(self._first, self._send)
+            elif opening is not Opening.REMOTING:
+                header = proxy_header(self._first)
+                if header is None:
+                    break
+                self.source = header.source
+                self._first = self._first[header.length_bytes :]
             self.opening = opening
             if opening is Opening.REMOTING:
                 rest, self._first = self._first, b""
                 return rest
         return b""
-
-    def _begin_tls(self, first: bytes) -> bytes:
-        """Return the plain text inside the ciphertext with which TLS begins."""
-        context = self._context()
-        if context is None:
-            raise NamesrvError("the TLS certificate cannot be read: see the log of this gateway's start")
-        self.tls = TlsSession(context)
-        return self.tls.received(first, self._send)
 
     def _check(self, opening: Opening) -> None:
         """Raise NamesrvError if the peer may not begin with this protocol now."""
@@ -274,11 +274,3 @@ class Inbound:
                 )
             case Opening.REMOTING if self.opening is not Opening.TLS and not self._terms.has_plain_text:
                 raise NamesrvError("plain text, and tls.server.mode is enforcing: set -Dtls.enable=true on the peer")
-
-    def _take_proxy_header(self) -> bool:
-        header = proxy_header(self._first)
-        if header is None:
-            return False
-        self.source = header.source
-        self._first = self._first[header.length_bytes :]
-        return True
