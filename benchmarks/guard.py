@@ -4,9 +4,9 @@
     make bench-guard BASE=v0.1.0    besides, beside those of that commit: three runs of both in turn, in half an hour
 
 A figure beside another commit's is the one that tells of a change: both are of one machine and one hour. The other
-ratios differ from machine to machine, because a JVM and Python profit differently from a processor. The programs that
-measure are this checkout's for both commits. Run it on a quiet machine. The exit code is 1 if a figure is beyond its
-bound.
+ratios differ from machine to machine, because a JVM and Python profit differently from a processor. This checkout's
+programs measure both commits. If they ask for names that the other commit's package lacks, its own programs measure it,
+and the table says so. Run it on a quiet machine. The exit code is 1 if a figure is beyond its bound.
 """
 
 from __future__ import annotations
@@ -120,27 +120,49 @@ def figures(parts: Iterable[str]) -> dict[str, Figure]:
     return found
 
 
+class Base(NamedTuple):
+    """Another commit in a folder, and whether its own programs measure it."""
+
+    folder: Path
+    has_own_programs: bool
+
+
 @contextmanager
-def checkout(commit: str) -> Iterator[Path]:
-    """Check a commit out within the `with`, with the environment, the jars and the benchmarks of this checkout."""
+def checkout(commit: str) -> Iterator[Base]:
+    """Check a commit out within the `with`, with the environment and the jars of this checkout.
+
+    Its benchmarks are this checkout's. If these do not import with its package, they are its own.
+    """
     with tempfile.TemporaryDirectory(prefix="namesrv-base-") as name:
-        folder = Path(name, "checkout")
+        folder, own = Path(name, "checkout"), Path(name, "own")
         git = ["git", "-C", str(HERE), "worktree"]
         subprocess.run([*git, "add", "--detach", str(folder), commit], check=True)
         try:
-            subprocess.run(["rm", "-rf", folder / "benchmarks"], check=True)
+            programs = folder / "benchmarks"
+            programs.rename(own)
             for each in (".venv", "jars", "benchmarks"):
                 (folder / each).symlink_to(HERE / each)
-            yield folder
+            imported = [sys.executable, "-c", "import benchmarks.guard"]
+            failed = subprocess.run(imported, cwd=folder, env=_environment(folder), capture_output=True, check=False)
+            if failed.returncode:
+                programs.unlink()
+                own.rename(programs)
+                guard = programs / "guard.py"
+                if not guard.exists() or '"--json' not in guard.read_text("utf-8"):
+                    raise click.ClickException(f"{commit} has no benchmark that prints JSON: choose a later BASE")
+            yield Base(folder, has_own_programs=failed.returncode != 0)
         finally:
             subprocess.run([*git, "remove", "--force", str(folder)], check=True)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(folder)}
 
 
 def figures_of(folder: Path, parts: Iterable[str]) -> dict[str, Figure]:
     """Measure the code of a checkout in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.guard", "--json", *(f"--only={part}" for part in parts)]
-    environment = os.environ | {"PYTHONPATH": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, cwd=folder, env=_environment(folder), stdout=subprocess.PIPE, check=True)
     return {name: Figure(*each) for name, each in json.loads(done.stdout).items()}
 
 
@@ -152,10 +174,13 @@ def worse(here: list[dict[str, Figure]], there: list[dict[str, Figure]], name: s
 def lines_of(
     here: list[dict[str, Figure]], there: list[dict[str, Figure]], bounds: Mapping[str, float]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each figure; the last cell is empty unless the figure is beyond a bound."""
+    """Yield a line for each figure; the last cell is empty unless the figure is beyond a bound.
+
+    A figure that the other commit's own programs do not measure is beside none of its.
+    """
     for name, limit in bounds.items():
         ratio = statistics.median(each[name].cost / each[name].beside for each in here)
-        ratios = worse(here, there, name) if there else []
+        ratios = worse(here, there, name) if there and name in there[0] else []
         is_kept = ratio <= limit and (not ratios or statistics.median(ratios) <= WORSE_AT_MOST)
         beside = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
         cost_ms = f"{1e3 * statistics.median(each[name].cost for each in here):,.3g}"
@@ -177,17 +202,20 @@ def main(bench: Bench, base: str | None, runs: int, parts: Sequence[str], *, is_
         sys.exit()
     here: list[dict[str, Figure]] = []
     there: list[dict[str, Figure]] = []
+    title = None
     if base is None:
         here.append(figures(parts))
     else:
-        with checkout(base) as folder:
+        with checkout(base) as other:
+            if other.has_own_programs:
+                title = f"{base} is measured by its own programs: this checkout's do not import with its package"
             for _ in range(runs):
-                there.append(figures_of(folder, parts))
+                there.append(figures_of(other.folder, parts))
                 here.append(figures_of(HERE, parts))
     bounds = {name: bound["at_most"] for name, bound in tomllib.loads(BOUNDS.read_text("utf-8")).items()}
     assert bounds.keys() >= here[0].keys(), f"{BOUNDS.name} lacks {here[0].keys() - bounds.keys()}"
     lines = list(lines_of(here, there, {name: limit for name, limit in bounds.items() if name in here[0]}))
-    bench.rows(("figure", "ms", "ratio", "at most", "beside BASE", "at most", ""), lines)
+    bench.rows(("figure", "ms", "ratio", "at most", "beside BASE", "at most", ""), lines, title)
     return any(line[-1] for line in lines)
 
 

@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 from benchmarks.harness import Bench, benchmark, option
 from benchmarks.peers import registration
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connection, Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
@@ -102,7 +102,7 @@ class _Here(BodyProcesses):
 
 def connected(log: _Log, settings: NamesrvSettings, peers: Sequence[_Peer]) -> list[Connection]:
     """Return the peers' connections to a gateway that sends its records to `log`. Call it in the event loop."""
-    answers, metrics = Answers(RouteTables(), settings), Metrics()
+    answers, metrics = AnswerCache(RouteTables(), settings), Metrics()
     writes = WriteHandler(
         KafkaSender(cast(KafkaLink, log), _Here(), "gateway"), settings.reconcile_interval_millis, answers
     )

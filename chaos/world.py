@@ -23,7 +23,7 @@ from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import SnapshotTable
-from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import ChurnKind, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.process import OwnedProcess, free_ports
@@ -49,10 +49,10 @@ class NothingHappenedError(NamesrvError):
 
 def plan(seed: int) -> FleetPlan:
     """Twelve brokers with short leases; every few seconds one of them crashes, flaps, moves or is promoted."""
-    churn = dict.fromkeys((Churn.CRASH, Churn.RESTART, Churn.FLAP, Churn.PROMOTE, Churn.MOVE), 3.0)
+    churn = dict.fromkeys((ChurnKind.CRASH, ChurnKind.RESTART, ChurnKind.FLAP, ChurnKind.PROMOTE, ChurnKind.MOVE), 3.0)
     return FleetPlan(
         brokers=12, clusters=2, topics=40, period_ms=10_000, startup_ms=3_000, heartbeat_interval_ms=1_000,
-        heartbeat_timeout_ms=LEASE_MS, acting_master=True, churn=churn | {Churn.CREATE_TOPIC: 12.0}, seed=seed,
+        heartbeat_timeout_ms=LEASE_MS, acting_master=True, churn=churn | {ChurnKind.CREATE_TOPIC: 12.0}, seed=seed,
     )  # fmt: skip
 
 

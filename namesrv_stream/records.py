@@ -20,7 +20,7 @@ from namesrv_stream.rules.record_types import (
     TopicConfig,
     what_is_wrong,
 )
-from namesrv_stream.rules.registration import admitted
+from namesrv_stream.rules.registration import valid_topics
 
 DEFAULT_TOPIC = "broker-heartbeats"
 MAX_RECORD_BYTES = 17 * 1024 * 1024
@@ -95,7 +95,7 @@ def decode_record(value: bytes | str | None, key: bytes | None = None) -> Reques
         raise MalformedRecordError(f"not JSON: {_of_other_bytes(value) or error}") from error
     _require_key(request, key)
     if isinstance(request, RegisterBroker):
-        _require_all_topics(admitted(request)[1])
+        _require_all_topics(valid_topics(request)[1])
     return request
 
 
@@ -128,7 +128,7 @@ def decode_readable(value: bytes | str | None, key: bytes | None = None) -> tupl
     MalformedRecordError if the remaining fields cannot be read either.
     """
     try:
-        request, is_lease_only = admitted(_registration(value or b"")[0])[0], False
+        request, is_lease_only = valid_topics(_registration(value or b"")[0])[0], False
     except _UNREADABLE:
         request, is_lease_only = _decode_lease(value), True
     _require_key(request, key)

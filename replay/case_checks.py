@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import BrokerData, ClusterInfo, RouteTables, TopicRouteData, waits_for_service
 from namesrv_stream.rules.record_types import DataVersion, QueueData
@@ -155,7 +155,7 @@ def check_output(check: Check, tables: RouteTables, settings: NamesrvSettings, b
         "live": [_live(row, base_ms) for row in tables.live.values()],
     }
     if check.lookups:
-        answers = Answers(tables, settings.restored(tables.namesrv_config))
+        answers = AnswerCache(tables, settings.restored(tables.namesrv_config))
         output["lookups"] = [
             {"ask": each.ask, "answer": _answer(each.ask, answers, asked_at_ms)} for each in check.lookups
         ]
@@ -173,7 +173,7 @@ def _live(row: LiveRow, base_ms: int) -> Json:
     }
 
 
-def _answer(ask: Json, answers: Answers, up_ms: int) -> Json:
+def _answer(ask: Json, answers: AnswerCache, up_ms: int) -> Json:
     """Return the answer to `ask`, `up_ms` after the start of the process (M5)."""
     question = _QUESTIONS[ask["op"]]
     if question.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and waits_for_service(answers.settings, up_ms):

@@ -99,9 +99,14 @@ class Users:
         """
         access_key = access_key_of(command)
         if access_key is not None:
-            return self._signer(command, access_key)
-        user = self._of_certificate(certificate_names)
-        return Sender(user, "" if user else "it is not signed")
+            signer = self._by_access_key.get(access_key)
+            if signer is None or not is_signed_with(command, signer.secret_key.encode()):
+                return Sender(
+                    None, "its AccessKey is not known, or its Signature is wrong"
+                )  # one reason reveals no key
+            return Sender(signer)
+        found = sorted(certificate_names & self._by_certificate.keys())
+        return Sender(self._by_certificate[found[0]]) if found else Sender(None, "it is not signed")
 
     def holder_of(self, access_key: str, secret_key: bytes) -> Sender:
         """Return the user who has these keys. The reason is the same for an unknown key and a wrong secret."""
@@ -114,17 +119,6 @@ class Users:
         """Return the user of a name, for whom somebody else has checked who it is."""
         user = self._by_name.get(name)
         return Sender(user, "" if user else f"the users file has no user {name}")
-
-    def _signer(self, command: RemotingCommand, access_key: str) -> Sender:
-        """Return the signer. The reason is the same for an unknown key and a wrong signature, to reveal no key."""
-        user = self._by_access_key.get(access_key)
-        if user is None or not is_signed_with(command, user.secret_key.encode()):
-            return Sender(None, "its AccessKey is not known, or its Signature is wrong")
-        return Sender(user)
-
-    def _of_certificate(self, names: frozenset[str]) -> User | None:
-        found = sorted(names & self._by_certificate.keys())
-        return self._by_certificate[found[0]] if found else None
 
 
 def is_within(text: str, patterns: Iterable[str]) -> bool:

@@ -22,7 +22,7 @@ from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_argu
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 from namesrv_stream.reporting.logs import only_errors, progress
-from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import ChurnKind, FleetPlan
 from namesrv_stream.tools.fleet.history import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
 from namesrv_stream.tools.fleet.player import Fleet
 
@@ -37,18 +37,18 @@ _SHAPE = ("brokers", "clusters", "slaves_per_master", "topics", "zones")
 _WITH_HISTORY = (*_SHAPE, "seed", "history_days", "out", "batch_hours")
 
 
-def churn(text: str) -> tuple[Churn, float]:
+def churn(text: str) -> tuple[ChurnKind, float]:
     """Return kind and rate of KIND or KIND=RATE: a number of actions a minute, 1 if it is not given."""
     kind, given, rate = text.partition("=")
-    if kind not in list(Churn):
-        raise click.BadParameter(f"{kind!r} is none of {', '.join(Churn)}")
+    if kind not in list(ChurnKind):
+        raise click.BadParameter(f"{kind!r} is none of {', '.join(ChurnKind)}")
     try:
         per_minute = float(rate) if given else 1.0
     except ValueError:
         per_minute = math.nan
     if not 0 < per_minute < math.inf:
         raise click.BadParameter(f"{rate!r} is no number of actions a minute above 0")
-    return Churn(kind), per_minute
+    return ChurnKind(kind), per_minute
 
 
 def _number(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
@@ -83,7 +83,7 @@ _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
     type=churn,
     multiple=True,
     metavar="KIND[=RATE]",
-    help=f"Failures. KIND: {', '.join(Churn)}; RATE: a minute.",
+    help=f"Failures. KIND: {', '.join(ChurnKind)}; RATE: a minute.",
 )
 @click.option("--seed", type=int, default=0, help="Equal seeds give equal records.")
 @click.option("--duration", type=_SECONDS, help="Seconds to run, and to wait for Kafka before. Default: until Ctrl-C.")
@@ -138,7 +138,7 @@ def _run(  # noqa: PLR0913 - one argument an option
     start_over: float,
     heartbeat_timeout: float | None,
     acting_master: bool,
-    churn: tuple[tuple[Churn, float], ...],
+    churn: tuple[tuple[ChurnKind, float], ...],
     duration: float | None,
     rate: float | None,
     no_ticks: bool,

@@ -30,7 +30,7 @@ from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.registry import Registry
-from namesrv_stream.tools.fleet.broker import Broker, FleetPlan
+from namesrv_stream.tools.fleet.broker import FleetPlan, SimulatedBroker
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.process import ServerEndedError
 from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
@@ -251,7 +251,7 @@ def _play_scenes(stage: Stage) -> int:
     return before.snapshot.epoch
 
 
-def _act(stage: Stage, topic: str, who: Broker, does: str, act: Callable[[str, int], None]) -> None:
+def _act(stage: Stage, topic: str, who: SimulatedBroker, does: str, act: Callable[[str, int], None]) -> None:
     """Let a broker act, wait until the tables show it, and print the topic's route."""
     name, address = who.group.broker_name, who.address
     stage.scene(f"{name}'s {'slave' if who.broker_id else 'master'} {address} {does}")
@@ -262,7 +262,7 @@ def _act(stage: Stage, topic: str, who: Broker, does: str, act: Callable[[str, i
     stage.run("topicRoute", "-t", topic)
 
 
-def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, Broker, Broker]:
+def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, SimulatedBroker, SimulatedBroker]:
     """Return a topic on two broker names, the master of one of them and the slave of the other."""
     shared = (topic for topic, rows in tables.queues.items() if len(rows) == 2 and not topic.isupper())
     topic = next(each for each in sorted(shared) if "-" not in each)

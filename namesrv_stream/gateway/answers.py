@@ -105,8 +105,8 @@ def _bytes_of(asked: Asked, answer: KeptAnswer) -> int:
     return texts + answer.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
 
 
-class Answers:
-    """Answers of one snapshot. Lives in the event loop.
+class AnswerCache:
+    """The answers of one snapshot. Lives in the event loop.
 
     `epoch`: the snapshot's number, 0 if nothing is published yet. `offsets`: partition -> the next offset to read after
     the snapshot. `reading_ms`: the log's clock at the snapshot (D9). `log_id`: the id of the log's topic.
@@ -137,7 +137,9 @@ class Answers:
         """The leases by broker address."""
         return self.tables.live
 
-    def take_over(self, former: Answers, changed_tables: frozenset[str], changed_routes: frozenset[str] | None) -> None:
+    def take_over(
+        self, former: AnswerCache, changed_tables: frozenset[str], changed_routes: frozenset[str] | None
+    ) -> None:
         """Take the kept answers of `former`, except those that these changes may affect.
 
         `changed_routes`: topics whose routes may have changed, None if any may. `former` loses all its answers, so that

@@ -53,7 +53,7 @@ class Authorization:
         self.checked = self._rights.codes
         self.reload = self._rights.reload
 
-    def admitted(
+    def authorize(
         self, command: RemotingCommand, connection: Connection, live: Mapping[str, LiveRow]
     ) -> RemotingCommand:
         """Return the request, with its `sender` if that is a known user. Raises NotAllowedError.

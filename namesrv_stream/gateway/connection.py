@@ -14,7 +14,7 @@ from namesrv_stream.access.rights import TrustedProxies, peer_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.fair_shares import FairShares
-from namesrv_stream.gateway.inbound import ConnectionStates, Event, Inbound, State, Terms
+from namesrv_stream.gateway.inbound import ConnectionStates, FlowEvent, Inbound, State, Terms
 from namesrv_stream.reporting.logs import PeerLog
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
@@ -45,7 +45,7 @@ _SLOWEST_BYTES_A_S = 64 * 1024
 """A large frame may take longer than WHOLE_LIMIT_S if it comes at least at this speed."""
 
 
-class Requests(Protocol):
+class RequestHandler(Protocol):
     """Answers the requests of all connections. `Dispatcher` does it in a gateway."""
 
     def known(self, content: bytes) -> bytes | None:
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
     it.
     """
 
-    def __init__(self, requests: Requests, connections: Connections) -> None:
+    def __init__(self, requests: RequestHandler, connections: Connections) -> None:
         self._requests = requests
         self._connections = connections
         self._loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
         self.host, self.peer = peer_of(transport.get_extra_info("peername"))
         terms = self._connections.terms(self.host)
         context = self._connections.certificates.context
-        self._inbound = Inbound(terms, context, self._transport.write, self._is_answered)
+        self._inbound = Inbound(terms, context, self._transport.write, self._answer_if_known)
         self.counted_for = None if terms.is_trusted_proxy else self.host
         try:
             self._connections.shares.enter(self)
@@ -118,17 +118,17 @@ class Connection(asyncio.Protocol):
         if self._states.state is State.READING and not self._connections.shares.is_heavy(self):
             self._work()
         else:
-            self._on(Event.TURN_ENDS)
+            self._on(FlowEvent.TURN_ENDS)
             self.count_held()
 
     def pause_writing(self) -> None:
         """Read no more requests, because the peer does not take its answers."""
-        self._on(Event.ANSWERS_PILE_UP)
+        self._on(FlowEvent.ANSWERS_PILE_UP)
 
     def resume_writing(self) -> None:
         """Read requests again, because the peer has taken the answers that waited."""
         self._active_s = self._loop.time()
-        self._on(Event.ANSWERS_ARE_TAKEN)
+        self._on(FlowEvent.ANSWERS_ARE_TAKEN)
 
     def eof_received(self) -> None:
         """Forget the received bytes. asyncio then closes the connection once the peer has taken all answers."""
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         """Release all that is counted for this connection. asyncio calls this once, last."""
         self.is_lost = True
         self.loss = self.loss or (str(exc) if exc else "the peer closed it")
-        self._states.on(Event.CLOSE)
+        self._states.on(FlowEvent.CLOSE)
         was_open = self in self._connections.open
         self._connections.shares.leave(self)
         self._drop_input()
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
 
     def on_turn(self) -> None:
         """Go on with the received requests, unless this connection was held or closed meanwhile."""
-        if self._on(Event.TURN_BEGINS):
+        if self._on(FlowEvent.TURN_BEGINS):
             self._work()
 
     def abort(self, why: str) -> None:
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
 
     # --- what those who answer call
 
-    def await_answer(self, request: RemotingCommand, *, later_s: float = 0.0, alone: bool = False) -> None:
+    def track_pending(self, request: RemotingCommand, *, later_s: float = 0.0, alone: bool = False) -> None:
         """Count a request that `reply_frame` will answer, and charge the host with `later_s` of the event loop for it.
 
         `alone`: no later request of this connection is answered before this one.
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
             self._follow_state()
 
     def reply_frame(self, request: RemotingCommand, frame: bytes | None) -> None:
-        """Answer a request that `await_answer` has counted; None sends no answer."""
+        """Answer a request that `track_pending` has counted; None sends no answer."""
         has_changed = self._states.remove(request)
         if frame is not None and not request.is_oneway:
             self._write(frame)
@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         else:
             self._transport.close()
-        self._on(Event.CLOSE)
+        self._on(FlowEvent.CLOSE)
 
     # --- facts
 
@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
         return self._inbound.content
 
     @property
-    def is_answered(self) -> bool:
+    def has_no_pending(self) -> bool:
         """True if no request of this connection waits for its answer."""
         return not self._states.unanswered
 
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
             log.exception("connection of %s closed: internal error", self.peer)
             self.close()
         if len(data) >= _LONG_READ_BYTES:
-            self._on(Event.TURN_ENDS)
+            self._on(FlowEvent.TURN_ENDS)
         most_s = _SECONDS_OF_ANY_TURN + read_bytes * _SECONDS_OF_A_BYTE
         self._connections.shares.spend(self, min(time.perf_counter() - started_s, most_s) + self._later_s)
         is_unfinished = self._inbound.is_unfinished and not self._states.is_held
@@ -300,13 +300,13 @@ class Connection(asyncio.Protocol):
                 if len(self._answers) > _MAX_ANSWER_BYTES:
                     self._write_answers()
                 if time.perf_counter() - started_s + self._later_s > _TURN_S:
-                    self._on(Event.TURN_ENDS)
+                    self._on(FlowEvent.TURN_ENDS)
                 if self._states.state is not State.READING:
                     return
         finally:
             self._write_answers()
 
-    def _is_answered(self, content: bytes) -> bool:
+    def _answer_if_known(self, content: bytes) -> bool:
         """Answer a frame if its answer is known, so that it need not be decoded."""
         if len(self._answers) > _MAX_KNOWN_BYTES or (frame := self._requests.known(content)) is None:
             return False
@@ -334,7 +334,7 @@ class Connection(asyncio.Protocol):
         except ssl.SSLError:  # the peer has violated the protocol, which is logged already
             self._transport.abort()
 
-    def _on(self, event: Event) -> bool:
+    def _on(self, event: FlowEvent) -> bool:
         has_changed = self._states.on(event)
         if has_changed:
             self._follow_state()

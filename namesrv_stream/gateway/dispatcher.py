@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from namesrv_stream.access.rights import NotAllowedError
-from namesrv_stream.gateway.answers import Answers, KeptAnswer, Production
+from namesrv_stream.gateway.answers import AnswerCache, KeptAnswer, Production
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
@@ -45,7 +45,9 @@ _OF_SETTINGS_S_A_BYTE = 0.3e-6
 class Dispatcher:
     """Answers the requests of all connections. Lives in the event loop."""
 
-    def __init__(self, answers: Answers, writes: WriteHandler, metrics: Metrics, authorization: Authorization) -> None:
+    def __init__(
+        self, answers: AnswerCache, writes: WriteHandler, metrics: Metrics, authorization: Authorization
+    ) -> None:
         self._production = Production(answers.settings.product_env_name) if answers.settings.cluster_test else None
         self._answers = answers
         self._is_loading = True
@@ -58,7 +60,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[Answer]] = set()
         self._scanning = asyncio.Lock()
 
-    def serve(self, answers: Answers) -> None:
+    def serve(self, answers: AnswerCache) -> None:
         """Use these answers from now on. Before the first call every lookup is answered "name server not ready"."""
         self._answers = answers
         self._is_loading = False
@@ -78,13 +80,13 @@ class Dispatcher:
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """Return the answer's frame; None if it follows through `reply_frame`, or never (oneway)."""
-        frame = self._handled(command, connection)
+        frame = self._handle(command, connection)
         return None if command.is_oneway else frame
 
-    def _handled(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+    def _handle(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         if command.code in self._authorization.checked:
             try:
-                command = self._authorization.admitted(command, connection, self._answers.live)
+                command = self._authorization.authorize(command, connection, self._answers.live)
             except NotAllowedError as error:
                 return self._counted(command, command.answer(ResponseCode.NO_PERMISSION, str(error)))
         if command.code in SIGNS_OF_LIFE and self._writes.registering.is_kafka_away:
@@ -93,14 +95,14 @@ class Dispatcher:
             asyncio.get_running_loop().call_soon(close)
             return self._counted(command, command.answer(ResponseCode.SYSTEM_BUSY, KAFKA_IS_AWAY))
         if command.code in HANDLERS:
-            return self._written(command, connection)
+            return self._send_write(command, connection)
         if (read := self._writes.own.awaited(command, connection.number)) is not None:
-            self._start(self._looked_up_later(read, command), command, connection)
+            self._start(self._look_up_later(read, command), command, connection)
             return None
-        return self._looked_up(command, connection)
+        return self._look_up(command, connection)
 
-    def _looked_up(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        started_s, found = time.perf_counter(), self._found(command)
+    def _look_up(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+        started_s, found = time.perf_counter(), self._find(command)
         if isinstance(found, KeptAnswer):
             if self._is_open_to(command.code):
                 self._answers.learn(connection.content, command, found)
@@ -108,13 +110,13 @@ class Dispatcher:
         self._start(found, command, connection, alone=command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC)
         return None
 
-    async def _looked_up_later(self, read: asyncio.Future[None], command: RemotingCommand) -> Answer:
+    async def _look_up_later(self, read: asyncio.Future[None], command: RemotingCommand) -> Answer:
         """Answer a lookup once a snapshot has read this gateway's own write, or the limit is over (E12)."""
         await until_read(read)
-        found = self._found(command)
+        found = self._find(command)
         return found if isinstance(found, KeptAnswer) else await found
 
-    def _found(self, command: RemotingCommand) -> KeptAnswer | Answering:
+    def _find(self, command: RemotingCommand) -> KeptAnswer | Answering:
         """Return the answer to a lookup, or a coroutine for it: a list of all topics, or production's route (M9)."""
         if self._is_open_to(command.code) and self._answers.is_scan(command):
             return self._scanned(self._answers, command)
@@ -127,7 +129,7 @@ class Dispatcher:
         """Note that the connection is lost: no more requests come over it."""
         self._writes.registering.connection_lost(connection)
 
-    def _written(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+    def _send_write(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """Send a writing request. Return its answer if Kafka already has its record or none is needed."""
         started_s = time.perf_counter()
         sent = self._writes.send_at_once(command, connection)
@@ -137,7 +139,7 @@ class Dispatcher:
         if sent.is_logged:
             return self._counted(command, sent.answer(), started_s)
         assert sent.place is not None, "it would need no record"
-        connection.await_answer(command, later_s=0.0 if sent.is_light else _LATER_S)
+        connection.track_pending(command, later_s=0.0 if sent.is_light else _LATER_S)
         sent.place.add_done_callback(partial(self._on_logged, command, connection, sent.answer, started_s))
         return None
 
@@ -163,7 +165,7 @@ class Dispatcher:
             return KeptAnswer(command.code, command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
         return kept
 
-    async def _scanned(self, answers: Answers, command: RemotingCommand) -> KeptAnswer:
+    async def _scanned(self, answers: AnswerCache, command: RemotingCommand) -> KeptAnswer:
         """Return an answer that reads all topics. A thread makes it, one at a time and once for each snapshot."""
         async with self._scanning:
             if answers.is_scan(command):
@@ -195,7 +197,7 @@ class Dispatcher:
     ) -> None:
         is_of_settings = command.code == RequestCode.UPDATE_NAMESRV_CONFIG and len(command.body) <= MAX_PROPERTIES_BYTES
         later_s = _LATER_S + (_OF_SETTINGS_S_A_BYTE * len(command.body) if is_of_settings else 0)
-        connection.await_answer(command, later_s=later_s, alone=alone)
+        connection.track_pending(command, later_s=later_s, alone=alone)
         task = asyncio.ensure_future(answering)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

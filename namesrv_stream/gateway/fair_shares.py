@@ -114,7 +114,11 @@ class LoopTime:
     def spend(self, host: Host, now_s: float, seconds: float) -> None:
         """Count the time that requests of this host took."""
         if now_s - self._pruned_s >= _FORGOTTEN_AFTER_S:
-            self._prune(now_s)
+            self._pruned_s = now_s  # hosts that have had no turn for a while and have no debt are forgotten
+            self._debts = {
+                each: debt for each, debt in self._debts.items()
+                if now_s - debt[1] < _FORGOTTEN_AFTER_S or self._debt_s(each, now_s) > 0
+            }  # fmt: skip
         self._debts[host] = min(self._debt_s(host, now_s) + seconds, _MAX_DEBT_S), now_s
 
     def is_heavy(self, host: Host, now_s: float) -> bool:
@@ -124,14 +128,6 @@ class LoopTime:
     def _debt_s(self, host: Host, now_s: float) -> float:
         debt_s, at_s = self._debts.get(host, (0.0, now_s))
         return max(0.0, debt_s - HEAVY_HOST_SHARE * (now_s - at_s))
-
-    def _prune(self, now_s: float) -> None:
-        """Forget hosts that have had no turn for a while and have no debt."""
-        self._pruned_s = now_s
-        self._debts = {
-            host: debt for host, debt in self._debts.items()
-            if now_s - debt[1] < _FORGOTTEN_AFTER_S or self._debt_s(host, now_s) > 0
-        }  # fmt: skip
 
 
 class FairShares(Generic[C]):
@@ -317,7 +313,9 @@ class Turns:
         """
         line = self._lines.setdefault(host, asyncio.Semaphore(self._of_a_host))
         async with asyncio.timeout(limit_s) as waiting, line:
-            await asyncio.sleep(self._rest_s(host))
+            now_s = time.monotonic()
+            self._rests_until_s = {each: until_s for each, until_s in self._rests_until_s.items() if until_s > now_s}
+            await asyncio.sleep(self._rests_until_s.get(host, now_s) - now_s)
             async with self._slots:
                 waiting.reschedule(None)
                 started_s = time.monotonic()
@@ -327,8 +325,3 @@ class Turns:
                     spent_s = time.monotonic() - started_s
                     if spent_s > SHORT_TURN_S:
                         self._rests_until_s[host] = time.monotonic() + REST_TIMES * spent_s / self._of_a_host
-
-    def _rest_s(self, host: str) -> float:
-        now_s = time.monotonic()
-        self._rests_until_s = {each: until_s for each, until_s in self._rests_until_s.items() if until_s > now_s}
-        return self._rests_until_s.get(host, now_s) - now_s

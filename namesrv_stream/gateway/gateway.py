@@ -15,7 +15,7 @@ from typing import Any
 from namesrv_stream.answers.job_status import JobWatch, job_state
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.authorization import Authorization, Refusals
 from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
@@ -55,7 +55,7 @@ class Gateway:
         self.metrics = Metrics()
         self.gateway_id = uuid.uuid4().hex[:12]
         self._open_things = AsyncExitStack()
-        self._answers = Answers(RouteTables(), settings)
+        self._answers = AnswerCache(RouteTables(), settings)
         self._latest: RegistryAt | None = None
         self._has_looked = asyncio.Event()
         self._has_snapshot = asyncio.Event()
@@ -113,7 +113,13 @@ class Gateway:
             opening.push_async_callback(asyncio.to_thread, self._follower.stop)
             opening.callback(processes.close)
             await opening.enter_async_context(self._link)
-            await self._wait_for_tables()
+            try:
+                async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
+                    await self._has_looked.wait()
+            except TimeoutError:
+                reason = self._follower.problem or "they do not answer yet"
+                log.warning("the tables in %s cannot be read: lookups are rejected until then: %s",
+                            settings.delta_root, reason)  # fmt: skip
             self._open_monitoring(opening)
             await self._server.start()
             self._open_things = opening.pop_all()
@@ -131,15 +137,6 @@ class Gateway:
         self._writes.registering.stop()  # again: meanwhile brokers may have sent heartbeats that wait
         await self._open_things.aclose()
         log.info("the gateway has stopped in order")
-
-    async def _wait_for_tables(self) -> None:
-        try:
-            async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
-                await self._has_looked.wait()
-        except TimeoutError:
-            reason = self._follower.problem or "they do not answer yet"
-            log.warning("the tables in %s cannot be read: lookups are rejected until then: %s",
-                        self._settings.delta_root, reason)  # fmt: skip
 
     def _open_monitoring(self, opening: AsyncExitStack) -> None:
         settings = self._settings
@@ -167,7 +164,9 @@ class Gateway:
         """Serve a new snapshot as a whole, and keep the encoded answers that its changes do not affect."""
         settings, row = newest.settings, newest.snapshot
         clock = LogClock.of(row)
-        answers = Answers(newest.routes, settings, row.epoch, row.offsets, clock.reading_ms or 0, row.kafka_topic_id)
+        answers = AnswerCache(
+            newest.routes, settings, row.epoch, row.offsets, clock.reading_ms or 0, row.kafka_topic_id
+        )
         answers.take_over(self._answers, changed_tables, changed_routes)
         if settings.notify_min_broker_id_changed and self._latest is not None:
             for notice in notices(self._latest.brokers, answers.tables.brokers, answers.live):

@@ -27,7 +27,7 @@ _BOUNDS = (*map(floatToGoString, _BUCKETS_S), "+Inf")
 
 
 @dataclass(slots=True)
-class _Answered:
+class _RequestTimes:
     """Requests of one code with one result. `in_bucket`: how many took up to each bound and over the one before."""
 
     times: int = 0
@@ -41,23 +41,23 @@ class _Answered:
         self.in_bucket[bisect_left(_BUCKETS_S, seconds)] += 1
 
 
-class _Requests(Collector):
+class _RequestCollector(Collector):
     """The requests by code and result. prometheus_client's own metrics take locks, 4 µs of some 20 that a lookup takes.
 
     The scrape's thread may see a request's parts at different times.
     """
 
     def __init__(self) -> None:
-        self._of: dict[tuple[int, int], _Answered] = {}
-        self._named: dict[tuple[str, str], _Answered] = {}
+        self._of: dict[tuple[int, int], _RequestTimes] = {}
+        self._named: dict[tuple[str, str], _RequestTimes] = {}
 
-    def of(self, code: int, result: int) -> _Answered:
+    def of(self, code: int, result: int) -> _RequestTimes:
         """Return the requests of one code with one result."""
         return self._of.get((code, result)) or self._new(code, result)
 
-    def _new(self, code: int, result: int) -> _Answered:
+    def _new(self, code: int, result: int) -> _RequestTimes:
         names = _name(RequestCode, code), _name(ResponseCode, result)
-        answered = self._named.setdefault(names, _Answered())
+        answered = self._named.setdefault(names, _RequestTimes())
         if _UNKNOWN not in names:  # peers can invent any number of codes
             self._of[code, result] = answered
         return answered
@@ -66,7 +66,7 @@ class _Requests(Collector):
         """Yield both metrics."""
         requests = CounterMetricFamily("namesrv_requests", "Requests answered.", labels=["code", "result"])
         seconds = HistogramMetricFamily("namesrv_request_seconds", "From the request to its answer.", labels=["code"])
-        of_code: dict[str, list[_Answered]] = {}
+        of_code: dict[str, list[_RequestTimes]] = {}
         for (code, result), answered in list(self._named.items()):
             requests.add_metric([code, result], answered.times)
             of_code.setdefault(code, []).append(answered)
@@ -83,7 +83,7 @@ class Metrics:
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
         add_process_metrics(of)
-        self._requests = _Requests()
+        self._requests = _RequestCollector()
         of.register(self._requests)
         self.connections = Gauge("namesrv_connections", "Open connections.", registry=of)
         self.epoch = Gauge("namesrv_snapshot_epoch", "Epoch of the snapshot that is served.", registry=of)

@@ -71,11 +71,11 @@ class Heartbeats:
         If it is sent later, this is the future of the record before it. Raises the errors of `KafkaLink.send`.
         """
         newest = self._newest.get(address, {}).get(channel_id)
-        if newest is None or not self._is_sent_later(newest, address, channel_id, timeout_ms, host):
+        if newest is None or not self._defer_if_early(newest, address, channel_id, timeout_ms, host):
             return self._send_now(address, channel_id, host)
         return _answer_by(newest.in_log)
 
-    def _is_sent_later(self, newest: _Newest, address: str, channel_id: str, timeout_ms: int, host: str) -> bool:
+    def _defer_if_early(self, newest: _Newest, address: str, channel_id: str, timeout_ms: int, host: str) -> bool:
         """Return whether a timer sends the sign of life, and set the timer if there is none yet.
 
         A sign of life that comes so late that its lease may soon end does not wait.

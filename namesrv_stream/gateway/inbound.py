@@ -35,7 +35,7 @@ class State(Enum):
     CLOSING = auto()
 
 
-class Event(Enum):
+class FlowEvent(Enum):
     """An event that may change a connection's state."""
 
     TURN_ENDS = auto()
@@ -47,22 +47,22 @@ class Event(Enum):
     CLOSE = auto()
 
 
-_TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+_TRANSITIONS: Final[Mapping[State, Mapping[FlowEvent, State]]] = {
     State.READING: {
-        Event.TURN_ENDS: State.RESTING,
-        Event.UNANSWERED_ARE_MANY: State.HELD_BY_KAFKA,
-        Event.ANSWERS_PILE_UP: State.HELD_BY_PEER,
+        FlowEvent.TURN_ENDS: State.RESTING,
+        FlowEvent.UNANSWERED_ARE_MANY: State.HELD_BY_KAFKA,
+        FlowEvent.ANSWERS_PILE_UP: State.HELD_BY_PEER,
     },
     State.RESTING: {
-        Event.TURN_BEGINS: State.READING,
-        Event.UNANSWERED_ARE_MANY: State.HELD_BY_KAFKA,
-        Event.ANSWERS_PILE_UP: State.HELD_BY_PEER,
+        FlowEvent.TURN_BEGINS: State.READING,
+        FlowEvent.UNANSWERED_ARE_MANY: State.HELD_BY_KAFKA,
+        FlowEvent.ANSWERS_PILE_UP: State.HELD_BY_PEER,
     },
-    State.HELD_BY_KAFKA: {Event.UNANSWERED_ARE_FEW: State.RESTING, Event.ANSWERS_PILE_UP: State.HELD_BY_BOTH},
-    State.HELD_BY_PEER: {Event.ANSWERS_ARE_TAKEN: State.RESTING, Event.UNANSWERED_ARE_MANY: State.HELD_BY_BOTH},
+    State.HELD_BY_KAFKA: {FlowEvent.UNANSWERED_ARE_FEW: State.RESTING, FlowEvent.ANSWERS_PILE_UP: State.HELD_BY_BOTH},
+    State.HELD_BY_PEER: {FlowEvent.ANSWERS_ARE_TAKEN: State.RESTING, FlowEvent.UNANSWERED_ARE_MANY: State.HELD_BY_BOTH},
     State.HELD_BY_BOTH: {
-        Event.UNANSWERED_ARE_FEW: State.HELD_BY_PEER,
-        Event.ANSWERS_ARE_TAKEN: State.HELD_BY_KAFKA,
+        FlowEvent.UNANSWERED_ARE_FEW: State.HELD_BY_PEER,
+        FlowEvent.ANSWERS_ARE_TAKEN: State.HELD_BY_KAFKA,
     },
     State.CLOSING: {},
 }
@@ -78,10 +78,10 @@ class ConnectionStates:
         self.unanswered_bytes = 0
         self._alone: RemotingCommand | None = None
 
-    def on(self, event: Event) -> bool:
+    def on(self, event: FlowEvent) -> bool:
         """Apply an event. Return whether it has changed the state."""
         before = self.state
-        self.state = State.CLOSING if event is Event.CLOSE else _TRANSITIONS[before].get(event, before)
+        self.state = State.CLOSING if event is FlowEvent.CLOSE else _TRANSITIONS[before].get(event, before)
         return self.state is not before
 
     def add(self, request: RemotingCommand, *, alone: bool) -> bool:
@@ -92,14 +92,14 @@ class ConnectionStates:
         self.unanswered += 1
         self.unanswered_bytes += len(request.body)
         self._alone = request if alone else self._alone
-        return self._is_full and self.on(Event.UNANSWERED_ARE_MANY)
+        return self._is_full and self.on(FlowEvent.UNANSWERED_ARE_MANY)
 
     def remove(self, request: RemotingCommand) -> bool:
         """Count a request no longer, because it is answered. Return whether the state has changed."""
         self.unanswered -= 1
         self.unanswered_bytes -= len(request.body)
         self._alone = None if request is self._alone else self._alone
-        return not self._is_full and self.on(Event.UNANSWERED_ARE_FEW)
+        return not self._is_full and self.on(FlowEvent.UNANSWERED_ARE_FEW)
 
     @property
     def is_held(self) -> bool:
@@ -242,22 +242,22 @@ class Inbound:
         while (opening := opening_of(self._first)) is not None:
             self._check(opening)
             if opening is Opening.TLS:
-                self._first = self._begin_tls(self._first)
-            elif opening is not Opening.REMOTING and not self._take_proxy_header():
-                break
+                context = self._context()
+                if context is None:
+                    raise NamesrvError("the TLS certificate cannot be read: see the log of this gateway's start")
+                self.tls = TlsSession(context)
+                self._first = self.tls.received(self._first, self._send)
+            elif opening is not Opening.REMOTING:
+                header = proxy_header(self._first)
+                if header is None:
+                    break
+                self.source = header.source
+                self._first = self._first[header.length_bytes :]
             self.opening = opening
             if opening is Opening.REMOTING:
                 rest, self._first = self._first, b""
                 return rest
         return b""
-
-    def _begin_tls(self, first: bytes) -> bytes:
-        """Return the plain text inside the ciphertext with which TLS begins."""
-        context = self._context()
-        if context is None:
-            raise NamesrvError("the TLS certificate cannot be read: see the log of this gateway's start")
-        self.tls = TlsSession(context)
-        return self.tls.received(first, self._send)
 
     def _check(self, opening: Opening) -> None:
         """Raise NamesrvError if the peer may not begin with this protocol now."""
@@ -274,11 +274,3 @@ class Inbound:
                 )
             case Opening.REMOTING if self.opening is not Opening.TLS and not self._terms.has_plain_text:
                 raise NamesrvError("plain text, and tls.server.mode is enforcing: set -Dtls.enable=true on the peer")
-
-    def _take_proxy_header(self) -> bool:
-        header = proxy_header(self._first)
-        if header is None:
-            return False
-        self.source = header.source
-        self._first = self._first[header.length_bytes :]
-        return True

@@ -21,12 +21,12 @@ import msgspec
 from isal.isal_zlib import crc32
 
 from namesrv_stream.errors import BadRequestError, NamesrvError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.own_writes import OwnWrites, until_read
 from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.rules.record_types import RegisterBroker, RequestRefused
-from namesrv_stream.rules.registration import MAX_TOKENS, MEANING
+from namesrv_stream.rules.registration import MAX_TOKENS, REGISTRATION_SCHEMA_HASH
 from namesrv_stream.rules.rows import LiveRow, LogPosition, is_other_id, known_id
 from namesrv_stream.wire.registration_request import body_crc32, without_mapping_version
 from namesrv_stream.wire.remoting_command import RemotingCommand
@@ -66,7 +66,7 @@ def token_of(command: RemotingCommand) -> str:
     if after and fields.get("bodyCrc32") == str(body_crc32(command.body)):
         del fields["bodyCrc32"]
     checksum = crc32(after, crc32(before))
-    identity = _encoder.encode((MEANING, command.version, len(before) + len(after), checksum, fields))
+    identity = _encoder.encode((REGISTRATION_SCHEMA_HASH, command.version, len(before) + len(after), checksum, fields))
     return blake2b(identity, digest_size=12).hexdigest()
 
 
@@ -82,7 +82,7 @@ class Unread:
     is_it: bool = False
     place: LogPosition | None = None
 
-    def is_read_by(self, published: Answers) -> bool:
+    def is_read_by(self, published: AnswerCache) -> bool:
         """Return whether the snapshot has read the record."""
         return self.place is not None and self.place.offset < published.offsets.get(self.place.partition, 0)
 
@@ -115,7 +115,7 @@ class KnownBrokers:
         """The number of records and times that are kept of all brokers."""
         return len(self._unread) + sum(map(len, self._sent_in_full_ms.values()))
 
-    def why_in_full(self, address: str, token: str, published: Answers, now_ms: int) -> str | None:
+    def why_in_full(self, address: str, token: str, published: AnswerCache, now_ms: int) -> str | None:
         """Return the reason why a registration has to be sent in full; None if a light heartbeat is enough (E10)."""
         unread, lease = self._unread.get(address), published.live.get(address)
         if unread is not None and not unread.is_read_by(published):
@@ -142,35 +142,35 @@ class KnownBrokers:
         token = head.token or ""
         self._note_time(head.broker_addr, token, now_ms)
         self._sent_in_full_ms[head.broker_addr][token] = now_ms
-        return self._sent(head.broker_addr, Unread(head, is_it=True))
+        return self._note_unread(head.broker_addr, Unread(head, is_it=True))
 
     def note_sent_closed(self, address: str) -> Unread:
         """Note that a connection's end was handed to Kafka. Return the object that gets its place.
 
         Another connection may keep the lease.
         """
-        return self._sent(address, Unread(self.unread_head(address)))
+        return self._note_unread(address, Unread(self.unread_head(address)))
 
     def note_sent_unregistration(self, address: str) -> Unread:
         """Note that an unregistration was handed to Kafka. Return the object that gets its place."""
-        return self._sent(address, Unread())
+        return self._note_unread(address, Unread())
 
-    def _sent(self, address: str, unread: Unread) -> Unread:
+    def _note_unread(self, address: str, unread: Unread) -> Unread:
         self._unread.pop(address, None)
         self._unread[address] = unread
         if len(self._unread) > MAX_UNREAD:
             del self._unread[next(iter(self._unread))]
         return unread
 
-    def note_failed(self, address: str, published: Answers) -> None:
+    def note_failed(self, address: str, published: AnswerCache) -> None:
         """Note that a registration of a known broker was not sent, or was sent and failed.
 
         The log may still have it, so the broker's next one is sent in full.
         """
         if self.is_known(address, published):  # others have to register anyway
-            self._sent(address, Unread(self.unread_head(address)))
+            self._note_unread(address, Unread(self.unread_head(address)))
 
-    def follow(self, published: Answers) -> None:
+    def follow(self, published: AnswerCache) -> None:
         """Forget the records that the newest snapshot has read.
 
         If its log is another one, no record is known to be there.
@@ -187,14 +187,14 @@ class KnownBrokers:
         unread = self._unread.get(address)
         return None if unread is None else unread.head
 
-    def is_known(self, address: str, published: Answers) -> bool:
+    def is_known(self, address: str, published: AnswerCache) -> bool:
         """Return whether the address has a lease, or a registration that is not read yet.
 
         Signs of life of any other address have no effect (L2).
         """
         return address in published.live or self.unread_head(address) is not None
 
-    def is_in_doubt(self, address: str, published: Answers) -> bool:
+    def is_in_doubt(self, address: str, published: AnswerCache) -> bool:
         """Return whether the broker of an address has to register whatever its version is.
 
         There are two cases. The snapshot has not read this gateway's last record of it, which ends a connection or the
@@ -270,7 +270,7 @@ class TakenAddresses:
         self._speaking = speaking
         self._warn_at_ms = self._record_at_ms = 0
 
-    def check(self, answers: Answers, command: RemotingCommand, connection: Connection) -> None:
+    def check(self, answers: AnswerCache, command: RemotingCommand, connection: Connection) -> None:
         """Raise AddressTakenError if another living broker has the registration's address."""
         fields = command.ext_fields or {}
         lease = answers.live.get(fields.get("brokerAddr", ""))
@@ -282,7 +282,7 @@ class TakenAddresses:
         if other is not None:
             raise AddressTakenError(lease, other, announced[1], connection)
 
-    async def is_read_anew(self, error: AddressTakenError) -> bool:
+    async def recheck_after_snapshot(self, error: AddressTakenError) -> bool:
         """Send a record of a refusal, and return whether there is a snapshot after it. A few a minute are sent."""
         if self._sending.now_ms < self._record_at_ms:
             return False

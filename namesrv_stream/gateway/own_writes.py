@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     Command,
@@ -53,7 +53,7 @@ class _Write:
 class OwnWrites:
     """The unread writes of one gateway. Lives in the event loop."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: AnswerCache) -> None:
         self._answers = answers
         self._writes: set[_Write] = set()
         self._unread: dict[Key, _Write] = {}
@@ -80,7 +80,7 @@ class OwnWrites:
         read.set_result(None)
         return read
 
-    def follow(self, answers: Answers) -> None:
+    def follow(self, answers: AnswerCache) -> None:
         """Forget the writes that a newer snapshot has read, and end the wait for them."""
         self._answers = answers
         for write in [write for write in self._writes if self._has_read(write.place)]:

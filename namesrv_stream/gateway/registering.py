@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from namesrv_stream.errors import BadRequestError, NamesrvError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.known_brokers import (
@@ -28,7 +28,7 @@ from namesrv_stream.gateway.known_brokers import (
     token_of,
 )
 from namesrv_stream.gateway.own_writes import OwnWrites
-from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, Sent
+from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, SentRequest
 from namesrv_stream.records import encode_record
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.record_types import (
@@ -70,7 +70,7 @@ class DecodedRegistration(NamedTuple):
 class RegistrationHandler:
     """Sends the records about the brokers of one gateway. Lives in the event loop."""
 
-    def __init__(self, sending: KafkaSender, reconcile_interval_ms: int, answers: Answers, own: OwnWrites) -> None:
+    def __init__(self, sending: KafkaSender, reconcile_interval_ms: int, answers: AnswerCache, own: OwnWrites) -> None:
         self._sending = sending
         self._own = own
         self._known = KnownBrokers(reconcile_interval_ms)
@@ -85,7 +85,7 @@ class RegistrationHandler:
 
     # --- registrations
 
-    def send_light(self, command: RemotingCommand, connection: Connection) -> Sent | None:
+    def send_light(self, command: RemotingCommand, connection: Connection) -> SentRequest | None:
         """Send a light heartbeat in place of a registration. Raises NamesrvError.
 
         Return None if the registration has to be sent in full (E10).
@@ -99,7 +99,7 @@ class RegistrationHandler:
         if is_first and (head := self._shown_head(address)) is not None:
             _log_came(head, connection)
         self._sending.on_registration(None)
-        return Sent(place, partial(self._answer, command), is_light=True)
+        return SentRequest(place, partial(self._answer, command), is_light=True)
 
     def decoding(
         self, command: RemotingCommand, connection: Connection, *, only_quick: bool
@@ -110,7 +110,9 @@ class RegistrationHandler:
         self.taken.check(self._answers, command, connection)
         return partial(_decode, command, self._token(command), channel_id, only_quick)
 
-    def send_in_full(self, command: RemotingCommand, decoded: DecodedRegistration, connection: Connection) -> Sent:
+    def send_in_full(
+        self, command: RemotingCommand, decoded: DecodedRegistration, connection: Connection
+    ) -> SentRequest:
         """Send a registration in full. Raises NamesrvError."""
         head, address = decoded.head, decoded.head.broker_addr
         if decoded.left_out:
@@ -128,7 +130,7 @@ class RegistrationHandler:
         channel_id = self._sending.channel_id(connection)
         self._note_sign_of_life(address, channel_id, self._timeout_ms(address), connection)
         self._heartbeats.sent(address, channel_id, place)
-        return Sent(place, partial(self._answer, command, head))
+        return SentRequest(place, partial(self._answer, command, head))
 
     def _on_full_acknowledged(self, unread: Unread, address: str, new_topics: list[str], done: InLog) -> None:
         if done.cancelled() or done.exception() is not None:
@@ -292,7 +294,7 @@ class RegistrationHandler:
 
     # --- what happens besides requests
 
-    def follow(self, answers: Answers) -> None:
+    def follow(self, answers: AnswerCache) -> None:
         """Answer from a newer snapshot."""
         self._answers = answers
         self._known.follow(answers)

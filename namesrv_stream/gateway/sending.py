@@ -108,7 +108,7 @@ InLog = asyncio.Future[LogPosition]
 """The future place of a record in the log."""
 
 
-class Sent(NamedTuple):
+class SentRequest(NamedTuple):
     """A request that was sent. `answer()` makes its answer once Kafka has the record.
 
     `place`: the record's future place in the log; None if the request needs no record. `is_light`: the record is a

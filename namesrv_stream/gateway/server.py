@@ -55,7 +55,7 @@ class Server:
         self._server.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_LIMIT_S):
-                while not all(connection.is_answered for connection in self.connections.open):
+                while not all(connection.has_no_pending for connection in self.connections.open):
                     await asyncio.sleep(0.02)
         for connection in list(self.connections.open):
             connection.close()

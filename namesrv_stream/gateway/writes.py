@@ -2,7 +2,7 @@
 
 1. A registration that the tables show is sent as a light heartbeat and not decoded (`registering.py`). 2. Any other
 request is decoded: in the event loop, or in another process if that takes long. 3. Its handler in `HANDLERS` hands a
-record to Kafka, and says what the answer will be (`Sent`). 4. It is answered once Kafka has the record.
+record to Kafka, and says what the answer will be (`SentRequest`). 4. It is answered once Kafka has the record.
 
 `send_at_once` takes the first three steps in the turn in which the request comes, as for most requests. `answered`
 takes them in a task: after earlier requests of the connection, for large bodies, and for what meets an error.
@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import BadRequestError, KafkaRefusedError, KafkaUnreachableError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.known_brokers import AddressTakenError
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import RegistrationHandler
-from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, Sent
+from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, SentRequest
 from namesrv_stream.rules.commands import holder_of
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -49,7 +49,7 @@ MAX_AT_ONCE_BYTES = 256 * 1024
 found takes 3.3 ms.
 """
 
-Handler = Callable[["WriteHandler", RemotingCommand, Any, Connection], Sent]
+Handler = Callable[["WriteHandler", RemotingCommand, Any, Connection], SentRequest]
 
 
 class WriteHandler:
@@ -58,24 +58,24 @@ class WriteHandler:
     `answers` is replaced with each snapshot.
     """
 
-    def __init__(self, sending: KafkaSender, reconcile_interval_ms: int, answers: Answers) -> None:
+    def __init__(self, sending: KafkaSender, reconcile_interval_ms: int, answers: AnswerCache) -> None:
         self._sending = sending
         self._link = sending.link
         self._answers = answers
         self.own = OwnWrites(answers)
         self.registering = RegistrationHandler(sending, reconcile_interval_ms, answers, self.own)
 
-    def send_at_once(self, command: RemotingCommand, connection: Connection) -> Sent | None:
+    def send_at_once(self, command: RemotingCommand, connection: Connection) -> SentRequest | None:
         """Send a request in the turn in which it came.
 
         Return None and send nothing if `answered` has to handle the request: earlier requests of the connection wait,
         its body takes long to decode, or there is an error.
         """
-        if not connection.is_answered or connection.order.locked():
+        if not connection.has_no_pending or connection.order.locked():
             return None
         limit_bytes = MAX_AT_ONCE_BYTES if command.code == RequestCode.REGISTER_BROKER else LARGE_BODY_BYTES
         try:
-            return self._sent(command, connection, limit_bytes)
+            return self._send(command, connection, limit_bytes)
         except Exception:  # also an internal error: `answered` meets it again, and its caller logs and answers it
             return None
 
@@ -83,7 +83,7 @@ class WriteHandler:
         """Send a request, and return its answer. A bad request and a record that fails are answered too."""
         try:
             async with connection.order:
-                sent = await self._sent_in_order(command, connection)
+                sent = await self._send_in_order(command, connection)
             if sent.place is not None:
                 await sent.place
             return sent.answer()
@@ -99,7 +99,7 @@ class WriteHandler:
                 self.registering.note_not_sent(command)
             return refusal(command, error)
 
-    def _sent(self, command: RemotingCommand, connection: Connection, limit_bytes: int) -> Sent | None:
+    def _send(self, command: RemotingCommand, connection: Connection, limit_bytes: int) -> SentRequest | None:
         """Send a request now; return None if its body has to be decoded in another process."""
         if command.code == RequestCode.REGISTER_BROKER:
             if (light := self.registering.send_light(command, connection)) is not None:
@@ -112,20 +112,20 @@ class WriteHandler:
         if is_large:
             self._link.check_room(len(command.body), connection.host)
         decode = self._decoding(command, connection, only_quick=is_large)
-        return self._handled(command, decode(), connection)
+        return self._handle(command, decode(), connection)
 
-    async def _sent_in_order(self, command: RemotingCommand, connection: Connection) -> Sent:
+    async def _send_in_order(self, command: RemotingCommand, connection: Connection) -> SentRequest:
         """Send a request while the order of its connection is held. A taken address is looked at twice (D14)."""
         try:
-            return self._sent(command, connection, LARGE_BODY_BYTES) or await self._send_aside(command, connection)
+            return self._send(command, connection, LARGE_BODY_BYTES) or await self._send_aside(command, connection)
         except AddressTakenError as error:
-            if not await self.registering.taken.is_read_anew(error):
+            if not await self.registering.taken.recheck_after_snapshot(error):
                 raise
-        return self._sent(command, connection, LARGE_BODY_BYTES) or await self._send_aside(command, connection)
+        return self._send(command, connection, LARGE_BODY_BYTES) or await self._send_aside(command, connection)
 
-    async def _send_aside(self, command: RemotingCommand, connection: Connection) -> Sent:
+    async def _send_aside(self, command: RemotingCommand, connection: Connection) -> SentRequest:
         decode = self._decoding(command, connection)
-        return self._handled(
+        return self._handle(
             command, await self._sending.decoded_aside(decode, len(command.body), connection), connection
         )
 
@@ -137,7 +137,7 @@ class WriteHandler:
             return self.registering.decoding(command, connection, only_quick=only_quick)
         return partial(_DECODERS.get(command.code, operator_command), command)
 
-    def _handled(self, command: RemotingCommand, content: Any, connection: Connection) -> Sent:
+    def _handle(self, command: RemotingCommand, content: Any, connection: Connection) -> SentRequest:
         sent = HANDLERS[command.code](self, command, content, connection)
         if sent.place is not None and not sent.is_logged and command.code != RequestCode.REGISTER_BROKER:
             self._sending.limit(sent.place)  # a registration has none: its broker waits longer than Kafka's client
@@ -145,20 +145,20 @@ class WriteHandler:
 
     # --- handlers
 
-    def _register(self, command: RemotingCommand, content: Any, connection: Connection) -> Sent:
+    def _register(self, command: RemotingCommand, content: Any, connection: Connection) -> SentRequest:
         return self.registering.send_in_full(command, content, connection)
 
-    def _unregister(self, command: RemotingCommand, request: UnregisterBroker, connection: Connection) -> Sent:
-        return Sent(self.registering.unregister(request, connection), command.answer)
+    def _unregister(self, command: RemotingCommand, request: UnregisterBroker, connection: Connection) -> SentRequest:
+        return SentRequest(self.registering.unregister(request, connection), command.answer)
 
-    def _heartbeat(self, command: RemotingCommand, header: BrokerHeader, connection: Connection) -> Sent:
-        return Sent(self.registering.heartbeat(header, connection), command.answer, is_light=True)
+    def _heartbeat(self, command: RemotingCommand, header: BrokerHeader, connection: Connection) -> SentRequest:
+        return SentRequest(self.registering.heartbeat(header, connection), command.answer, is_light=True)
 
     def _query_data_version(
         self, command: RemotingCommand, asked: tuple[BrokerHeader, DataVersion], connection: Connection
-    ) -> Sent:
+    ) -> SentRequest:
         place = self.registering.heartbeat(asked[0], connection)
-        return Sent(place, partial(self._answer_to_query, command, *asked), is_light=True)
+        return SentRequest(place, partial(self._answer_to_query, command, *asked), is_light=True)
 
     def _answer_to_query(self, command: RemotingCommand, asking: BrokerHeader, version: DataVersion) -> RemotingCommand:
         address = asking.broker_addr
@@ -168,11 +168,11 @@ class WriteHandler:
         body = encode_body(live.data_version) if live else b""
         return command.answer(ext_fields={"changed": "true" if changed else "false"}, body=body)
 
-    def _operate(self, command: RemotingCommand, request: Command, connection: Connection) -> Sent:
+    def _operate(self, command: RemotingCommand, request: Command, connection: Connection) -> SentRequest:
         request = replace(request, requested_by=request.requested_by or connection.peer)
         place = self._link.send(request, host=connection.host)
         place.add_done_callback(partial(self._on_commanded, request, connection.number))
-        return Sent(place, partial(self._answer_to_operator, command, request))
+        return SentRequest(place, partial(self._answer_to_operator, command, request))
 
     def _on_commanded(self, request: Command, connection: int, done: InLog) -> None:
         if not done.cancelled() and done.exception() is None:
@@ -184,25 +184,27 @@ class WriteHandler:
             return command.answer(ext_fields={count: str(self._answers.topic_count(request.broker_name))})
         return command.answer()
 
-    def _update_config(self, command: RemotingCommand, request: UpdateNamesrvConfig, connection: Connection) -> Sent:
+    def _update_config(
+        self, command: RemotingCommand, request: UpdateNamesrvConfig, connection: Connection
+    ) -> SentRequest:
         """Change settings (A5). If one of them may not change at run time, refuse all of them."""
         try:
             changes = self._answers.settings.live_changes(request.properties)
         except ConfigBlackListError as error:
-            return Sent(None, partial(command.answer, ResponseCode.NO_PERMISSION, error.remark))
-        return self._operate(command, request, connection) if changes else Sent(None, command.answer)
+            return SentRequest(None, partial(command.answer, ResponseCode.NO_PERMISSION, error.remark))
+        return self._operate(command, request, connection) if changes else SentRequest(None, command.answer)
 
-    def _retire(self, command: RemotingCommand, request: RetireBroker, connection: Connection) -> Sent:
+    def _retire(self, command: RemotingCommand, request: RetireBroker, connection: Connection) -> SentRequest:
         """Retire a broker, unless the newest snapshot has a holder of its id (A7)."""
         holders = self._answers.tables.brokers.get(request.broker_name, {})
         if holder := holder_of(request, holders.get(request.broker_id)):
             remark = f"{holder} holds this id of {request.broker_name}. Retire a broker that is down"
-            return Sent(None, partial(command.answer, ResponseCode.SYSTEM_ERROR, remark))
+            return SentRequest(None, partial(command.answer, ResponseCode.SYSTEM_ERROR, remark))
         return self._operate(command, request, connection)
 
     # --- what happens besides requests
 
-    def follow(self, answers: Answers) -> None:
+    def follow(self, answers: AnswerCache) -> None:
         """Answer from a newer snapshot."""
         self._answers = answers
         self.own.follow(answers)

@@ -410,7 +410,7 @@ class _Admin:
                 if error.code() == KafkaError._TIMED_OUT:
                     if away := self._announced_away():
                         raise KafkaMisaddressedError(self._address, away) from raised
-                    if self._is_connected() and not is_renewed:
+                    if any(each["state"] == "UP" for each in self._nodes()) and not is_renewed:
                         is_renewed = True
                         given_up_s = time.monotonic() + self.limit_s
                         self.client.__exit__(None, None, None)
@@ -432,9 +432,6 @@ class _Admin:
                 away.setdefault(each["nodename"], f"no connection within {self.limit_s:g} s")
         own = {each.strip() for each in self._address.split(",")}
         return {address: problem for address, problem in away.items() if address not in own}
-
-    def _is_connected(self) -> bool:
-        return any(each["state"] == "UP" for each in self._nodes())
 
     def _nodes(self) -> Collection[dict[str, Any]]:
         return json.loads(self._states[0])["brokers"].values() if self._states else ()

@@ -40,7 +40,7 @@ name too."""
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
-MEANING = blake2b(
+REGISTRATION_SCHEMA_HASH = blake2b(
     repr(
         (*(kind.__struct_fields__ for kind in (RegisterBroker, TopicConfig, DataVersion)),
          MAX_TOPIC_CHARS, _CONTROL_CHARACTERS.pattern)
@@ -58,7 +58,7 @@ MAX_TOKENS = 64
 _OF_A_BROKER_NAME = frozenset({"broker", "topic", "topic_mapping"})
 
 
-def admitted(request: RegisterBroker) -> tuple[RegisterBroker, tuple[str, ...]]:
+def valid_topics(request: RegisterBroker) -> tuple[RegisterBroker, tuple[str, ...]]:
     """Return a registration with the topics that count, and the names of those that are left out."""
     table, mappings = request.topic_config_table, request.topic_queue_mapping_info_map
     if _are_usual(table) and _are_usual(mappings):

@@ -22,7 +22,7 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.registration import admitted, is_topic_name
+from namesrv_stream.rules.registration import is_topic_name, valid_topics
 from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
 from namesrv_stream.wire.codes import RequestCode, release_name
 from namesrv_stream.wire.headers import (
@@ -83,7 +83,7 @@ def read_registration(
         requested_by=command.sender,
         broker_version=release_name(command.version),
     )
-    request, left_out = admitted(request)
+    request, left_out = valid_topics(request)
     return request, (*body.left_out, *left_out)
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from namesrv_stream.cli import fleet
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.fleet import churn
-from namesrv_stream.tools.fleet.broker import Churn
+from namesrv_stream.tools.fleet.broker import ChurnKind
 from namesrv_stream.tools.fleet.history import chronicle_plan
 from tests.data import data
 
@@ -20,7 +20,7 @@ CASES = data(__file__, "options.yaml")
 
 @pytest.mark.parametrize(("text", "kind", "per_minute"), CASES["churn has a kind and a rate a minute"])
 def test_churn_has_a_kind_and_a_rate_a_minute(text, kind, per_minute):
-    assert churn(text) == (Churn(kind), per_minute)
+    assert churn(text) == (ChurnKind(kind), per_minute)
 
 
 @pytest.mark.parametrize("text", CASES["other churn is a usage error"])

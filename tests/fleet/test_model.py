@@ -8,7 +8,7 @@ import pytest
 from namesrv_stream.errors import SettingError
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker, UnregisterBroker
-from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import ChurnKind, FleetPlan
 from namesrv_stream.tools.fleet.model import FleetModel
 
 T0 = 1_800_000_000_000
@@ -33,7 +33,7 @@ def with_churn(kind, **plan):
     return FleetModel(FleetPlan(**(shape | plan), churn={kind: 2}), T0)
 
 
-@pytest.mark.parametrize("churn", [{}, dict.fromkeys(Churn, 3)])
+@pytest.mark.parametrize("churn", [{}, dict.fromkeys(ChurnKind, 3)])
 def test_same_seed_gives_the_same_records_and_another_does_not(churn):
     def everything(seed):
         model = FleetModel(FleetPlan(brokers=12, topics=20, churn=churn, seed=seed), T0)
@@ -77,7 +77,7 @@ def test_b6_acting_master_asks_for_its_lease_and_heartbeats_between_registration
 
 def test_every_record_is_of_the_contract():
     model = FleetModel(
-        FleetPlan(brokers=30, topics=100, zones=3, churn=dict.fromkeys(Churn, 20), heartbeat_interval_ms=5_000), T0
+        FleetPlan(brokers=30, topics=100, zones=3, churn=dict.fromkeys(ChurnKind, 20), heartbeat_interval_ms=5_000), T0
     )
     requests = [request for _, request in model.due(T0 + 20 * MINUTE)]
     assert set(map(type, requests)) == {RegisterBroker, BrokerHeartbeat, UnregisterBroker}
@@ -85,7 +85,7 @@ def test_every_record_is_of_the_contract():
 
 
 def test_nobody_heartbeats_before_it_has_registered_or_after_it_has_unregistered():
-    model = FleetModel(FleetPlan(brokers=30, topics=10, churn=dict.fromkeys(Churn, 20)), T0)
+    model = FleetModel(FleetPlan(brokers=30, topics=10, churn=dict.fromkeys(ChurnKind, 20)), T0)
     is_registered = defaultdict(bool)
     for _, request in model.due(T0 + 20 * MINUTE):
         if not isinstance(request, RegisterBroker):
@@ -93,14 +93,16 @@ def test_nobody_heartbeats_before_it_has_registered_or_after_it_has_unregistered
         is_registered[request.broker_addr] = not isinstance(request, UnregisterBroker)
 
 
-@pytest.mark.parametrize("kind", Churn)
+@pytest.mark.parametrize("kind", ChurnKind)
 def test_churn_happens_as_often_as_asked_for(kind):
     model = with_churn(kind, brokers=60, heartbeat_timeout_ms=5_000)
     list(model.due(T0 + 100 * MINUTE))
     assert 140 < model.happened[kind] < 260  # 200 on average; one in 20,000 seeds is outside
 
 
-@pytest.mark.parametrize(("kind", "least", "most", "times"), [(Churn.CRASH, 0.5, 2.5, 1), (Churn.FLAP, 1.2, 1.2, 3)])
+@pytest.mark.parametrize(
+    ("kind", "least", "most", "times"), [(ChurnKind.CRASH, 0.5, 2.5, 1), (ChurnKind.FLAP, 1.2, 1.2, 3)]
+)
 def test_one_that_crashes_or_flaps_is_silent_for_part_of_its_lease_or_longer(kind, least, most, times):
     beats = {"heartbeat_timeout_ms": 60_000, "heartbeat_interval_ms": 1_000}
     model = one_broker(**beats, churn={kind: 0.05})
@@ -112,12 +114,12 @@ def test_one_that_crashes_or_flaps_is_silent_for_part_of_its_lease_or_longer(kin
 
 
 def test_promoted_slave_keeps_its_address_and_takes_id_0_under_a_higher_state_version():
-    model = with_churn(Churn.PROMOTE, brokers=2, clusters=1)
+    model = with_churn(ChurnKind.PROMOTE, brokers=2, clusters=1)
     masters = {}
     for _, request in model.due(T0 + 60 * MINUTE):
         if isinstance(request, RegisterBroker) and request.broker_id == 0:
             masters.setdefault(request.data_version.state_version, set()).add(request.broker_addr)
-    assert model.happened[Churn.PROMOTE] > 5
+    assert model.happened[ChurnKind.PROMOTE] > 5
     assert sorted(masters) == list(range(len(masters)))
     assert all(len(addresses) == 1 for addresses in masters.values())
     assert set.union(*masters.values()) == {"10.0.0.1:10911", "10.0.0.2:10911"}

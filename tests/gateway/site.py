@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
-from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.answers import AnswerCache, KeptAnswer
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
@@ -138,7 +138,7 @@ class Site:
         """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
         offset = len(self.log.sent) if read_to is None else read_to
         tables = RouteTables(live=live)
-        return Answers(tables, self.settings, offsets={0: offset}, reading_ms=reading_ms, log_id=log_id)
+        return AnswerCache(tables, self.settings, offsets={0: offset}, reading_ms=reading_ms, log_id=log_id)
 
     def connect(self, host="127.0.0.1"):
         return connected(None, self.connections, Transport(host))

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.gateway import answers as answers_module
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import BrokerRow, LogPosition, TopicRow
@@ -19,7 +19,7 @@ LIMIT_BYTES = 100_000
 def answers(settings):
     """With values under the names that a missing field could be taken for."""
     names = ("None", "null", "")
-    return Answers(RouteTables(kv={name: dict.fromkeys(names, "v") for name in names}), settings())
+    return AnswerCache(RouteTables(kv={name: dict.fromkeys(names, "v") for name in names}), settings())
 
 
 def asked(code, **fields):
@@ -62,7 +62,7 @@ def test_clients_before_4_9_4_get_bare_broker_ids_unless_they_take_standard_json
 ):
     holder = BrokerRow("b", 1, "10.0.0.1:1", "c", None, None, LogPosition(0, 0, 0))
     tables = RouteTables({"T": [TopicRow("T", "b", 8, 8, 6, 0)]}, {"b": {1: holder}}, {"c": ("b",)})
-    answers = Answers(tables, settings())
+    answers = AnswerCache(tables, settings())
     fields = fields | {"topic": "T", "brokerName": "b", "clusterName": "c"}
     for known in (317, 493):  # whatever was asked before
         answers.answer(RemotingCommand(code=code, version=known, ext_fields=fields))
@@ -92,7 +92,7 @@ def answers_after(settings, before, changed_tables, changed_routes):
     """Return the answers of the next snapshot, in which topic `t` has gone."""
     changed = frozenset(changed_tables.split())
     assert changed <= TABLES.keys()
-    answers = Answers(RouteTables(queues=TopicQueues.of([row("u")]), brokers=BROKERS), settings())
+    answers = AnswerCache(RouteTables(queues=TopicQueues.of([row("u")]), brokers=BROKERS), settings())
     answers.take_over(before, changed, changed_routes)
     return answers
 
@@ -107,7 +107,7 @@ BROKERS = {"broker-a": {0: BrokerRow("broker-a", 0, "10.0.0.1:1", "c", None, Non
 @pytest.fixture
 def with_routes(settings):
     """Answers with the topics `t` and `u`, all of which have been asked for."""
-    answers = Answers(RouteTables(queues=TopicQueues.of([row("t"), row("u")]), brokers=BROKERS), settings())
+    answers = AnswerCache(RouteTables(queues=TopicQueues.of([row("t"), row("u")]), brokers=BROKERS), settings())
     for code, fields in ASKED.items():
         answers.answer(asked(code, **fields))
     answers.answer(asked(105, topic="u"))
@@ -145,7 +145,7 @@ def test_answers_of_a_former_snapshot_do_not_get_into_the_next(settings, with_ro
 def test_a_change_takes_answers_with_their_room_also_after_all_were_let_go_for_want_of_room(settings, monkeypatch):
     monkeypatch.setattr(answers_module, "MAX_KEPT_BYTES", LIMIT_BYTES)
     topics = [f"{number:0500}" for number in range(40)]
-    answers = Answers(RouteTables(), settings())
+    answers = AnswerCache(RouteTables(), settings())
     for _ in range(3):
         first, *_ = [answers.answer(asked(105, topic=topic)) for topic in topics]
         assert answers.answer(asked(105, topic=topics[0])) is first, "there is room for all"
@@ -164,5 +164,7 @@ def test_each_lookup_is_answered_from_its_tables_and_a_missing_field_is_null(set
     holders = {"broker-a": {0: BROKERS["broker-a"][0]._replace(zone_name="y")}}
     kv = {"n": {"k": "v"}} | {name: dict.fromkeys(("None", "null", ""), "v") for name in ("None", "null", "")}
     in_force = settings(kafka__ssl__key__password="geheim")
-    found = Answers(RouteTables(queues, holders, {"c": ("broker-a",)}, kv=kv), in_force).answer(asked(code, **fields))
+    found = AnswerCache(RouteTables(queues, holders, {"c": ("broker-a",)}, kv=kv), in_force).answer(
+        asked(code, **fields)
+    )
     assert (found.result, said.encode() in found.prepared.frame(1)) == (result, True), found.prepared.frame(1)

@@ -8,7 +8,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.connection import WHOLE_LIMIT_S, Connections
 from namesrv_stream.gateway.fair_shares import MOMENT_S
-from namesrv_stream.gateway.inbound import ConnectionStates, Event, State
+from namesrv_stream.gateway.inbound import ConnectionStates, FlowEvent, State
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.test_tls import make_certificate
 from tests.gateway.transport import Transport, connected
@@ -64,7 +64,7 @@ async def test_a_connection_that_is_held_for_two_reasons_is_read_from_when_both_
     class Alone(Answering):
         def answer(self, command, connection):
             self.command = command
-            connection.await_answer(command, alone=True)
+            connection.track_pending(command, alone=True)
 
     requests, transport = Alone(), Transport(HEAVY)
     connection = connected(requests, open_connections(), transport)
@@ -79,11 +79,13 @@ async def test_a_connection_that_is_held_for_two_reasons_is_read_from_when_both_
     assert transport.written == REQUEST
 
 
-@pytest.mark.parametrize("event", Event)
-@pytest.mark.parametrize("before", [[], [Event.TURN_ENDS], [Event.ANSWERS_PILE_UP, Event.UNANSWERED_ARE_MANY]])
+@pytest.mark.parametrize("event", FlowEvent)
+@pytest.mark.parametrize(
+    "before", [[], [FlowEvent.TURN_ENDS], [FlowEvent.ANSWERS_PILE_UP, FlowEvent.UNANSWERED_ARE_MANY]]
+)
 def test_a_connection_that_closes_does_nothing_else_any_more(before, event):
     states = ConnectionStates()
-    for each in (*before, Event.CLOSE, event):
+    for each in (*before, FlowEvent.CLOSE, event):
         states.on(each)
     assert states.state is State.CLOSING
 

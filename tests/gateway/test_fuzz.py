@@ -42,7 +42,7 @@ async def fed(connection, transport, chance):
         for at in range(0, len(frame), size):
             if not transport.is_closing():
                 connection.data_received(frame[at : at + size])
-    while not connection.is_answered:
+    while not connection.has_no_pending:
         await asyncio.sleep(0)
     return count
 

@@ -117,9 +117,9 @@ async def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_onew
     assert (answer.code, answer.opaque, answer.is_response) == (ResponseCode.SUCCESS, HEARTBEAT.opaque, True)
     oneway = msgspec.structs.replace(HEARTBEAT, flag=int(Flag.ONEWAY))
     assert dispatcher.answer(oneway, broker) is None
-    assert broker.is_answered, "no task answers either"
+    assert broker.has_no_pending, "no task answers either"
     monkeypatch.setattr(authorization, "checked", frozenset({RequestCode.BROKER_HEARTBEAT}))
-    monkeypatch.setattr(authorization, "admitted", refuse)
+    monkeypatch.setattr(authorization, "authorize", refuse)
     (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
     assert answer.code == ResponseCode.NO_PERMISSION
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from benchmarks.hostile_bytes import LONG_SETTINGS, MIB, framed
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies
@@ -148,7 +148,7 @@ SCANS = {206: {}, 224: {"cluster": "c1"}, 311: {}, 312: {}, 313: {}}
 
 
 def test_what_goes_through_all_topics_keeps_no_lookup_waiting_and_is_made_once(own_gateway, monkeypatch):
-    made, go_on, make = [], threading.Event(), Answers.anew
+    made, go_on, make = [], threading.Event(), AnswerCache.anew
 
     def slow(answers, command):
         if command.code in SCANS:
@@ -156,7 +156,7 @@ def test_what_goes_through_all_topics_keeps_no_lookup_waiting_and_is_made_once(o
             assert go_on.wait(30)
         return make(answers, command)
 
-    monkeypatch.setattr(Answers, "anew", slow)
+    monkeypatch.setattr(AnswerCache, "anew", slow)
     port = own_gateway.port
     with Peer(port, host=EVIL) as evil, Peer(port, host=EVIL) as another, Peer(port) as good:
         for code, fields in SCANS.items():

@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.sending import BodyProcesses, KafkaSender
@@ -45,7 +45,7 @@ class Way:
         self.producer = CountingProducer(kafka_client_arguments(settings), "topic", 60_000)
         self.link.on_opened(self.producer)
         self.writes = WriteHandler(
-            KafkaSender(self.link, self.processes, "gateway"), 0, Answers(RouteTables(), settings)
+            KafkaSender(self.link, self.processes, "gateway"), 0, AnswerCache(RouteTables(), settings)
         )
         self.connection = connected(None, Connections(settings))
 

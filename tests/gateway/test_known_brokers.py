@@ -58,7 +58,7 @@ def test_another_header_version_or_body_is_another_token(other):
 
 def test_the_token_is_that_of_all_gateways_and_leaves_out_who_signs(monkeypatch):
     """A gateway of another release or machine has to make the same one: this text may change with its meaning alone."""
-    monkeypatch.setattr(module, "MEANING", "2")
+    monkeypatch.setattr(module, "REGISTRATION_SCHEMA_HASH", "2")
     fields = {"brokerAddr": ADDRESS, "brokerName": "a"}
     said = RemotingCommand(code=RequestCode.REGISTER_BROKER, version=493, ext_fields=fields, body=b"{}")
     signed = replace(said, ext_fields={"Signature": "s", **fields, "AccessKey": "k", "SecurityToken": "t"})

@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import own_writes
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import AnswerCache
 from namesrv_stream.gateway.own_writes import OwnWrites, until_read
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.lookup import RouteTables
@@ -22,7 +22,7 @@ PLACE = LogPosition(0, 0, 5)
 
 def answers(offset=5):
     tables = RouteTables(queues={"OfA": [TopicRow("OfA", "a", 4, 4, 6, 0)]})
-    return Answers(tables, NamesrvSettings(), offsets={0: offset})
+    return AnswerCache(tables, NamesrvSettings(), offsets={0: offset})
 
 
 def lookup(code, **fields):

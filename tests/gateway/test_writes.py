@@ -67,7 +67,7 @@ async def test_earlier_requests_of_the_connection_are_sent_first(site):
     broker = site.connect()
     await site.acknowledged(command(), broker)
     heartbeat = replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT)
-    broker.await_answer(command())
+    broker.track_pending(command())
     for said in (command(), heartbeat):
         assert site.ask_at_once(said, broker) is None, "an answer is outstanding"
     broker.reply_frame(command(), None)

@@ -29,6 +29,9 @@ print(CONF, JARS)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
+    """The file that WHEEL names, as `make wheel` sets it, and else one of the checkout."""
+    if "WHEEL" in os.environ:
+        return Path(os.environ["WHEEL"])
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*build, "--wheel-dir", folder, CHECKOUT], check=True)

@@ -4,7 +4,7 @@ import pytest
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.records import decode_readable, decode_record, encode_record
-from namesrv_stream.rules.registration import admitted
+from namesrv_stream.rules.registration import valid_topics
 from tests.build import registration
 
 NAMES = [
@@ -19,13 +19,13 @@ def with_topics(*names):
 
 @pytest.mark.parametrize(("name", "is_taken"), NAMES)
 def test_r1a_a_topic_with_a_name_that_no_client_can_ask_for_is_left_out_alone(name, is_taken):
-    request, left_out = admitted(with_topics("T", name))
+    request, left_out = valid_topics(with_topics("T", name))
     assert left_out == (() if is_taken else (name,))
     assert set(request.topic_config_table) == set(request.topic_queue_mapping_info_map) == {"T", *[name] * is_taken}
 
 
 def test_r1a_a_mapping_of_a_topic_that_is_left_out_is_too():
-    request, left_out = admitted(registration(topics=("T",), topic_queue_mapping_info_map={"T": {}, "a\x1bb": {}}))
+    request, left_out = valid_topics(registration(topics=("T",), topic_queue_mapping_info_map={"T": {}, "a\x1bb": {}}))
     assert (set(request.topic_queue_mapping_info_map), left_out) == ({"T"}, ())
 
 

@@ -36,7 +36,7 @@ _BROKER_NAMES_OF_A_TOPIC = (1, 1, 2, 2, 4)
 _FIRST_ADDRESS = IPv4Address("10.0.0.1")
 
 
-class Churn(StrEnum):
+class ChurnKind(StrEnum):
     """The kinds of random events. model.py describes each beside its function."""
 
     CRASH = "crash"
@@ -68,7 +68,7 @@ class FleetPlan:
     heartbeat_interval_ms: int | None = None
     heartbeat_timeout_ms: int | None = None
     acting_master: bool = False
-    churn: Mapping[Churn, float] = field(default_factory=dict)
+    churn: Mapping[ChurnKind, float] = field(default_factory=dict)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class BrokerGroup:
     zone_name: str | None
     topics: dict[str, TopicConfig] = field(default_factory=dict)
     version: DataVersion = field(default_factory=DataVersion)
-    brokers: list[Broker] = field(default_factory=list)
+    brokers: list[SimulatedBroker] = field(default_factory=list)
 
     def put_topic(self, topic: str, config: TopicConfig, at_ms: int) -> None:
         """Create or change a topic, under a new data version."""
@@ -125,7 +125,7 @@ class BrokerGroup:
 
 
 @dataclass(slots=True, eq=False)
-class Broker:
+class SimulatedBroker:
     """One broker process. `starts` counts its starts, so that an action planned for an earlier start can be dropped."""
 
     group: BrokerGroup
@@ -238,7 +238,7 @@ def _group(plan: FleetPlan, number: int) -> BrokerGroup:
     )
     first = number * (1 + plan.slaves_per_master)
     size = min(1 + plan.slaves_per_master, plan.brokers - first)
-    group.brokers = [Broker(group, MASTER_ID + i, str(_FIRST_ADDRESS + first + i)) for i in range(size)]
+    group.brokers = [SimulatedBroker(group, MASTER_ID + i, str(_FIRST_ADDRESS + first + i)) for i in range(size)]
     return group
 
 

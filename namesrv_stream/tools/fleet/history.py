@@ -35,7 +35,7 @@ from namesrv_stream.rules.record_types import (
     UnregisterBroker,
     WipeWritePerm,
 )
-from namesrv_stream.tools.fleet.broker import Broker, BrokerGroup, Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import BrokerGroup, ChurnKind, FleetPlan, SimulatedBroker
 from namesrv_stream.tools.fleet.model import FleetModel
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.spark import local_session
@@ -75,7 +75,7 @@ def chronicle_plan(seed: int, **shape: Any) -> FleetPlan:
     """
     sizes: dict[str, Any] = {**SHAPE, **shape}
     by_chance = sizes["brokers"] * CHURN_AN_HOUR / 60 / 2
-    churn = {Churn.CRASH: by_chance, Churn.RESTART: by_chance, Churn.CREATE_TOPIC: TOPICS_A_DAY / (24 * 60)}
+    churn = {ChurnKind.CRASH: by_chance, ChurnKind.RESTART: by_chance, ChurnKind.CREATE_TOPIC: TOPICS_A_DAY / (24 * 60)}
     return FleetPlan(
         period_ms=HOUR_MS,
         heartbeat_interval_ms=MINUTE_MS,
@@ -95,7 +95,7 @@ class Chronicle:
         self._model = FleetModel(plan, start_ms)
         self._commands: list[tuple[int, Command]] = []
         self._rng = random.Random(f"{plan.seed}/chronicle")
-        self._away: set[Broker] = set()
+        self._away: set[SimulatedBroker] = set()
         for broker in self._model.brokers():
             broker.release = RELEASES[0]
         self._long_outages(random.Random(f"{plan.seed}/outages"), days)
@@ -122,7 +122,7 @@ class Chronicle:
     def _at(self, share: float) -> int:
         return self.start_ms + round(share * (self.end_ms - self.start_ms))
 
-    def _broker(self, *, master: bool = True) -> Broker:
+    def _broker(self, *, master: bool = True) -> SimulatedBroker:
         brokers = [broker for broker in self._model.brokers() if broker.is_master is master]
         return self._rng.choice(brokers or list(self._model.brokers()))
 
@@ -140,12 +140,12 @@ class Chronicle:
             self._model.schedule(begin_ms + MINUTE_MS, partial(self._model.unregister, broker))
             self._model.schedule(begin_ms + 2 * MINUTE_MS, partial(self._upgrade, broker))
 
-    def _upgrade(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+    def _upgrade(self, broker: SimulatedBroker, at_ms: int) -> list[BrokerRequest]:
         """Start a broker with the next release."""
         broker.release = RELEASES[min(RELEASES.index(str(broker.release)) + 1, len(RELEASES) - 1)]
         return self._start(broker, at_ms)
 
-    def _start(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+    def _start(self, broker: SimulatedBroker, at_ms: int) -> list[BrokerRequest]:
         """Start a broker, unless its machine is away for longer."""
         return [] if broker in self._away else self._model.start(broker, at_ms)
 
@@ -158,11 +158,11 @@ class Chronicle:
                 self._model.schedule(self._at(share), partial(self._leave, broker))
                 self._model.schedule(self._at(share) + length_ms, partial(self._come_back, broker))
 
-    def _leave(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+    def _leave(self, broker: SimulatedBroker, at_ms: int) -> list[BrokerRequest]:
         self._away.add(broker)
         return self._model.crash(broker, at_ms)
 
-    def _come_back(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+    def _come_back(self, broker: SimulatedBroker, at_ms: int) -> list[BrokerRequest]:
         self._away.discard(broker)
         return self._start(broker, at_ms)
 

@@ -15,10 +15,10 @@ from itertools import chain, count
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.record_types import MASTER_ID, BrokerRequest, TopicConfig
 from namesrv_stream.tools.fleet.broker import (
-    Broker,
     BrokerGroup,
-    Churn,
+    ChurnKind,
     FleetPlan,
+    SimulatedBroker,
     build_groups,
     cluster_name,
     random_topic,
@@ -49,18 +49,18 @@ class FleetModel:
     def __init__(self, plan: FleetPlan, start_ms: int) -> None:
         self.plan = plan
         self.groups = build_groups(plan, start_ms)
-        self.happened: Counter[Churn] = Counter()
+        self.happened: Counter[ChurnKind] = Counter()
         self._agenda: list[tuple[int, int, Action]] = []
         self._order = count()
         self._plan_start(start_ms)
         for kind, per_minute in plan.churn.items():
             schedule_churn(self, kind, per_minute, start_ms + plan.startup_ms)
 
-    def brokers(self) -> Iterator[Broker]:
+    def brokers(self) -> Iterator[SimulatedBroker]:
         """Yield all brokers, down or up."""
         return chain.from_iterable(group.brokers for group in self.groups)
 
-    def broker(self, broker_name: str, broker_id: int) -> Broker:
+    def broker(self, broker_name: str, broker_id: int) -> SimulatedBroker:
         """Return the broker that has this id of this name now. Raises NamesrvError."""
         for broker in self.brokers():
             if broker.broker_id == broker_id and broker.group.broker_name == broker_name:
@@ -83,7 +83,7 @@ class FleetModel:
         """Plan an action. Actions planned for the same time happen in the order in which they were planned."""
         heapq.heappush(self._agenda, (at_ms, next(self._order), action))
 
-    def start(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+    def start(self, broker: SimulatedBroker, at_ms: int) -> list[BrokerRequest]:
         """Start a broker as a new process: it registers at once, then periodically.
 
         A broker that is up is left alone.
@@ -97,12 +97,12 @@ class FleetModel:
             self.schedule(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, broker.starts))
         return [broker.registration(self.plan)]
 
-    def crash(self, broker: Broker, _at_ms: int) -> list[BrokerRequest]:
+    def crash(self, broker: SimulatedBroker, _at_ms: int) -> list[BrokerRequest]:
         """Take a broker down; it sends nothing."""
         broker.up = False
         return []
 
-    def unregister(self, broker: Broker, _at_ms: int) -> list[BrokerRequest]:
+    def unregister(self, broker: SimulatedBroker, _at_ms: int) -> list[BrokerRequest]:
         """Shut a broker down in order (B5). A broker that is down is left alone."""
         if not broker.up:
             return []
@@ -146,7 +146,7 @@ class FleetModel:
         moving = [broker for broker in group.brokers if broker.up]
         return [request for b in moving for request in (*self.crash(b, at_ms), *self.start(b, at_ms))]
 
-    def rehost(self, broker: Broker, ip: str, at_ms: int) -> list[BrokerRequest]:
+    def rehost(self, broker: SimulatedBroker, ip: str, at_ms: int) -> list[BrokerRequest]:
         """Move a broker to another machine as a new process; the lease of its old address is not unregistered."""
         was_up = broker.up
         self.crash(broker, at_ms)
@@ -158,22 +158,22 @@ class FleetModel:
             at_ms = start_ms + self.plan.startup_ms * number // self.plan.brokers
             self.schedule(at_ms, partial(self.start, broker))
 
-    def _register(self, broker: Broker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
+    def _register(self, broker: SimulatedBroker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
         if broker.up and broker.starts == life:
             self.schedule(at_ms + self.plan.period_ms, partial(self._register, broker, life))
             yield broker.registration(self.plan)
 
-    def _heartbeat(self, broker: Broker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
+    def _heartbeat(self, broker: SimulatedBroker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
         if broker.up and broker.starts == life and self.plan.heartbeat_interval_ms:
             self.schedule(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, life))
             yield broker.heartbeat()
 
 
-Act = Callable[[FleetModel, random.Random, Broker, int], Iterable[BrokerRequest]]
+Act = Callable[[FleetModel, random.Random, SimulatedBroker, int], Iterable[BrokerRequest]]
 """Function that lets an event happen to a broker, and returns the records that brokers send because of it."""
 
 
-def schedule_churn(model: FleetModel, kind: Churn, per_minute: float, from_ms: int) -> None:
+def schedule_churn(model: FleetModel, kind: ChurnKind, per_minute: float, from_ms: int) -> None:
     """Plan events of this kind from `from_ms` on, at random times, `per_minute` of them on average."""
     rng = random.Random(f"{model.plan.seed}/{kind}")
     fits, act = _KINDS[kind]
@@ -189,20 +189,20 @@ def schedule_churn(model: FleetModel, kind: Churn, per_minute: float, from_ms: i
     model.schedule(from_ms + _gap_ms(rng, per_minute), happen)
 
 
-def _crash(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+def _crash(model: FleetModel, rng: random.Random, broker: SimulatedBroker, at_ms: int) -> Iterable[BrokerRequest]:
     """Crash a broker and start it again after a random time."""
     away_ms = round(rng.uniform(*CRASH_LEASES) * model.plan.lease_ms)
     model.schedule(at_ms + away_ms, partial(model.start, broker))
     return model.crash(broker, at_ms)
 
 
-def _restart(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+def _restart(model: FleetModel, rng: random.Random, broker: SimulatedBroker, at_ms: int) -> Iterable[BrokerRequest]:
     """Shut a broker down in order and start it again."""
     model.schedule(at_ms + rng.randint(*RESTART_MS), partial(model.start, broker))
     return model.unregister(broker, at_ms)
 
 
-def _flap(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+def _flap(model: FleetModel, _rng: random.Random, broker: SimulatedBroker, at_ms: int) -> Iterable[BrokerRequest]:
     """Crash and start a broker several times in a row; each absence is long enough for its lease to end."""
     silence_ms = round(FLAP_LEASES * model.plan.lease_ms)
     for turn in range(1, FLAPS):
@@ -212,33 +212,35 @@ def _flap(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) ->
     return model.crash(broker, at_ms)
 
 
-def _promote(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+def _promote(model: FleetModel, _rng: random.Random, broker: SimulatedBroker, at_ms: int) -> Iterable[BrokerRequest]:
     """Crash a master; one of its slaves becomes master at its own address, and the old master returns as a slave."""
     model.schedule(at_ms + PROMOTION_MS, partial(model.promote, broker.group))
     model.schedule(at_ms + 2 * model.plan.lease_ms, partial(model.start, broker))
     return model.crash(broker, at_ms)
 
 
-def _move(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+def _move(model: FleetModel, _rng: random.Random, broker: SimulatedBroker, at_ms: int) -> Iterable[BrokerRequest]:
     """Move a broker and the others of its name to another cluster or name."""
     return model.move(broker.group, at_ms)
 
 
-def _create_topic(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+def _create_topic(
+    model: FleetModel, rng: random.Random, broker: SimulatedBroker, at_ms: int
+) -> Iterable[BrokerRequest]:
     """Create a topic on a master, as a user would."""
-    topic = f"new_topic_{model.happened[Churn.CREATE_TOPIC]}"
+    topic = f"new_topic_{model.happened[ChurnKind.CREATE_TOPIC]}"
     return model.put_topic(broker.group, topic, random_topic(rng), at_ms)
 
 
-def _is_any(_broker: Broker) -> bool:
+def _is_any(_broker: SimulatedBroker) -> bool:
     return True
 
 
-def _is_master(broker: Broker) -> bool:
+def _is_master(broker: SimulatedBroker) -> bool:
     return broker.is_master
 
 
-def _has_slave(broker: Broker) -> bool:
+def _has_slave(broker: SimulatedBroker) -> bool:
     return broker.is_master and any(other.up and not other.is_master for other in broker.group.brokers)
 
 
@@ -246,11 +248,11 @@ def _gap_ms(rng: random.Random, per_minute: float) -> int:
     return max(1, round(rng.expovariate(per_minute) * 60_000))
 
 
-_KINDS: dict[Churn, tuple[Callable[[Broker], bool], Act]] = {
-    Churn.CRASH: (_is_any, _crash),
-    Churn.RESTART: (_is_any, _restart),
-    Churn.FLAP: (_is_any, _flap),
-    Churn.PROMOTE: (_has_slave, _promote),
-    Churn.MOVE: (_is_any, _move),
-    Churn.CREATE_TOPIC: (_is_master, _create_topic),
+_KINDS: dict[ChurnKind, tuple[Callable[[SimulatedBroker], bool], Act]] = {
+    ChurnKind.CRASH: (_is_any, _crash),
+    ChurnKind.RESTART: (_is_any, _restart),
+    ChurnKind.FLAP: (_is_any, _flap),
+    ChurnKind.PROMOTE: (_has_slave, _promote),
+    ChurnKind.MOVE: (_is_any, _move),
+    ChurnKind.CREATE_TOPIC: (_is_master, _create_topic),
 }

@@ -16,7 +16,7 @@ from typing import Self
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.record_types import BrokerRequest
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tools.fleet.broker import Broker, Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import ChurnKind, FleetPlan, SimulatedBroker
 from namesrv_stream.tools.fleet.model import FleetModel
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _LONGEST_SLEEP_S = 1.0
 
 
 @dataclass(slots=True)
-class Counts:
+class FleetCounts:
     """Numbers of records so far."""
 
     sent: int = 0
@@ -46,7 +46,7 @@ class Fleet:
     """
 
     def __init__(self, plan: FleetPlan, producer: HeartbeatProducer) -> None:
-        self.counts = Counts()
+        self.counts = FleetCounts()
         self._started_at_ms = time.time_ns() // 1_000_000
         self._started_at_s = time.monotonic()
         self._model = FleetModel(plan, self._started_at_ms)
@@ -109,12 +109,12 @@ class Fleet:
         """Start the broker again; a broker that is up is left alone."""
         self._steer(broker_name, broker_id, self._model.start)
 
-    def brokers(self) -> list[Broker]:
+    def brokers(self) -> list[SimulatedBroker]:
         """Return all brokers, down or up. Only the fleet's thread may change them."""
         with self._changed:
             return list(self._model.brokers())
 
-    def happened(self) -> Counter[Churn]:
+    def happened(self) -> Counter[ChurnKind]:
         """Return how often each kind of churn has happened."""
         with self._changed:
             return self._model.happened.copy()
@@ -162,7 +162,9 @@ class Fleet:
                 log.warning("records are not accepted, the first of %s: %s", broker_addr, error)
             self._is_failing = bool(error)
 
-    def _steer(self, broker_name: str, broker_id: int, what: Callable[[Broker, int], list[BrokerRequest]]) -> None:
+    def _steer(
+        self, broker_name: str, broker_id: int, what: Callable[[SimulatedBroker, int], list[BrokerRequest]]
+    ) -> None:
         with self._changed:
             self._model.schedule(self._now_ms(), partial(what, self._model.broker(broker_name, broker_id)))
             self._changed.notify()

@@ -18,7 +18,7 @@ from namesrv_stream.records import DEFAULT_TOPIC
 from namesrv_stream.reporting.texts import listed
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import SnapshotTable
-from namesrv_stream.tools.fleet.broker import Churn, FleetPlan
+from namesrv_stream.tools.fleet.broker import ChurnKind, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.process import OwnedProcess
@@ -78,7 +78,7 @@ def _feed(bootstrap_servers: str, root: Root, job: OwnedProcess, log: Path) -> N
     """Let brokers register, change and send heartbeats until the job has published `_PUBLICATIONS` times."""
     kafka, given_up_s = {"bootstrap.servers": bootstrap_servers}, time.monotonic() + _LIMIT_S
     ensure_topic(kafka, DEFAULT_TOPIC)
-    plan = FleetPlan(brokers=4, topics=20, period_ms=10_000, churn={Churn.CREATE_TOPIC: 60.0})
+    plan = FleetPlan(brokers=4, topics=20, period_ms=10_000, churn={ChurnKind.CREATE_TOPIC: 60.0})
     with HeartbeatProducer(kafka) as producer:
         fleet = Fleet(plan, producer)
         fleet.start()
