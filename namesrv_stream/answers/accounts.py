@@ -197,11 +197,6 @@ def sentence(line: BrokerEventRow) -> str:
     return " ".join(each.text for each in story_of_broker([line]))
 
 
-def _row_list(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | dict[str, int]:
-    """Return the rows of a line, or only their number if they are many: `diff` lists them."""
-    return {"count": len(rows)} if len(rows) > MAX_ROWS_OF_A_LINE else list(map(row_fields, rows))
-
-
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table's row with camelCase names and times as text."""
     return {
@@ -210,7 +205,14 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _event(line: BrokerEventRow) -> Event:
-    before, after = ({table: _row_list(rows) for table, rows in side.items()} for side in rows_before_and_after(line))
+    """Return an event with the rows that it changed, or only their number if they are many: `diff` lists them."""
+    before, after = (
+        {
+            table: {"count": len(rows)} if len(rows) > MAX_ROWS_OF_A_LINE else list(map(row_fields, rows))
+            for table, rows in side.items()
+        }
+        for side in rows_before_and_after(line)
+    )
     command = line.command and row_fields(msgspec.json.decode(line.command))
     return Event.of(line, text=sentence(line), before=before or None, after=after or None, command=command)
 

@@ -142,15 +142,11 @@ def _last_ends(registry: RegistryAt, span: Span) -> list[DownBroker]:
     for line in sorted(newest_of_each(registry, keys, condition), key=lambda each: each[:2]):
         key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
         if line.type != _RETIRED:
-            found[key] = _down_broker(key, line)
+            heard_ms = line.last_heard_at or line.event_time
+            found[key] = DownBroker(*key, line.zone_name, line.broker_addr or "", line.type, heard_ms, line.event_time)
         elif key in found:
             found[key] = found[key]._replace(retired=line)
     return list(found.values())
-
-
-def _down_broker(key: BrokerKey, line: BrokerEventRow) -> DownBroker:
-    heard_ms = line.last_heard_at or line.event_time
-    return DownBroker(*key, line.zone_name, line.broker_addr or "", line.type, heard_ms, line.event_time)
 
 
 @fact
@@ -159,9 +155,8 @@ def lost_topics(registry: RegistryAt) -> LostTopics:
 
     A slave that is back brings no topics, so they are lost until the master is back.
     """
-    fell_ms = {
-        each.broker_name: each.gone_ms for each in down_brokers(registry)
-    }  # the latest first, so the earliest stays
+    down = down_brokers(registry)  # the latest first, so the earliest stays
+    fell_ms = {each.broker_name: each.gone_ms for each in down}
     lost = last_topics(registry, fell_ms, _LOSSES)
     return _by_topic(row for lost_ms, row in lost if fell_ms[row.broker_name] <= lost_ms)
 
@@ -169,10 +164,8 @@ def lost_topics(registry: RegistryAt) -> LostTopics:
 @fact
 def topics_gone(registry: RegistryAt) -> LostTopics:
     """Return the topics that went from broker names in the last 7 days, whatever ended them, back or not."""
-    since_ms, ends = (
-        _expected_since_ms(registry),
-        _recently(registry, "topics gone", lambda span: _topic_ends(registry, span)),
-    )
+    since_ms = _expected_since_ms(registry)
+    ends = _recently(registry, "topics gone", lambda span: _topic_ends(registry, span))
     return _by_topic(row for gone_ms, row in ends if gone_ms > since_ms)
 
 
@@ -211,13 +204,11 @@ def last_topics(registry: RegistryAt, names: Iterable[str], causes: tuple[str, .
         for line, row in lost
         if line.event_time > since_ms
         and deleted.get(row.topic, (0, 0)) <= line[:2]
-        and not _has(registry, row.broker_name, row.topic)
+        and not (
+            row.broker_name in registry.brokers
+            and any(row.broker_name == each.broker_name for each in registry.queues.get(row.topic, ()))
+        )
     ]
-
-
-def _has(registry: RegistryAt, broker_name: str, topic: str) -> bool:
-    rows = registry.queues.get(topic, ()) if broker_name in registry.brokers else ()
-    return any(row.broker_name == broker_name for row in rows)
 
 
 def _deleted(registry: RegistryAt, span: Span) -> dict[str, tuple[int, int]]:
@@ -290,20 +281,17 @@ def topic_verdict(rows: Sequence[TopicRow], brokers: Brokers, lost: frozenset[st
     with_master = {row.broker_name for row in routed if MASTER_ID in brokers[row.broker_name]}
     writers = {row.broker_name for row in routed if row.perm & PERM_WRITE}
     names = {row.broker_name for row in rows} | lost
-    writable_on = len(writers & with_master)
+    writable_on, is_whole = len(writers & with_master), with_master == names
+    state: TopicState = "writable" if is_whole else "degraded"
+    if not routed:
+        state = "without_route"
+    elif not writable_on:  # an acting master's topics have lost the permission (U4)
+        state = "not_writable" if writers or not is_whole else "read_only"
     return TopicVerdict(
-        _topic_state(bool(routed), bool(writers), writable_on > 0, with_master == names),
+        state,
         len(with_master),
         len(names),
         any(row.perm & PERM_READ for row in routed),
         writable_on,
         tuple(sorted(names - with_master)),
     )
-
-
-def _topic_state(has_route: bool, may_write: bool, is_writable: bool, is_whole: bool) -> TopicState:
-    if not has_route:
-        return "without_route"
-    if not is_writable:  # an acting master's topics have lost the permission (U4)
-        return "not_writable" if may_write or not is_whole else "read_only"
-    return "writable" if is_whole else "degraded"

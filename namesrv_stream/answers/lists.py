@@ -7,7 +7,6 @@ Whether a broker is late is decided by the log's clock at the snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -177,13 +176,12 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
         if asked.chooses(each.cluster_name, each.zone_name, _named(each), each.broker_addr)
         and asked.state in (None, each.state)
     ]
-    by = _order(asked.sort) if asked.sort != "match" else partial(_rank, asked.q)
+    if asked.sort == "match":
+        by = lambda each: rank_of(asked.q, each.broker_name, _named(each), each.broker_addr)  # noqa: E731
+    else:
+        by = _order(asked.sort)
     page, following = paged(found, by, _place, asked.limit, asked.after, reverse=asked.sort.startswith("-"))
     return Brokers(Moment.of(registry.snapshot), len(found), following, page)
-
-
-def _rank(text: str, each: Broker) -> int:
-    return rank_of(text, each.broker_name, _named(each), each.broker_addr)
 
 
 def _named(each: Broker) -> str:

@@ -80,15 +80,12 @@ class NotFoundError(NamesrvError):
         compared = list(near) if is_long else names
         nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
         shown = printable(name[:_SHOWN_CHARS]) + ("..." if len(name) > _SHOWN_CHARS else "")
-        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {nearest or _what_there_is(names, is_last)}")
-
-
-def _what_there_is(names: list[str], is_last: Callable[[str], bool]) -> str:
-    if not names:
-        return "There is none at all yet."
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    there = "There is" if len(names) == 1 else "There are"
-    return f"{there} {', '.join(sorted(names, key=is_last)[:_NAMED])}{more}."
+        if not nearest and names:
+            more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            there = "There is" if len(names) == 1 else "There are"
+            nearest = f"{there} {', '.join(sorted(names, key=is_last)[:_NAMED])}{more}."
+        known = nearest or "There is none at all yet."
+        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {known}")
 
 
 class BadQuestionError(NamesrvError):
@@ -178,7 +175,10 @@ def paged(  # noqa: PLR0913 -- an order, and what a reader chose
     if after:
         found = _behind(found, order, name, after, reverse)
     page = found[:limit]
-    return page, _place_text(order(page[-1]), name(page[-1])) if len(page) < len(found) and page else None
+    if len(page) == len(found) or not page:
+        return page, None
+    place = msgspec.json.encode((order(page[-1]), name(page[-1])))
+    return page, urlsafe_b64encode(place).decode()
 
 
 def _behind(found: list[T], order: Callable[[T], Any], name: Callable[[T], Any], after: str, reverse: bool) -> list[T]:
@@ -193,10 +193,6 @@ def _behind(found: list[T], order: Callable[[T], Any], name: Callable[[T], Any],
         return list(filter(is_behind, found))
     except (ValueError, TypeError, msgspec.MsgspecError):
         raise BadQuestionError(f"after={after[:200]} is no place in this order. Begin anew, without `after`.") from None
-
-
-def _place_text(*place: Any) -> str:
-    return urlsafe_b64encode(msgspec.json.encode(place)).decode()
 
 
 def _tuples(value: Any) -> Any:

@@ -161,7 +161,8 @@ class Overview(AnswerModel):
 
 def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
     """Return the overview of a moment, which the page shows first. `doubt`: why the present is not known."""
-    down, recent = down_brokers(registry), _recent(registry)
+    down, hour = down_brokers(registry), Span(registry.now_ms - HOUR_MS + 1)
+    recent = newest_of(registry, event_condition(span=hour, with_versions=False), _MAX_RECENT)
     brokers, topics = members(registry, down), topic_verdicts(registry, lost_topics(registry))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
     told = verdict_of(registry, doubt)
@@ -185,11 +186,6 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
         last_hour=dict(Counter(line.type for line in recent)),
         events=group_events(registry, recent or newest_of(registry, "true", _EVENTS), _EVENTS),
     )
-
-
-def _recent(registry: RegistryAt) -> Sequence[BrokerEventRow]:
-    hour = Span(registry.now_ms - HOUR_MS + 1)
-    return newest_of(registry, event_condition(span=hour, with_versions=False), _MAX_RECENT)
 
 
 def _groups(brokers: Iterable[Member], *, is_past: bool) -> list[Group]:

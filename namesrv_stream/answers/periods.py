@@ -211,16 +211,15 @@ def churn(registry: RegistryAt, asked: AskChurn) -> Churn:
             availability={
                 broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, values)
             },
-            flapping=sorted((Flapping(*row) for row in views.rows(_FLAPPING, values)), key=_worst_first),
+            flapping=sorted(
+                (Flapping(*row) for row in views.rows(_FLAPPING, values)),
+                key=lambda each: (-each.flaps, -each.unplanned_ends, natural_key(each.broker)),
+            ),
             outages=sorted((_outage(*row) for row in views.rows(_OUTAGES, values)), key=lambda each: -each.count),
             rejected=refused[:_MAX_REJECTED],
             rejected_more=len(refused) > _MAX_REJECTED,
             unknown=unknown_in(registry, Span(since_ms - EXPECTED_MS)),
         )
-
-
-def _worst_first(each: Flapping) -> tuple[object, ...]:
-    return -each.flaps, -each.unplanned_ends, natural_key(each.broker)
 
 
 def _outage(first_ms: int, last_ms: int, brokers: list[str]) -> SharedOutage:

@@ -197,15 +197,14 @@ def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
         wipes[name] = line
     elif line.type == _ADD:
         wipes.pop(name, None)
-    elif line.type == "TOPICS_CHANGED" and name in wipes and _gives_write(line):
+    elif (
+        line.type == "TOPICS_CHANGED"
+        and name in wipes
+        and any(_is_writable(each.after) and not _is_writable(each.before) for each in line.changes)
+    ):
         wipe = wipes.pop(name)
         return f"; this undid the {_WIPE} of epoch {wipe.epoch} by {asker(wipe)}"
     return ""
-
-
-def _gives_write(line: BrokerEventRow) -> bool:
-    """Return whether a topic is writable after the line, and before it was not writable or did not exist."""
-    return any(_is_writable(each.after) and not _is_writable(each.before) for each in line.changes)
 
 
 def _is_writable(row: object) -> bool:
@@ -220,7 +219,7 @@ def story_of_topic(topic: str, lines: Sequence[BrokerEventRow]) -> list[StorySen
 def _of_broker(line: BrokerEventRow) -> str:
     """Return the sentence of a line, without the full stop."""
     before, after = rows_before_and_after(line)
-    who = _who(line)
+    who = f"{line.broker_addr} ({_identity(line)})"
     match line.type:
         case "REGISTERED":
             return f"{line.broker_addr} registered as {_identity(line)}{taken_from(line, before)}{_by(line)}"
@@ -294,15 +293,8 @@ def _topic_change(topic: str, name: str, before: Mapping[str, Any] | None, after
 
 
 def _mapped(topic: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
-    return f"the static mapping of {topic} on {name} {_verb(before, after)}"
-
-
-def _verb(before: object, after: object) -> str:
-    return "came" if not before else "went" if not after else "changed"
-
-
-def _who(line: BrokerEventRow) -> str:
-    return f"{line.broker_addr} ({_identity(line)})"
+    verb = "came" if not before else "went" if not after else "changed"
+    return f"the static mapping of {topic} on {name} {verb}"
 
 
 def _identity(line: BrokerEventRow) -> str:

@@ -353,18 +353,16 @@ def _brokers_text(brokers: BrokerCounts, found: Sequence[Cause], left: Left) -> 
         yield f"{all_of(brokers.up, 'broker')} are up" if brokers.up > 1 else "the only broker is up"
     yield from (each.text for each in found if each.state == "suspect")
     if left.brokers:
-        yield _left_text(left)
+        count, at = len(left.brokers), clock_text(left.brokers[0].gone_ms, left.brokers[0].gone_ms)
+        topics = counted(len(left.topics), "topic")
+        went = f", {topics} went with {'it' if count == 1 else 'them'}" if left.topics else ""
+        if count == 1:
+            yield f"1 unregistered at {at} and is not back{went}"
+        else:
+            yield f"{count:,} unregistered, the last at {at}, and are not back{went}"
 
 
 def _second_text(at_ms: int) -> str:
     """Return a time in the shown zone, to the second; with the day if it is not today's."""
     at, now = datetime.fromtimestamp(at_ms / 1000, SHOWN_ZONE.get()), datetime.now(SHOWN_ZONE.get())
     return f"{at:%H:%M:%S %Z}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S %Z}"
-
-
-def _left_text(left: Left) -> str:
-    count, at = len(left.brokers), clock_text(left.brokers[0].gone_ms, left.brokers[0].gone_ms)
-    went = f", {counted(len(left.topics), 'topic')} went with {'it' if count == 1 else 'them'}" if left.topics else ""
-    if count == 1:
-        return f"1 unregistered at {at} and is not back{went}"
-    return f"{count:,} unregistered, the last at {at}, and are not back{went}"
