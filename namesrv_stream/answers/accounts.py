@@ -229,12 +229,10 @@ def events(registry: RegistryAt, asked: AskEvents) -> Events:
             raise not_found(registry, "topic", asked.topic, registry.queues)
         found = [line for line in found if asked.below is None or (line.epoch, line.seq) < asked.below]
         lines = [line for line in found if not types or line.type in types]
-        lines = [line for line in lines if asked.reason is None or asked.reason in (line.reason or "")]
         total = len(lines)
     else:
         chosen = event_condition(asked.broker, span, with_versions=asked.versions, below=asked.below)
         chosen += f" AND type IN ({', '.join(map(quoted, types))})" if types else ""
-        chosen += f" AND strpos(reason, {quoted(asked.reason)}) > 0" if asked.reason else ""
         lines = newest_of(registry, chosen, limit + 1)
         total = len(lines) if len(lines) <= limit else count_of(registry, chosen)
         if asked.broker is not None and not lines:

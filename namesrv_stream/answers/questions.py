@@ -171,9 +171,6 @@ class AskEvents(SpanQuestion):
         Field(alias="type", description="Only of this type, such as EXPIRED; repeatable."),
         Cli(("--type",), metavar="TYPE"),
     ] = []
-    reason: Annotated[str | None, Field(min_length=1, description="Only commands with this text in their reason.")] = (
-        None
-    )
     before: Annotated[
         str | None,
         Field(pattern=r"^\d{1,15}\.\d{1,15}$", description="Before this place: `next` of the page before."),
