@@ -23,7 +23,7 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
-from tests.cli.test_repair import cut
+from tests.damages import cut
 from tests.registry import tables
 
 

@@ -24,9 +24,10 @@ from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools import restore
 from namesrv_stream.tools.restore import publish_repair
 from tests.clock import now_ms
+from tests.damages import cut
 from tests.data import data, require_known
 from tests.registry import PublishedRegistry, tables
-from tests.tables.test_publication import Died, claim, dies_at
+from tests.tables.batches import Died, claim, dies_at
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +78,6 @@ FILES = {
     "checkpoint": lambda root, table, _: next(log_of(root, table).glob("*.checkpoint.parquet")),
     "hint": lambda root, table, _: log_of(root, table) / "_last_checkpoint",
 }
-
-
-def cut(file):
-    os.truncate(file, file.stat().st_size // 2)
 
 
 def flip(file):

@@ -1,26 +1,15 @@
 """A command over HTTP is one record on a real Kafka, with who asked and why."""
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
-import pytest
-
-from namesrv_stream.kafka.topic import end_offsets, ensure_topic
+from namesrv_stream.kafka.topic import end_offsets
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, Client
+from tests.console.orders import WIPE
 from tests.log_records import first_records
-from tests.system.heartbeats import PATIENT
 from tests.waiting import until
 
-WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
 RETIRE = {"type": "RETIRE_BROKER", "clusterName": "c1", "brokerName": "broker-a", "brokerId": 0, "reason": "sold"}
-
-
-@pytest.fixture
-def on_topic(kafka, topic, settings):
-    """Settings of a console that sends commands to a topic of the test's own."""
-    ensure_topic(PATIENT | {"bootstrap.servers": kafka.bootstrap_servers}, topic)
-    return partial(settings, kafka__bootstrap__servers=kafka.bootstrap_servers, kafka__topic=topic)
 
 
 def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic, registry, on_topic):

@@ -20,18 +20,12 @@ from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from namesrv_stream.tables.registry import Registry
 from tests.clock import now_ms
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
-from tests.console.chromium import PHONE, Page, chromium, window
+from tests.console.chromium import PHONE, Page, window
 from tests.console.conftest import A, C
 from tests.console.crowd import lose_zone, publish_crowd
 from tests.registry import PublishedRegistry
 
 pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
-
-
-@pytest.fixture(scope="module")
-def driver():
-    with chromium() as driver:
-        yield driver
 
 
 @pytest.fixture(autouse=True)

@@ -17,10 +17,10 @@ from namesrv_stream.errors import SettingError
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tools.local.process import HOST, OwnedProcess, free_ports, listens
 from tests.console.background import BackgroundConsole
+from tests.console.chromium import Page
 from tests.console.conftest import Client
-from tests.console.test_commands import WIPE, on_topic  # noqa: F401  # a fixture
-from tests.console.test_page import Page, driver  # noqa: F401  # a fixture
-from tests.console.test_security import basic
+from tests.console.keys import basic
+from tests.console.orders import WIPE, on_topic  # noqa: F401  # a fixture
 from tests.console.watching import watch
 from tests.log_records import first_records
 from tests.waiting import until

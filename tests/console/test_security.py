@@ -1,13 +1,12 @@
 """Rights to send commands, and the web pages that may reach the console at all."""
 
-import base64
-
 import pytest
 
 from namesrv_stream.console.serving import ConsoleServer
 from namesrv_stream.errors import SettingError
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client, make_settings
+from tests.console.keys import basic
 from tests.data import data
 
 ADMITTED = data(__file__, "admitted.yaml")
@@ -18,10 +17,6 @@ WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason":
 pytestmark = pytest.mark.usefixtures("quickly_away")
 
 USERS = {"ann": "admin", "bob": "reader"}
-
-
-def basic(name, password):
-    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from namesrv_stream.tools.doctor.storage_checks import (
     check_temp_folder,
     check_writing,
 )
-from tests.gateway.test_tls import make_certificate
+from tests.certificates import make_certificate
 from tests.registry import PublishedRegistry
 from tests.system.heartbeats import PATIENT
 

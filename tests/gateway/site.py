@@ -20,7 +20,8 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from tests.gateway.test_known_brokers import ADDRESS, command
+from tests.build import ADDRESS
+from tests.gateway.registrations import command
 from tests.gateway.transport import Transport, connected
 
 FULL = RegisterBroker

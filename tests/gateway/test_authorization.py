@@ -23,9 +23,9 @@ from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.launch import BackgroundGateway
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.remoting_command import RemotingCommand, signed
+from tests.certificates import make_certificate, trusting
 from tests.data import data, params, require_known
 from tests.gateway.peer import Peer
-from tests.gateway.test_tls import make_certificate, trusting
 from tests.waiting import until
 
 CASES = params(data(__file__, "cases/authorization.yaml"))

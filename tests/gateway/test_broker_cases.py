@@ -35,9 +35,10 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from tests.build import ADDRESS
 from tests.data import require_known
+from tests.gateway.registrations import command, live
 from tests.gateway.site import LEAVE, PARTS, Site, settle
-from tests.gateway.test_known_brokers import ADDRESS, command, live
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("cases").joinpath("brokers.jsonl").open()]
 KINDS = {

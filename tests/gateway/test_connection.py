@@ -10,7 +10,7 @@ from namesrv_stream.gateway.connection import WHOLE_LIMIT_S, Connections
 from namesrv_stream.gateway.fair_shares import MOMENT_S
 from namesrv_stream.gateway.inbound import ConnectionStates, FlowEvent, State
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
-from tests.gateway.test_tls import make_certificate
+from tests.certificates import make_certificate
 from tests.gateway.transport import Transport, connected
 
 REQUEST = encode_command(RemotingCommand(code=106))

@@ -18,9 +18,10 @@ from namesrv_stream.gateway.sending import KafkaSender
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from tests.build import ADDRESS
 from tests.examples import examples
+from tests.gateway.registrations import command
 from tests.gateway.site import LEAVE, Clock, Here, Log, settle
-from tests.gateway.test_known_brokers import ADDRESS, command
 
 LEASE_MS = 10_000
 HEARTBEAT = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=LEAVE.ext_fields)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -18,12 +17,10 @@ from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.conftest import T0
+from tests.gateway.hostile import EVIL, LOOKUP, greedy_peer
 from tests.gateway.peer import Peer
 from tests.registry import PublishedRegistry
 from tests.waiting import until
-
-EVIL, GOOD = "127.0.0.66", "127.0.0.1"
-LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +30,6 @@ def wide(tmp_path_factory):
     topics = tuple(f"topic-{number:05}-{'x' * 90}" for number in range(10_000))
     registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", *topics))
     return registry
-
-
-@contextlib.contextmanager
-def greedy_peer(port, host=EVIL):
-    """Connect a peer that reads nothing: only the kernel's buffer takes answers."""
-    with socket.socket() as greedy:
-        greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        greedy.bind((host, 0))
-        greedy.connect(("127.0.0.1", port))
-        yield greedy
 
 
 def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide, settings):

@@ -8,28 +8,15 @@ from msgspec.structs import replace
 from namesrv_stream.gateway import known_brokers as module
 from namesrv_stream.gateway.known_brokers import KnownBrokers, token_of
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.registration import MAX_TOKENS
-from namesrv_stream.rules.rows import LiveRow, LogPosition
+from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.registration_request import body_crc32
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.write_requests import register_broker
-from tests.build import ADDRESS, register_request
+from tests.build import ADDRESS
+from tests.gateway.registrations import command
 from tests.wire.golden import RECORDINGS
-
-
-def command(counter=1, topics=("A", "B"), **changed):
-    """A registration without a checksum, so that a test may change its body."""
-    made = register_request(counter=counter, topics=topics, **changed)
-    del made.ext_fields["bodyCrc32"]
-    return made
-
-
-def live(*said, counter=1, broker_id=0, name="a"):
-    """A lease that shows what these commands say."""
-    tokens = tuple(map(token_of, said))
-    return LiveRow(ADDRESS, "c", name, broker_id, 0, 120_000, DataVersion(0, 7, counter), "", 0, tokens=tokens)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.producer import RecordProducer
+from tests.certificates import make_certificate
 from tests.data import data
-from tests.gateway.test_tls import make_certificate
 from tests.waiting import eventually, until
 
 OPTIONS = data(__file__, "cases/client_options.yaml")

@@ -17,11 +17,11 @@ from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tools.local.process import free_ports
 from tests.clock import now_ms
 from tests.console.background import kafka_tells
+from tests.gateway.hostile import LOOKUP, greedy_peer
 from tests.gateway.peer import Peer
-from tests.gateway.test_hostile_peers import LOOKUP, greedy_peer
 from tests.waiting import eventually, until
 from tests.wire.golden import REQUESTS
-from tests.wire.test_wire_cases import CASES, bytes_of
+from tests.wire.recorded import CASES, bytes_of
 
 HIGH_WATER_BYTES = 64 * 1024
 """The bytes that a transport of asyncio holds back before it pauses its protocol, unless it is told otherwise."""

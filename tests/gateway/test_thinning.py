@@ -14,7 +14,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from tests.examples import examples
 from tests.random_logs import ADDRESSES, T0, commands, registrations, with_token
-from tests.rules.test_tokens import OWN
+from tests.rules.tokens import OWN
 
 TOPICS_GO = NamesrvSettings(delete_topic_with_broker_registration=True)
 A_DAY_MS = 86_400_000

@@ -5,8 +5,8 @@ import pytest
 from namesrv_stream.gateway.kafka_link import Ticks
 from namesrv_stream.rules.lease import LogClock
 from tests.data import data
+from tests.gateway.registrations import live
 from tests.gateway.site import Clock
-from tests.gateway.test_known_brokers import live
 
 LEASE = live()
 """Its timeout is 120 s: it is late from 90 s of the log's clock after its last sign of life on."""

@@ -13,8 +13,9 @@ from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from namesrv_stream.wire.write_requests import operator_command, register_broker
+from tests.build import ADDRESS
+from tests.gateway.registrations import command, live
 from tests.gateway.site import FULL, LEAVE, PARTS, answer_of, settle
-from tests.gateway.test_known_brokers import ADDRESS, command, live
 from tests.gateway.transport import Transport, connected
 from tests.wire.golden import ANSWERS, REQUESTS
 

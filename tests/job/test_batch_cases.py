@@ -20,7 +20,7 @@ from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import DataVersion, RequestRefused
 from namesrv_stream.tables.schemas import TABLES
 from tests.data import data, params, require_known
-from tests.job.test_micro_batch import (
+from tests.job.batches_run import (
     T0,
     A,
     B,

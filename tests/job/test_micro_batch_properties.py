@@ -23,7 +23,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, ROUTE_TABLES
 from namesrv_stream.tables.writer import RustWriter
 from tests.build import address, registration
-from tests.job.test_micro_batch import as_table
+from tests.job.batches_run import as_table
 from tests.random_logs import T0, logs
 
 SETTINGS = NamesrvSettings()

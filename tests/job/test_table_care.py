@@ -17,9 +17,9 @@ from namesrv_stream.job.table_care import OutOfTimeError, TableMaintenance
 from namesrv_stream.tables.maintenance import MAX_FILES
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TABLES
+from tests.tables.ages import pass_time, views_of_all
+from tests.tables.batches import assert_shows_exactly, batch, claim
 from tests.tables.rows import NOW
-from tests.tables.test_maintenance import pass_time, views_of_all
-from tests.tables.test_publication import assert_shows_exactly, batch, claim
 
 LIMIT_S = 60.0
 COUNT = MAX_FILES + 2

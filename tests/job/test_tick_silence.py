@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from namesrv_stream.job.job_metrics import TickSilence
-from tests.job.test_micro_batch import A, Registry, as_table, registered, tick
+from tests.job.batches_run import A, Registry, as_table, registered, tick
 
 
 class Query:

@@ -14,8 +14,8 @@ import pytest
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.history.seeded import HOUR_MS, SeededRegistry
+from tests.tables.batches import batch, claim
 from tests.tables.rows import NOW
-from tests.tables.test_publication import batch, claim
 
 PAGE = (CHECKOUT / "notebooks" / "README.md").read_text()
 [COMMANDS] = re.findall(r"<!-- tested: in a wheel -->\n```sh\n(.*?)```", PAGE, re.DOTALL)

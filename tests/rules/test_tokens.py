@@ -24,11 +24,11 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from tests.build import Log, registration
+from tests.build import Log
 from tests.examples import examples
 from tests.random_logs import T0, logs
+from tests.rules.tokens import OWN
 
-OWN = registration(topics="AB", counter=1, filter_server_list=["f:1"], channel_id="g1/1", token="own")
 SLAVE = replace(OWN, broker_id=1, broker_addr="10.0.0.2:10911", token="slave")
 TOPICS_GO = UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"})
 

@@ -14,8 +14,8 @@ from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from tests.published import rows_of
 from tests.s3.conftest import S3Server
+from tests.tables.batches import assert_shows_exactly, batch, claim, run_together
 from tests.tables.rows import NOW
-from tests.tables.test_publication import assert_shows_exactly, batch, claim, run_together
 
 
 def test_of_runs_that_claim_at_once_no_two_have_the_same_term_and_the_last_one_publishes(root):

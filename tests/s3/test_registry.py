@@ -21,10 +21,10 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
 from tests.gateway.peer import Peer
+from tests.system.clusters import environment, running_job, spark_submit, submitted
 from tests.system.heartbeats import Heartbeats, address, eventually, registration
-from tests.system.test_cluster import environment, running_job, spark_submit, submitted
+from tests.tables.batches import assert_shows_exactly, batch, claim
 from tests.tables.rows import NOW
-from tests.tables.test_publication import assert_shows_exactly, batch, claim
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.timeout(1800)]
 

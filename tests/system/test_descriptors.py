@@ -9,8 +9,8 @@ from benchmarks.harness import job_parts
 from namesrv_stream.config import as_options
 from namesrv_stream.tools.local.process import OwnedProcess
 from namesrv_stream.tools.local.submission import submission
+from tests.system.clusters import exit_code_within_grace
 from tests.system.heartbeats import eventually, registration
-from tests.system.test_cluster import exit_code_within_grace
 
 
 @pytest.mark.full  # a minute of a job by spark-submit

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from real_rocketmq.servers import Release, broker, mqadmin
-from tests.gateway.test_tls import make_certificate
+from tests.certificates import make_certificate
 from tests.java_client import BODIES, Keys, java_client
 from tests.system.gateway_stack import registered, routed, running_stack, until
 

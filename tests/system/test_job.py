@@ -27,7 +27,7 @@ from tests.system.heartbeats import (
     shown,
     until,
 )
-from tests.system.test_kafka_topic import make_topic
+from tests.system.topics import make_topic
 
 
 def test_of_two_jobs_that_claim_a_registry_at_once_one_wins_and_the_other_ends_with_an_error(

@@ -9,8 +9,8 @@ import pytest
 
 from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.kafka_server import LocalKafka
+from tests.system.clusters import environment, exit_code_within_grace, running, spark_submit
 from tests.system.heartbeats import eventually, registration
-from tests.system.test_cluster import environment, exit_code_within_grace, running, spark_submit
 
 pytestmark = [pytest.mark.full, pytest.mark.system]
 

@@ -15,7 +15,7 @@ from namesrv_stream.kafka.topic import wait_for_kafka
 from namesrv_stream.tools.doctor import findings
 from namesrv_stream.tools.doctor.kafka_checks import check_kafka
 from namesrv_stream.tools.local.process import HOST
-from tests.gateway.test_tls import make_certificate
+from tests.certificates import make_certificate
 
 pytestmark = pytest.mark.system
 SASL = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": (

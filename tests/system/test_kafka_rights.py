@@ -10,7 +10,7 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.doctor.kafka_checks import JOB_RIGHTS, check_kafka
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from tests.system.test_gateway_writes import Site
+from tests.system.sites import Site
 from tests.waiting import until
 
 pytestmark = pytest.mark.system

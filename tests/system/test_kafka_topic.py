@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.config import as_options
@@ -30,15 +29,11 @@ from tests.clock import now_ms
 from tests.interruption import interruptible
 from tests.log_records import requests
 from tests.system.heartbeats import PATIENT
+from tests.system.topics import make_topic
 from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.system
 LIMIT_S = 60
-
-
-@pytest.fixture
-def kafka(node):
-    return {"bootstrap.servers": node.bootstrap_servers}
 
 
 @pytest.fixture
@@ -101,11 +96,6 @@ def test_a_client_opened_while_there_is_no_controller_goes_on_when_there_is_one(
 
         until(has_lost_its_node)
         assert end_offsets(kafka, "none") == {}
-
-
-def make_topic(kafka, name, partitions, configs):
-    with KafkaAdminClient(bootstrap_servers=kafka["bootstrap.servers"]) as admin:
-        admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
 
 
 def heartbeat(number):

@@ -18,8 +18,8 @@ from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.published import rows_of
+from tests.system.clusters import environment, running, spark_submit
 from tests.system.heartbeats import registration
-from tests.system.test_cluster import environment, running, spark_submit
 from tests.waiting import until
 
 MIB = 1024 * 1024

@@ -12,8 +12,8 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tools.local import submission as driver
 from namesrv_stream.tools.local.class_archive import record_archive
 from namesrv_stream.tools.local.submission import submission
+from tests.system.clusters import running_job
 from tests.system.heartbeats import address, registration
-from tests.system.test_cluster import running_job
 
 pytestmark = pytest.mark.system  # of those too that start a Kafka or a JVM of their own
 

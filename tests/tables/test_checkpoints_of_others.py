@@ -8,8 +8,8 @@ import pytest
 
 from namesrv_stream.tables.registry import Registry, open_tables
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TOPIC
+from tests.tables.batches import assert_shows_exactly, batch, claim
 from tests.tables.rows import NOW
-from tests.tables.test_publication import assert_shows_exactly, batch, claim
 
 SPECS = (TOPIC, BROKER_EVENT, SNAPSHOT)
 

@@ -21,7 +21,7 @@ from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tools.backup_file import content_of
 from namesrv_stream.tools.restore import publish_repair, restore_content
 from tests.random_logs import T0, logs
-from tests.tables.test_as_of import NO_SHRINKING, Lived, exact
+from tests.tables.lived import NO_SHRINKING, Lived, exact
 
 NOTHING = exact(Oracle(NamesrvSettings()).registry.view())
 

@@ -1,10 +1,7 @@
 """Maintenance bounds the files and never takes what a retained snapshot names, the job running beside it or not."""
 
-import os
-import re
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 
 import pyarrow.parquet as pq
 
@@ -12,18 +9,13 @@ from benchmarks.history import scans
 from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.maintenance import MAX_FILES, maintain
-from namesrv_stream.tables.registry import Registry, open_tables
+from namesrv_stream.tables.registry import open_tables
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED, TABLES
 from namesrv_stream.tables.writer import RustWriter
+from tests.tables.ages import pass_time, views_of_all
+from tests.tables.batches import assert_shows_exactly, batch, claim
 from tests.tables.rows import NOW, T0, event
-from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim
-
-
-def views_of_all(root):
-    reader = Registry(root)
-    rows = reader.read(lambda snapshots: snapshots.readable())
-    return {row.epoch: batches_shown(reader.at(epoch=row.epoch), root) for row in rows}
 
 
 def test_it_bounds_the_files_puts_the_history_in_order_once_and_every_snapshot_reads_as_before(root):
@@ -49,25 +41,6 @@ def test_it_bounds_the_files_puts_the_history_in_order_once_and_every_snapshot_r
     publisher.publish(batch(6), NOW)
     assert publisher.restored == []
     assert_shows_exactly(root, *range(7))
-
-
-def make_older(files, by_ms):
-    """Make commits and data files older, for Delta, which counts by its log and by the times of files."""
-    for file in files:
-        if file.suffix == ".json":
-            older = re.sub(
-                r'"(timestamp|deletionTimestamp)":(\d+)',
-                lambda found: f'"{found[1]}":{int(found[2]) - by_ms}',
-                file.read_text(),
-            )
-            file.write_text(older)
-        at_s = file.stat().st_mtime - by_ms / 1000
-        os.utime(file, (at_s, at_s))
-
-
-def pass_time(root, days):
-    """Make all commits so many days older."""
-    make_older([file for file in Path(root.url).rglob("*") if file.is_file()], days * DAY_MS)
 
 
 def test_the_newest_snapshot_of_a_registry_at_rest_stays_readable_for_ever(root):

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from jobs.maintain_tables import main
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tools.local.jars import CHECKOUT
+from tests.tables.batches import batch, claim
 from tests.tables.rows import NOW
-from tests.tables.test_publication import batch, claim
 
 
 def test_a_folder_without_a_registry_is_one_message(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.tables.registry import open_tables
 from namesrv_stream.tables.schemas import TABLES, TOPIC
+from tests.tables.batches import batch, claim
 from tests.tables.rows import NOW, T0
-from tests.tables.test_publication import batch, claim
 
 
 @pytest.fixture

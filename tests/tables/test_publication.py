@@ -1,78 +1,19 @@
 """All tables change together, whatever dies, races or compacts in between. By delta-rs, which needs no JVM."""
 
 from contextlib import suppress
-from threading import Barrier, Thread
+from threading import Barrier
 
 import pytest
 
 from namesrv_stream.errors import TermLostError
-from namesrv_stream.rules.rows import ClusterRow, RowChange
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
-from namesrv_stream.tables.registry import Registry, open_tables
+from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, TABLES, TOPIC
 from namesrv_stream.tables.snapshots import SnapshotTable
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
-from tests.tables.rows import NOW, T0, event, live, topic
-
-WRITTEN = ("topic", "cluster", "live", "broker_event")
-"""Tables that `batch` changes."""
-
-
-def claim(root, run_id="run", on_point=lambda point: None, at_ms=NOW):
-    return Publisher.claim(RustWriter(root), run_id, at_ms, on_point=on_point)
-
-
-def batch(batch_id, query_id="query"):
-    """Rows that name their batch, in four tables."""
-    name = f"batch-{batch_id}"
-    changes = {
-        "topic": RowChanges([topic("shared", perm=batch_id), topic(name)]),
-        "cluster": RowChanges([ClusterRow(name, "broker-a")]),
-        "live": RowChanges([live(name)]),
-    }
-    former = topic("shared", perm=batch_id - 1) if batch_id else None
-    changed = [RowChange(TOPIC.name, ("shared", "broker-a"), former, topic("shared", perm=batch_id))]
-    new = {TOPIC: topic(name), TABLES["cluster"]: ClusterRow(name, "broker-a"), TABLES["live"]: live(name)}
-    changed += [RowChange(spec.name, row[: len(spec.key)], None, row) for spec, row in new.items()]
-    line = event(name, T0 + batch_id)._replace(changes=tuple(changed))
-    return Batch(query_id, batch_id, T0 + batch_id, {0: batch_id}, changes, events=[line])
-
-
-def batches_shown(view, root):
-    """By table, the batches whose rows a snapshot shows."""
-    events = rows_from_arrow(BROKER_EVENT, open_tables(root, view.snapshot.epoch)[BROKER_EVENT.name])
-    return {
-        "topic": {row.topic for row in view.rows("topic")} - {"shared"},
-        "cluster": {row.cluster_name for row in view.rows("cluster")},
-        "live": {row.broker_addr for row in view.rows("live")},
-        "broker_event": {row.broker_addr for row in events},
-    }
-
-
-def assert_shows_exactly(root, *batch_ids):
-    shown = batches_shown(Registry(root).newest(), root)
-    assert shown == {table: {f"batch-{number}" for number in batch_ids} for table in WRITTEN}
-
-
-def run_together(*bodies):
-    threads = [Thread(target=body) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-
-
-class Died(BaseException):
-    """The run ends here."""
-
-
-def dies_at(point):
-    def on_point(reached):
-        if reached == point:
-            raise Died
-
-    return on_point
+from tests.tables.batches import WRITTEN, Died, assert_shows_exactly, batch, batches_shown, claim, dies_at, run_together
+from tests.tables.rows import NOW, T0, event, live
 
 
 @pytest.mark.parametrize(

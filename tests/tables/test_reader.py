@@ -7,23 +7,13 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import NamesrvError, StorageError
-from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import FORMAT, LIVE, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshots import SnapshotTable
-from namesrv_stream.tables.writer import RowChanges
-from tests.tables.rows import NOW, T0, broker, line_of, live, topic
-from tests.tables.test_publication import claim
+from tests.tables.batches import claim, publish
+from tests.tables.rows import T0, broker, live, topic
 
 PROJECT = Path(__file__).parents[2]
-
-
-def publish(publisher, batch_id, published_at_ms=NOW, **changes):
-    """`changes`: upserted rows by table."""
-    rows = {name: RowChanges(upserts) for name, upserts in changes.items()}
-    line = line_of(topic={row[:2]: row for row in changes.get("topic", ())})._replace(event_time=T0 + batch_id)
-    batch = Batch("query", batch_id, T0 + batch_id, {0: batch_id}, rows, [line])
-    return publisher.publish(batch, published_at_ms)
 
 
 def test_a_reader_that_follows_refuses_what_a_newer_release_has_written(root):

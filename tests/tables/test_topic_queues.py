@@ -15,9 +15,8 @@ from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import ROW_CHANGE, TOPIC
 from namesrv_stream.tables.topic_queues import packed_queues
 from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
+from tests.tables.batches import claim, publish
 from tests.tables.rows import NOW, T0, line_of, live, topic
-from tests.tables.test_publication import claim
-from tests.tables.test_reader import publish
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 ROWS = st.lists(

@@ -14,9 +14,8 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
 from namesrv_stream.tables.writer import RowChanges
 from namesrv_stream.tools.local.jars import CHECKOUT
+from tests.tables.batches import claim, publish
 from tests.tables.rows import NOW, T0, event, live, topic
-from tests.tables.test_publication import claim
-from tests.tables.test_reader import publish
 
 pytestmark = pytest.mark.spark
 

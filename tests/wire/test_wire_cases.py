@@ -8,7 +8,6 @@ types in headers and registrations, headers that are no standard JSON, and what 
 import json
 import struct
 import zlib
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -25,25 +24,7 @@ from namesrv_stream.wire.registration_request import RegisterBrokerBody, decode_
 from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, split_opaque
 from namesrv_stream.wire.write_requests import operator_command
 from tests.wire.golden import broker_request
-
-CASES = [
-    json.loads(line)
-    for file in sorted(Path(__file__).with_name("cases").glob("*.jsonl"))
-    for line in file.read_text("utf-8").splitlines()
-]
-
-
-def bytes_of(pieces):
-    found = b""
-    for piece in pieces:
-        match piece:
-            case str():
-                found += piece.encode()
-            case {"hex": text}:
-                found += bytes.fromhex(text)
-            case [text, times]:
-                found += text.encode() * times
-    return found
+from tests.wire.recorded import CASES, bytes_of
 
 
 def _frames(raw):
