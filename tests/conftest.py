@@ -28,7 +28,7 @@ settings.load_profile("default")
 # A client without a Kafka logs from its own thread, now and then into the next test; processes are quiet about it too.
 logging.getLogger("librdkafka").setLevel(logs.QUIET["librdkafka"])
 
-pytest.register_assert_rewrite("tests.data", "tests.history.by_the_hour")
+pytest.register_assert_rewrite("tests.data", "tests.answers.by_the_hour")
 
 MARKER_OF_FIXTURE = {"spark": "spark", "kafka_node": "system"}
 

@@ -17,7 +17,7 @@ PARTS = {
     "s3": ["tests/s3"],
     "page": ["tests/console", "tests/notebooks"],
     "clients": ["tests/league", *_system("client_programs", "gateway_auth", "gateway_rocketmq")],
-    "tables": ["tests/history", "tests/packaging", "tests/tables"],
+    "tables": ["tests/answers", "tests/analysis", "tests/packaging", "tests/tables"],
     "job": _system("chaos", "cluster", "memory", "soak"),
 }
 """Name of a part -> its files and folders. The part `system` has all that no other part has."""

@@ -17,7 +17,7 @@ from nbclient import NotebookClient
 from namesrv_stream.analysis import palette
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
-from tests.history.seeded import HOUR_MS, SeededRegistry
+from tests.answers.seeded import HOUR_MS, SeededRegistry
 from tests.tables.rows import NOW
 
 FOLDER = CHECKOUT / "notebooks"

@@ -13,7 +13,7 @@ import pytest
 
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
-from tests.history.seeded import HOUR_MS, SeededRegistry
+from tests.answers.seeded import HOUR_MS, SeededRegistry
 from tests.tables.batches import batch, claim
 from tests.tables.rows import NOW
 

@@ -12,7 +12,7 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tools.fleet.history import DAY_MS, Chronicle, chronicle_plan
-from tests.history.by_rules import events_of
+from tests.answers.by_rules import events_of
 
 DAYS = 0.5
 

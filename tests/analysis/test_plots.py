@@ -12,8 +12,8 @@ from namesrv_stream.analysis.views import register_views
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.tables.registry import open_tables
 from namesrv_stream.tables.root import Root
-from tests.history.fleet import RandomHistory
-from tests.history.seeded import SeededRegistry
+from tests.answers.fleet import RandomHistory
+from tests.answers.seeded import SeededRegistry
 from tests.tables.rows import NOW
 
 START = datetime(2026, 11, 14, tzinfo=UTC)

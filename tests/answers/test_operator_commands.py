@@ -14,8 +14,8 @@ from namesrv_stream.rules.record_types import Command, DeleteTopic
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tools.restore import Cause
-from tests.history.by_the_hour import ADDRESSES, hours
-from tests.history.seeded import HOUR_MS
+from tests.answers.by_the_hour import ADDRESSES, hours
+from tests.answers.seeded import HOUR_MS
 
 COMMAND_TYPES = [str(each.__struct_config__.tag) for each in Command.__args__]
 VIEWS = (Path(namesrv_stream.analysis.__file__).parent / "views.sql").read_text("utf-8")

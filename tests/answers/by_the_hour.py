@@ -22,19 +22,14 @@ from namesrv_stream.answers.topics import route, topics
 from namesrv_stream.records import decode_record
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.tables.registry import Registry
-from tests.data import data, require_known
-from tests.history.seeded import HOUR_MS
+from tests.answers.seeded import HOUR_MS
+from tests.data import require_known
 from tests.places import part
 
 MIDNIGHT_MS = round(datetime(2026, 10, 27, tzinfo=UTC).timestamp() * 1000)
 ADDRESSES = {letter: f"10.0.0.{number}:10911" for number, letter in enumerate("ABCDEFGH", 1)}
 LETTERS = {address: letter for letter, address in ADDRESSES.items()}
 STATES = "SELECT topic, state FROM topic_state ORDER BY topic"
-
-
-def histories(file):
-    """The rows of a file in this folder, by name."""
-    return data(__file__, file)
 
 
 def hours(count):

@@ -14,9 +14,10 @@ from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import PINNED_TABLES
 from namesrv_stream.tools.fleet.history import HOUR_MS, Chronicle, chronicle_plan
-from tests.history.by_rules import publish_by_rules
-from tests.history.by_the_hour import LETTERS, histories, play
-from tests.history.seeded import SeededRegistry
+from tests.answers.by_rules import publish_by_rules
+from tests.answers.by_the_hour import LETTERS, play
+from tests.answers.seeded import SeededRegistry
+from tests.data import data
 from tests.tables.rows import NOW
 
 pytestmark = pytest.mark.spark
@@ -93,7 +94,7 @@ def small_answers(spark, tmp_path_factory):
     """Return the answers about addresses and topics on a history of a few brokers, by whole hours."""
     place = Root(str(tmp_path_factory.mktemp("small") / "registry"))
     registry = SeededRegistry(place, NOW, NamesrvSettings(delete_topic_with_broker_registration=True))
-    play(registry, histories("cookbook.yaml"))
+    play(registry, data(__file__, "cookbook.yaml"))
     registry.publish()
     return {question: in_spark(spark, place, dict(QUESTIONS)[question]) for question in (MOVED_HOUSE, OF_A_TOPIC)}
 

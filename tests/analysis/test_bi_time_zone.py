@@ -11,7 +11,7 @@ import pytest
 
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
-from tests.history.seeded import HOUR_MS, SeededRegistry
+from tests.answers.seeded import HOUR_MS, SeededRegistry
 from tests.tables.rows import NOW
 
 RECIPES = re.findall(

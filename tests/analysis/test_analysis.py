@@ -16,8 +16,8 @@ from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, TOPIC
-from tests.history.fleet import RandomHistory
-from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
+from tests.answers.fleet import RandomHistory
+from tests.answers.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
 from tests.tables.rows import NOW
 
 START_MS = (NOW // DAY_MS - 40) * DAY_MS

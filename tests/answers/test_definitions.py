@@ -21,16 +21,17 @@ from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import SnapshotTable
-from tests.history.by_the_hour import check_history, histories
-from tests.history.fleet import RandomHistory
-from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS
+from tests.answers.by_the_hour import check_history
+from tests.answers.fleet import RandomHistory
+from tests.answers.seeded import DAY_MS, HOUR_MS, MINUTE_MS
+from tests.data import data
 from tests.tables.rows import NOW
 
 START_MS = (NOW // DAY_MS - 60) * DAY_MS
 GAPS_MS = (20_000, MINUTE_MS, HOUR_MS, 7 * HOUR_MS, DAY_MS, 3 * DAY_MS)
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 40))]
 WIPED = "WIPE_WRITE_PERM_OF_BROKER"
-HISTORIES = histories("definitions.yaml")
+HISTORIES = data(__file__, "definitions.yaml")
 
 
 class Watched:

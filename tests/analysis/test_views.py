@@ -1,6 +1,6 @@
 """Results of the views for analysts, on histories whose answers are known.
 
-DuckDB answers, without Spark: tests/history/test_analysis.py shows that Spark gives the same.
+DuckDB answers, without Spark: tests/analysis/test_analysis.py shows that Spark gives the same.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
@@ -14,11 +14,12 @@ from namesrv_stream.analysis.views import create_views, history_queries, open_sn
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.registry import open_tables
-from tests.history.by_the_hour import ADDRESSES, check_history, histories, hours
-from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
+from tests.answers.by_the_hour import ADDRESSES, check_history, hours
+from tests.answers.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
+from tests.data import data
 
 A, B = ADDRESSES["A"], ADDRESSES["B"]
-HISTORIES = histories("views.yaml")
+HISTORIES = data(__file__, "views.yaml")
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_views_that_are_asked_for_are_moved_with_their_sources_and_no_others(spa
 
 @pytest.mark.full
 def test_permanent_views_stay_at_their_snapshot_in_every_session_until_they_are_made_again(spark, root, registry):
-    """In Spark's own catalogue; tests/history/test_thrift_server.py has a metastore's."""
+    """In Spark's own catalogue; tests/analysis/test_thrift_server.py has a metastore's."""
     names = "SELECT broker_name FROM permanent_routes.broker_dim ORDER BY ALL"
     registry.register(hours(1), A, "broker-a")
     first = registry.publish()

@@ -6,7 +6,7 @@ from namesrv_stream.answers.accounts import Difference, differences, shown_of
 from namesrv_stream.answers.events import changes_between
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import ROUTE_TABLES
-from tests.history.fleet import RandomHistory
+from tests.answers.fleet import RandomHistory
 from tests.tables.rows import NOW
 
 T0 = NOW - 90 * 24 * 3_600_000

@@ -10,9 +10,9 @@ from namesrv_stream.records import decode_record
 from namesrv_stream.rules.history import log_gap_line
 from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, RowChange, TopicRow
+from tests.answers.fleet import RandomLife
 from tests.build import Log, registration
 from tests.data import data, require_known
-from tests.history.fleet import RandomLife
 
 ADDRESSES = {"A": "10.0.0.1:10911", "B": "10.0.0.2:10911"}
 ROWS = data(__file__, "stories.yaml")

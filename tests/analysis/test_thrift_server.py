@@ -8,7 +8,7 @@ import pytest
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
 from namesrv_stream.tools.local.process import free_ports
-from tests.history.seeded import DAY_MS, HOUR_MS, SeededRegistry
+from tests.answers.seeded import DAY_MS, HOUR_MS, SeededRegistry
 from tests.system.clusters import running, running_shell
 from tests.tables.rows import NOW
 from tests.waiting import eventually

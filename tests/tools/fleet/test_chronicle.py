@@ -5,7 +5,7 @@ import pytest
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, RegisterBroker, WipeWritePerm
 from namesrv_stream.tools.fleet.history import HOUR_MS, RELEASES, Chronicle, chronicle_plan
-from tests.history.by_rules import events_of
+from tests.answers.by_rules import events_of
 
 T0 = 1_800_000_000_000
 

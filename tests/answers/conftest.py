@@ -1,7 +1,7 @@
 import pytest
 
 from namesrv_stream.tables.root import Root
-from tests.history.seeded import SeededRegistry
+from tests.answers.seeded import SeededRegistry
 from tests.tables.rows import NOW
 
 

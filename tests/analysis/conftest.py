@@ -1,0 +1,3 @@
+from tests.answers.conftest import claimed, registry, root
+
+__all__ = ["claimed", "registry", "root"]
