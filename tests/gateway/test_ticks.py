@@ -7,6 +7,7 @@ from namesrv_stream.rules.lease import LogClock
 from tests.data import data
 from tests.gateway.registrations import live
 from tests.gateway.site import Clock
+from tests.timed_log import millis_of, step_of
 
 LEASE = live()
 """Its timeout is 120 s: it is late from 90 s of the log's clock after its last sign of life on."""
@@ -49,28 +50,26 @@ CASES = data(__file__, "cases/ticks.yaml")
 @pytest.mark.parametrize("rule", CASES)
 async def test_ticks_come_at_their_times(gateway, rule):
     acts = {
-        "heard": lambda last_s: gateway.lease(int(last_s)),
-        "nobody": lambda: gateway.ticks.follow(LOG.late_at_ms([])),
-        "start": gateway.start,
-        "stop": gateway.ticks.stop,
-        "kept": lambda: setattr(gateway, "takes", False),
-        "taken": lambda: setattr(gateway, "takes", True),
-        "failed": lambda: gateway.ticks.ended(ConnectionError()),
+        "broker heard": lambda at: gateway.lease(millis_of(at) / 1_000),
+        "no broker": lambda: gateway.ticks.follow(LOG.late_at_ms([])),
+        "gateway starts": gateway.start,
+        "gateway stops": gateway.ticks.stop,
+        "Kafka keeps": lambda: setattr(gateway, "takes", False),
+        "Kafka takes": lambda: setattr(gateway, "takes", True),
+        "Kafka fails": lambda: gateway.ticks.ended(ConnectionError()),
     }
-    for step in CASES[rule]:
-        said, _, expected = step.partition(":")
-        what, *more = said.split()
+    for step in map(step_of, CASES[rule]):
         gateway.sent_s.clear()
-        if what.startswith("+"):
-            await gateway.clock.passes(float(what))
-        else:
-            acts[what](*more)
-        found = [*map(str, gateway.sent_s), *(() if gateway.ticks.is_in_time else ("late",))]
-        wanted = expected.split()
-        if "..." in wanted:
-            wanted.remove("...")
-            del found[: -len(wanted)]
-        assert found == wanted, step
+        for act in step.acts:
+            if act.words:
+                acts[" ".join(act.words)](**act.fields)
+            else:
+                await gateway.clock.passes(act.at_ms / 1_000)
+        facts = {fact[0]: fact[1:] for fact in step.facts or []}
+        wanted, sent_s = [millis_of(at) / 1_000 for at in facts.get("ticks", []) if at != "..."], gateway.sent_s
+        if facts.get("ticks", [])[:1] == ["..."]:
+            sent_s = sent_s[-len(wanted) :]
+        assert (sent_s, gateway.ticks.is_in_time) == (wanted, "late" not in facts), step
 
 
 @pytest.mark.parametrize("last_s", [0, -100], ids=["calm", "late"])

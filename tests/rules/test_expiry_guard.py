@@ -16,13 +16,14 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from tests.build import registration
 from tests.data import data
+from tests.timed_log import step_of
 
 LEASE_S, HELD_S = 120, 600
 CASES = data(__file__, "guard.yaml")
 ENDS_AND_SIGNS = {
-    "beat": lambda address: BrokerHeartbeat(broker_addr=address),
+    "heartbeat": lambda address: BrokerHeartbeat(broker_addr=address),
     "unregister": lambda address: UnregisterBroker(broker_addr=address),
-    "lose": lambda address: ChannelClosed(broker_addr=address, channel_id="g/1"),
+    "disconnect": lambda address: ChannelClosed(broker_addr=address, channel_id="g/1"),
 }
 
 
@@ -65,40 +66,42 @@ class Cluster:
     def events(self):
         return self.registry.take_changes().events
 
-    def step(self, text):
-        """Do what a step of a case says. Return types of lines with their brokers, who lives, and who is suspect."""
-        match text.split():
-            case ["tick", second, *heard]:
-                assert heard[:1] in ([], ["heard"])
-                self.tick(int(second), *"".join(heard[1:]))
-            case ["promote", number]:
-                self.register(number, data_version=DataVersion(state_version=7))
-            case ["claim", number, "of", other]:
-                self.apply(registration(f"b:{number}", broker_name=f"b-{other}"))
-            case ["register", number]:
-                self.register(number)
-            case ["lift"]:
-                self.apply(LiftExpiryGuard())
-            case [what, *numbers]:
-                for number in numbers:
-                    self.apply(ENDS_AND_SIGNS[what](f"b:{number}"))
+    def play(self, step):
+        """Do what a step says. Return types of lines with their brokers, who lives, and who is suspect."""
+        heard = [name[1:] for act in step.acts if act.words[-1] == "heard" for name in act.words[:-1]]
+        for act in step.acts:
+            match act.words:
+                case [*_, "heard"]:
+                    continue
+                case ["ticks"]:
+                    self.tick(act.at_ms // 1_000, *heard)
+                case [name, "registers"] if "as" in act.fields:
+                    self.apply(registration(f"b:{name[1:]}", broker_name=f"b-{act.fields['as'][1:]}"))
+                case [name, "registers"] if act.fields:
+                    self.register(name[1:], data_version=DataVersion(**act.fields))
+                case [name, "registers"]:
+                    self.register(name[1:])
+                case ["LIFT_EXPIRY_GUARD"]:
+                    self.apply(LiftExpiryGuard())
+                case [*names, what]:
+                    for name in names:
+                        self.apply(ENDS_AND_SIGNS[what](f"b:{name[1:]}"))
         found = {}
         for line in self.events():
-            found[line.type] = found.get(line.type, "") + (line.broker_addr or "")[2:]
+            found.setdefault(line.type, []).extend([f"b{line.broker_addr[2:]}"] if line.broker_addr else [])
         assert self.registry.suspect_count == len(self.suspects)
-        found["alive"] = "".join(map(str, self.alive))
+        found["alive"] = [f"b{number}" for number in self.alive]
         if self.suspects:
-            found["suspect"] = "".join(map(str, self.suspects))
-        return " ".join(f"{what} {brokers}" for what, brokers in found.items()).split()
+            found["suspect"] = [f"b{number}" for number in self.suspects]
+        return [[what, *brokers] for what, brokers in found.items()]
 
 
 @pytest.mark.parametrize("rule", CASES)
 def test_each_case_of_the_guard_is_as_it_says(rule):
     cluster = Cluster()
     cluster.events()
-    for step in CASES[rule]:
-        what, _, follows = step.partition("->")
-        assert cluster.step(what) == follows.split(), step
+    for step in map(step_of, CASES[rule]):
+        assert cluster.play(step) == step.facts, step
 
 
 def test_an_operator_lifts_the_guard_and_history_names_the_operator_and_each_broker():
