@@ -13,7 +13,6 @@ warnings. `metrics`: some lines of the job's page.
 import logging
 
 import pytest
-import yaml
 from prometheus_client import generate_latest
 
 from namesrv_stream.records import encode_record
@@ -33,6 +32,7 @@ from tests.job.batches_run import (
     unregistered,
     with_bad_mappings,
 )
+from tests.timed_log import millis_of, step_of
 
 CASES = params(data(__file__, "batches.yaml"))
 ADDRESSES = {"A": A, "B": B}
@@ -43,14 +43,16 @@ def register(address, at_ms, offset, counter=0, **fields):
     return registered(address, at_ms, offset, data_version=DataVersion(0, 1, counter), **fields)
 
 
-RECORDS = {
-    "register": register,
-    "spoilt": lambda *said, **fields: with_bad_mappings(register(*said, **fields)),
-    "beat": heartbeat,
-    "unregister": unregistered,
+OF_BROKERS = {
+    "registers": register,
+    "registers badly": lambda *said, **fields: with_bad_mappings(register(*said, **fields)),
+    "heartbeat": heartbeat,
+    "unregisters": unregistered,
+}
+OTHERS = {
     "tick": tick,
     "junk": lambda at_ms, offset: event("", at_ms, offset, b"junk"),
-    "refused": lambda at_ms, offset: event("", at_ms, offset, encode_record(REFUSED)),
+    "refusal": lambda at_ms, offset: event("", at_ms, offset, encode_record(REFUSED)),
 }
 
 
@@ -62,30 +64,34 @@ class Play:
         self.registry = Registry(folder, **settings)
         self._offset = 0
 
-    def step(self, text):
+    def step(self, acts):
         """Do it. Return what it has published."""
         before = self.registry.publisher.last
-        match text.split():
-            case ["stop"]:
+        match [each.words for each in acts]:
+            case [["job", "stops"]]:
                 self.registry.batches.close()
-            case ["restart"]:
+            case [["job", "restarts"]]:
                 self.registry = Registry(self._folder, "run-2", log=self.registry.log, **self._settings)
-            case ["restart", "anew"]:
+            case [["job", "restarts", "anew"]]:
                 self.registry, self._offset = Registry(self._folder, "run-2", is_new_log=True), 0
+            case [["an", "empty", "batch"]]:
+                self.registry.handle()
             case _:
-                self.registry.handle(*map(self._event, filter(None, text.split(", "))))
+                self.registry.handle(*map(self._event, acts))
         last = self.registry.publisher.last
         changed = (name for name in sorted(last.versions) if last.versions[name] != before.versions.get(name))
         return [*[last.kind] * (last.epoch - before.epoch), *changed] or ["nothing"]
 
-    def _event(self, text):
-        kind, *words = text.split()
-        said = [ADDRESSES.get(word) or int(word) for word in words if "=" not in word]
-        fields = {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in words[2:])}
-        if kind == "evict":
-            return expired(*said)
+    def _event(self, act):
+        match act.words:
+            case ["state", "evicts", letter]:
+                return expired(ADDRESSES[letter], round(millis_of(act.fields["heard"])))
+            case [what]:
+                made = OTHERS[what](round(act.at_ms), self._offset)
+            case [letter, *what]:
+                made = OF_BROKERS[" ".join(what)](ADDRESSES[letter], round(act.at_ms), self._offset, **act.fields)
         self._offset += 1
-        return RECORDS[kind](*said, self._offset - 1, **fields)
+        return made
 
     def rows(self, name):
         """Return the rows of a table with addresses as letters and times from the beginning of the case."""
@@ -110,10 +116,9 @@ class Play:
 def test_each_case_of_batches_is_as_it_says(case, tmp_path, caplog):
     require_known(case, f"steps settings read logged metrics {' '.join(TABLES)}")
     play = Play(tmp_path / "registry", case.get("settings", {}))
-    for step in case["steps"]:
-        what, is_said, follows = step.partition("->")
-        outcome = play.step(what.strip())
-        assert not is_said or outcome == follows.split(), step
+    for step in map(step_of, case["steps"]):
+        published = play.step(step.acts)
+        assert step.facts in (None, [published]), step
     heads, last = play.registry.heads(), play.registry.publisher.last
     assert heads.items() >= last.versions.items(), "nothing was committed that no snapshot names"
     assert last.offsets[0] == case.get("read", last.offsets[0])
