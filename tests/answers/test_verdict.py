@@ -1,30 +1,28 @@
 """The verdict groups brokers by what they share, and says in one sentence what is wrong."""
 
-import re
-
 import pytest
 
 from namesrv_stream.answers.causes import Member, causes
 from namesrv_stream.answers.definitions import DownBroker, TopicVerdict
 from namesrv_stream.answers.verdict import Beside, Left, TopicVerdicts, verdict
 from tests.data import data
+from tests.timed_log import step_of
 
 AT = 1_795_683_180_000  # 2026-11-26 08:53 UTC
 ROWS = data(__file__, "verdict.yaml")
-BROKER = re.compile(r"([!~]?)([0-9]+)(s?)(?:@(\w+)/(\w*))?(?:([+-][0-9]+)(ms|))?")
 
 
 def members(text):
-    """Brokers: `1` is up, `!1` down, `~1` late, `1s` a slave, `1@c2/z2` elsewhere, `!1-9` down nine minutes before."""
-    return [member(*BROKER.fullmatch(each).groups()) for each in text.split()]
+    """Brokers as a timed log: each act has brokers that are up, late or down, the last ones since its time."""
+    return [member(name, act) for act in step_of(text).acts for name in act.words[:-1]]
 
 
-def member(state, number, slave, cluster, zone, after, unit):
-    cluster, zone = cluster or "c1", "z1" if zone is None else zone or None
-    name, address = f"b-{number}", f"10.0.0.{number}:1"
-    at_ms = AT + int(after or 0) * (1 if unit else 60_000)
-    of = Member(cluster, zone, name, int(bool(slave)), address, {"": "alive", "~": "late"}.get(state, "down"), at_ms)
-    if state != "!":
+def member(name, act):
+    cluster, zone, state = act.fields.get("cluster", "c1"), act.fields.get("zone", "z1") or None, act.words[-1]
+    (name, broker_id), at_ms = name.split("/"), AT + round(act.at_ms or 0)
+    address = f"10.0.0.{name[2:]}:1"
+    of = Member(cluster, zone, name, int(broker_id), address, {"up": "alive"}.get(state, state), at_ms)
+    if state != "down":
         return of._replace(at_ms=AT + 600_000)
     return of._replace(down=DownBroker(cluster, name, 0, zone, address, "EXPIRED", at_ms, at_ms + 120_000))
 
@@ -44,7 +42,7 @@ def test_brokers_are_down_by_what_they_share(row):
 
 
 def test_nearly_all_brokers_are_not_said_to_be_all():
-    [cause] = causes(members("0 " + " ".join(f"!{number}" for number in range(1, 400))))
+    [cause] = causes(members("b-0/0 up, " + ", ".join(f"b-{number}/0 down" for number in range(1, 400))))
     assert (cause.scope, cause.count, cause.total) == ("some", 399, 400)
     assert cause.text == "399 of 400 brokers of zone z1 in c1 are down (over 99 % of all) since 08:53 UTC"
 
@@ -52,5 +50,5 @@ def test_nearly_all_brokers_are_not_said_to_be_all():
 @pytest.mark.parametrize(("brokers", "gone", "end"), ROWS["left"])
 def test_who_unregistered_and_is_not_back_is_told_without_alarm(brokers, gone, end):
     left = [each.down for each in members(brokers)]
-    found = verdict(members("1"), TopicVerdicts({}, frozenset()), Beside(Left(left, gone)))
+    found = verdict(members("b-1/0 up"), TopicVerdicts({}, frozenset()), Beside(Left(left, gone)))
     assert (found.level, found.text, found.brokers.left) == ("ok", f"1 broker is up; {end}", len(left))
