@@ -1,7 +1,7 @@
 """Histories by the hour as rows of a YAML file, and what is said of them: by the views in SQL, and by answers.
 
-A step is [HOUR, VERB, ADDRESS, NAME, ID, {FIELD: VALUE}], as far as the verb, a method of SeededRegistry, takes them;
-that of `command` is {type: ..., field: value}. A row has what `happens` up to the hour `until`, and what is `asked`
+What happens is a timed log (tests/timed_log.py): `24h A registers broker-a/0`, `A expires`, `A unregisters`,
+`A disconnects`, a tick, or a command by its type. A row has what `happens` up to the hour `until`, and what is `asked`
 then, or of the moment `at` if all is published. A list of such rows is one history. What is no SQL asks for an answer,
 and behind -> for places in it. In rows an address is its letter and a time its hour. The text of a NotFoundError is an
 answer too.
@@ -25,6 +25,7 @@ from namesrv_stream.tables.registry import Registry
 from tests.answers.seeded import HOUR_MS
 from tests.data import require_known
 from tests.places import part
+from tests.timed_log import step_of
 
 MIDNIGHT_MS = round(datetime(2026, 10, 27, tzinfo=UTC).timestamp() * 1000)
 ADDRESSES = {letter: f"10.0.0.{number}:10911" for number, letter in enumerate("ABCDEFGH", 1)}
@@ -42,19 +43,28 @@ def check_history(root, registry, row):
         require_known(stage, "happens until at asked")
         if "at" not in stage:
             happens = stage.get("happens", [])
-            assert "until" not in stage or not happens or stage["until"] >= happens[-1][0]
+            last_ms = step_of(happens[-1]).acts[-1].at_ms if happens else 0
+            assert hours(stage.get("until", 2**20)) >= MIDNIGHT_MS + last_ms
             play(registry, happens)
             registry.publish(at_ms=hours(stage["until"]) if "until" in stage else None)
         assert said_of(root, stage["asked"], stage.get("at")) == stage["asked"]
 
 
+VERBS = {"registers": "register", "unregisters": "unregister", "disconnects": "close_channel", "expires": "expire"}
+
+
 def play(registry, steps):
-    for hour, verb, *given in steps:
-        fields = given.pop() if given and isinstance(given[-1], dict) else {}
-        if verb == "command":
-            registry.command(hours(hour), decode_record(json.dumps(fields).encode()))
-        else:
-            getattr(registry, verb)(hours(hour), *(ADDRESSES.get(each, each) for each in given), **fields)
+    for act in (act for step in steps for act in step_of(step).acts):
+        at_ms = MIDNIGHT_MS + round(act.at_ms)
+        match act.words:
+            case ["tick"]:
+                registry.tick(at_ms)
+            case [command]:
+                registry.command(at_ms, decode_record(json.dumps({"type": command} | act.fields).encode()))
+            case [letter, verb, *holds]:
+                name, _, broker_id = "".join(holds).rpartition("/")
+                held = [name, int(broker_id)] if holds else []
+                getattr(registry, VERBS[verb])(at_ms, ADDRESSES[letter], *held, **act.fields)
 
 
 def said_of(root, questions, hour=None):
