@@ -1,24 +1,20 @@
 """The cases in tests/gateway/cases: what brokers ask of a gateway, step by step, what it sends, and its answers.
 
-Each line is a case: a `rule`, its `steps`, and perhaps `limits` of known_brokers, `reconcile_ms`, or the `reasons` for
-which its registrations were sent in full, null for a light one. A step is `[+SECONDS] WHAT [-> OUTCOME ...]`. Time
-passes first. The outcomes are all records that were sent (`LIGHT/a`, of the connection `a`), all codes answered (of a
-version query `same` or `changed`) and all connections closed (`end/a`); of other addresses than ADDRESS the last digit
-is said: `LIGHT/a@2`. WHAT is one of:
+Each is a rule with its `steps`, a timed log (tests/timed_log.py), and perhaps `limits` of known_brokers,
+`reconcile_ms`, or the `reasons` for which its registrations were sent in full, null for a light one. What follows a
+step are all records that were sent (`LIGHT over a`, of the connection `a`), all answers (a code, or of a version query
+`changed` or `same`) and all connections that were closed. Of other addresses than ADDRESS the last digit is said.
 
-`a WORD`: a request of WORDS over the connection `a`, which Kafka acknowledges; with `?` it does not. Connections from
-`w` on are of another host. `ack`, `ack 1`: Kafka acknowledges, in a partition; `fail`: it fails; `refuses`, `takes`: it
-has no room, it has. `show WORD ...`: a snapshot has read all and shows a lease of what the WORDS say, of none without
-them; `unread`: it has read nothing; `anew`: of another log; `bare`: with a token of nothing; `by CHANNEL SECONDS`: over
-which the broker was heard so long ago. `lose a`, `idle a SECONDS`, `half a SECONDS`: a connection fails, says nothing,
-says half a frame. `hold a`, `go a`: a request of it is being handed to Kafka, was. `away`, `back`: Kafka. `expire a
-SECONDS`: the silent are closed. `decoding`, `decoded`: large bodies wait. `stop`: the gateway stops.
+A broker sends one of WORDS over a connection; Kafka acknowledges it unless that is false. Connections from `w` on are
+of another host. Kafka acknowledges all in a partition, fails, refuses (it has no room) and takes again, leaves and
+returns. A snapshot shows a lease of what the words say: `unread`, it has read nothing; `anew`, it is of another log;
+`bare`, with a token of nothing; `heard_by` and `ago_s`, the connection over which the broker was heard. A connection
+disconnects, idles, `within` a frame, waits while a request is being handed to Kafka, and proceeds. Large bodies wait
+for their decoding; the gateway expires the silent, and stops.
 """
 
 import asyncio
 import inspect
-import json
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -36,11 +32,12 @@ from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.build import ADDRESS
-from tests.data import require_known
+from tests.data import data, require_known
 from tests.gateway.registrations import command, live
 from tests.gateway.site import LEAVE, PARTS, Site, settle
+from tests.timed_log import step_of
 
-CASES = [json.loads(line) for line in Path(__file__).with_name("cases").joinpath("brokers.jsonl").open()]
+CASES = data(__file__, "cases/brokers.yaml")
 KINDS = {
     RegisterBroker: "FULL",
     BrokerHeartbeat: "LIGHT",
@@ -66,21 +63,21 @@ def unnamed(said):
 
 BEAT = of_code(RequestCode.BROKER_HEARTBEAT)
 WORDS = {
-    "reg": command(),
-    "reg2": command(2),
-    "part1": PARTS[0],
-    "part2": PARTS[1],
-    "slave": command(broker_id=1),
-    "renamed": command(broker_name="b"),
-    "moved": command(cluster_name="d"),
-    "short": command(heartbeat_timeout_millis=10_000),
-    "long": command(heartbeat_timeout_millis=120_000),
-    "leave": LEAVE,
-    "put": RemotingCommand(code=100, ext_fields={"namespace": "n", "key": "k", "value": "v"}),
-    "beat": BEAT,
-    "unnamed-beat": unnamed(BEAT),
-    "renamed-beat": of_code(RequestCode.BROKER_HEARTBEAT, brokerName="b"),
-    "moved-beat": of_code(RequestCode.BROKER_HEARTBEAT, clusterName="d"),
+    "registration": command(),
+    "registration-2": command(2),
+    "part-1": PARTS[0],
+    "part-2": PARTS[1],
+    "slave-registration": command(broker_id=1),
+    "renamed-registration": command(broker_name="b"),
+    "moved-registration": command(cluster_name="d"),
+    "short-lease": command(heartbeat_timeout_millis=10_000),
+    "long-lease": command(heartbeat_timeout_millis=120_000),
+    "unregistration": LEAVE,
+    "kv-put": RemotingCommand(code=100, ext_fields={"namespace": "n", "key": "k", "value": "v"}),
+    "heartbeat": BEAT,
+    "unnamed-heartbeat": unnamed(BEAT),
+    "renamed-heartbeat": of_code(RequestCode.BROKER_HEARTBEAT, brokerName="b"),
+    "moved-heartbeat": of_code(RequestCode.BROKER_HEARTBEAT, clusterName="d"),
     "query": query(),
     "unnamed-query": unnamed(query()),
     "renamed-query": query(brokerName="b"),
@@ -109,22 +106,23 @@ class Play:
         self.connections, self.asked, self.sent, self.ended = {}, [], 0, []
         log, registering, of = self.site.log, self.site.writes.registering, self.connection
         self.acts = {
-            "ack": lambda partition="0": log.acknowledge(int(partition)),
-            "fail": log.fail,
-            "refuses": lambda: setattr(log, "refuses", True),
-            "takes": lambda: setattr(log, "refuses", False),
-            "show": self.show,
-            "lose": lambda letter: self.site.lose(of(letter)),
-            "idle": lambda letter, seconds: self.idle(of(letter), seconds, b""),
-            "half": lambda letter, seconds: self.idle(of(letter), seconds, b"\0\0\1"),
-            "hold": lambda letter: of(letter).order.acquire(),
-            "go": lambda letter: of(letter).order.release(),
-            "away": lambda: registering.note_kafka(is_away=True),
-            "back": lambda: registering.note_kafka(is_away=False),
-            "expire": self.expire,
-            "decoding": log.working.clear,
-            "decoded": log.working.set,
-            "stop": registering.stop,
+            "Kafka acknowledges": lambda partition=0: log.acknowledge(partition),
+            "Kafka fails": log.fail,
+            "Kafka refuses": lambda: setattr(log, "refuses", True),
+            "Kafka takes": lambda: setattr(log, "refuses", False),
+            "Kafka leaves": lambda: registering.note_kafka(is_away=True),
+            "Kafka returns": lambda: registering.note_kafka(is_away=False),
+            "bodies wait": log.working.clear,
+            "bodies decoded": log.working.set,
+            "gateway expires": self.expire,
+            "gateway stops": registering.stop,
+        }
+        self.of_connections = {
+            "sends": self.ask,
+            "disconnects": lambda letter: self.site.lose(of(letter)),
+            "idles": lambda letter, **how: self.idle(of(letter), **how),
+            "waits": lambda letter: of(letter).order.acquire(),
+            "proceeds": lambda letter: of(letter).order.release(),
         }
 
     def connection(self, letter):
@@ -132,32 +130,36 @@ class Play:
             self.connections[letter] = self.site.connect("127.0.0.2" if letter >= "w" else "127.0.0.1")
         return self.connections[letter]
 
-    async def step(self, text):
-        words = text.split()
-        if words[0].startswith("+"):
-            await self.site.clock.passes(float(words.pop(0)))
-        if words:
-            what, *more = words
-            done = self.acts[what](*more) if what in self.acts else self.ask(what, *more)
+    async def step(self, acts):
+        for act in acts:
+            if act.at_ms is not None:
+                await self.site.clock.passes(act.at_ms / 1_000)
+            match act.words:
+                case []:
+                    done = None
+                case ["snapshot", "shows", *words]:
+                    done = self.show(*words, **act.fields)
+                case [letter, what, *words] if what in self.of_connections:
+                    done = self.of_connections[what](letter, *words, **act.fields)
+                case words:
+                    done = self.acts[" ".join(words)](**act.fields)
             if inspect.isawaitable(done):
                 await done
         await settle()
-        return [*self.new_records(), *self.new_answers(), *self.new_ends()]
+        return [fact.split() for fact in (*self.new_records(), *self.new_answers(), *self.new_ends())]
 
-    async def ask(self, letter, word):
-        said, _ = said_by(word.rstrip("?"))
+    async def ask(self, letter, word, *, acknowledged=True):
+        said, _ = said_by(word)
         self.asked.append(self.site.ask(said, self.connection(letter)))
         await settle()
-        if not word.endswith("?"):
+        if acknowledged:
             self.site.log.acknowledge()
 
-    def show(self, *words):
-        shown, _, spoken = " ".join(words).partition("by ")
+    def show(self, *words, heard_by="nobody", ago_s=0):
         options = {"unread", "anew", "bare"} & set(words)
-        said = [said_by(each) for each in shown.split() if each not in options]
-        by, ago_s = spoken.split() if spoken else ("nobody", 0)
-        by = f"g/{self.connection(by).number}" if len(by) == 1 else by
-        more = {"channels": {by: READING_MS - int(ago_s) * 1_000}}
+        said = [said_by(each) for each in words if each not in {*options, "nobody"}]
+        by = f"g/{self.connection(heard_by).number}" if len(heard_by) == 1 else heard_by
+        more = {"channels": {by: READING_MS - ago_s * 1_000}}
         if said:
             more["heartbeat_timeout_millis"] = int(said[0][0].ext_fields.get("heartbeatTimeoutMillis", 120_000))
         lease = live(*(each for each, _ in said))._replace(**more)
@@ -170,15 +172,15 @@ class Play:
         )
         self.site.writes.follow(answers)
 
-    async def idle(self, connection, seconds, received):
-        connection.data_received(received)
-        connection.close_if_overdue(asyncio.get_running_loop().time() + int(seconds), 120)
+    async def idle(self, connection, seconds, within=None):
+        connection.data_received(b"\0\0\1" if within else b"")
+        connection.close_if_overdue(asyncio.get_running_loop().time() + seconds, 120)
         if connection.is_closing:
             await self.site.lose(connection)
 
     def expire(self, seconds):
         loop = asyncio.get_running_loop()
-        later_s = loop.time() + int(seconds)
+        later_s = loop.time() + seconds
         loop.time = lambda: later_s
         self.site.writes.registering.close_expired()
         del loop.time
@@ -188,29 +190,30 @@ class Play:
         new, self.sent = self.site.log.sent[self.sent :], len(self.site.log.sent)
         for record in new:
             over, of = letters.get(getattr(record, "channel_id", None)), getattr(record, "broker_addr", ADDRESS)
-            yield KINDS[type(record)] + (f"/{over}" if over else "") + ("" if of == ADDRESS else f"@{of[7]}")
+            told = KINDS[type(record)] + (f" over {over}" if over else "")
+            yield told + ("" if of == ADDRESS else f" of @{of[7]}")
 
     def new_answers(self):
         for asked in [each for each in self.asked if each.done()]:
             self.asked.remove(asked)
             changed = (asked.result().ext_fields or {}).get("changed")
-            yield {"true": "changed", "false": "same", None: f"{asked.result().code}"}[changed]
+            yield "answer " + {"true": "changed", "false": "same", None: f"{asked.result().code}"}[changed]
 
     def new_ends(self):
         for letter, connection in self.connections.items():
             if connection.is_closing and letter not in self.ended:
                 self.ended.append(letter)
-                yield f"end/{letter}"
+                yield f"{letter} closed"
 
 
-@pytest.mark.parametrize("case", CASES, ids=[each["rule"].replace(" ", "-") for each in CASES])
-async def test_each_case_of_brokers_is_as_it_says(case, monkeypatch):
-    require_known(case, "rule steps limits reconcile_ms reasons")
+@pytest.mark.parametrize("rule", CASES, ids=[rule.replace(" ", "-") for rule in CASES])
+async def test_each_case_of_brokers_is_as_it_says(rule, monkeypatch):
+    case = CASES[rule]
+    require_known(case, "steps limits reconcile_ms reasons")
     for name, limit in case.get("limits", {}).items():
         monkeypatch.setattr(known_brokers, name, limit)
     play = Play(case.get("reconcile_ms", 300_000))
-    for step in case["steps"]:
-        what, _, follows = step.partition("->")
-        assert await play.step(what) == follows.split(), step
+    for step in map(step_of, case["steps"]):
+        assert await play.step(step.acts) == (step.facts or []), step
     if "reasons" in case:
         assert play.site.reasons == case["reasons"]
