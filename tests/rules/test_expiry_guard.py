@@ -66,26 +66,26 @@ class Cluster:
     def events(self):
         return self.registry.take_changes().events
 
+    def send(self, *names_and_what, **fields):
+        *names, what = names_and_what
+        for number in (name[1:] for name in names):
+            if what != "registers":
+                self.apply(ENDS_AND_SIGNS[what](f"b:{number}"))
+            elif "as" in fields:
+                self.apply(registration(f"b:{number}", broker_name=f"b-{fields['as'][1:]}"))
+            else:
+                self.register(number, **({"data_version": DataVersion(**fields)} if fields else {}))
+
     def play(self, step):
         """Do what a step says. Return types of lines with their brokers, who lives, and who is suspect."""
         heard = [name[1:] for act in step.acts if act.words[-1] == "heard" for name in act.words[:-1]]
-        for act in step.acts:
-            match act.words:
-                case [*_, "heard"]:
-                    continue
-                case ["ticks"]:
-                    self.tick(act.at_ms // 1_000, *heard)
-                case [name, "registers"] if "as" in act.fields:
-                    self.apply(registration(f"b:{name[1:]}", broker_name=f"b-{act.fields['as'][1:]}"))
-                case [name, "registers"] if act.fields:
-                    self.register(name[1:], data_version=DataVersion(**act.fields))
-                case [name, "registers"]:
-                    self.register(name[1:])
-                case ["LIFT_EXPIRY_GUARD"]:
-                    self.apply(LiftExpiryGuard())
-                case [*names, what]:
-                    for name in names:
-                        self.apply(ENDS_AND_SIGNS[what](f"b:{name[1:]}"))
+        for act in (act for act in step.acts if act.words[-1] != "heard"):
+            if act.words == ["ticks"]:
+                self.tick(act.at_ms // 1_000, *heard)
+            elif act.words == ["LIFT_EXPIRY_GUARD"]:
+                self.apply(LiftExpiryGuard())
+            else:
+                self.send(*act.words, **act.fields)
         found = {}
         for line in self.events():
             found.setdefault(line.type, []).extend([f"b{line.broker_addr[2:]}"] if line.broker_addr else [])
