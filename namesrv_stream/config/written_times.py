@@ -71,15 +71,9 @@ def _relative(text: str, now: datetime) -> datetime | None:
     if not parts or _PARTS_OF_DURATION.sub("", written).strip():
         return None
     try:
-        return now - sum(map(_duration, parts), timedelta())
+        return now - sum(map(parsed_duration, parts), timedelta())
     except (ValueError, OverflowError):
         return None
-
-
-def _duration(text: str) -> timedelta:
-    duration = parsed_duration(text)
-    assert isinstance(duration, timedelta)
-    return duration
 
 
 def _time_of_day(text: str, now: datetime, zone: tzinfo, is_begin: bool) -> datetime | None:

@@ -186,11 +186,8 @@ class Dispatcher:
         """
         if self._is_loading:
             return code not in READERS
-        return code != RequestCode.GET_ROUTEINFO_BY_TOPIC or not self._waits_for_service()
-
-    def _waits_for_service(self) -> bool:
         up_ms = int((time.perf_counter() - self._started_s) * 1000)
-        return waits_for_service(self._answers.settings, up_ms)
+        return code != RequestCode.GET_ROUTEINFO_BY_TOPIC or not waits_for_service(self._answers.settings, up_ms)
 
     def _start(
         self, answering: Answering, command: RemotingCommand, connection: Connection, *, alone: bool = False

@@ -166,15 +166,12 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 def _struct_array(values: Sequence[Any], kind: pa.StructType) -> pa.Array:
     nothing = (None,) * kind.num_fields
-    parts = [nothing if value is None else _as_tuple(value) for value in values]
+    tuples = (value if isinstance(value, tuple | None) else msgspec.structs.astuple(value) for value in values)
+    parts = [nothing if value is None else value for value in tuples]
     children = list(zip(*parts, strict=True)) or [()] * kind.num_fields
     arrays = [_array(child, field.type) for child, field in zip(children, kind, strict=True)]
     missing = pa.array([value is None for value in values], pa.bool_())
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=missing)
-
-
-def _as_tuple(value: LogPosition | DataVersion) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else msgspec.structs.astuple(value)
 
 
 def _values(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> list[Any]:

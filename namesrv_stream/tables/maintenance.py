@@ -189,12 +189,9 @@ class _Maintenance:
             if self.sort:
                 self._sort_month(spec, month)
             else:
-                self._compact_month(spec, month)
-
-    def _compact_month(self, spec: TableSpec, month: str) -> None:
-        self.root.open(spec).optimize.compact(
-            [(EVENT_MONTH, "=", month)], SMALL_EVENT_FILE_BYTES, commit_properties=_COMMIT_ONCE
-        )
+                of_month = [(EVENT_MONTH, "=", month)]
+                table = self.root.open(spec)
+                table.optimize.compact(of_month, SMALL_EVENT_FILE_BYTES, commit_properties=_COMMIT_ONCE)
 
     def _sort_month(self, spec: TableSpec, month: str) -> None:
         self.root.open(spec).optimize.z_order(

@@ -165,7 +165,8 @@ class Publisher:
                     raise
                 continue
             on_point("claimed")
-            publisher._take_over()
+            for spec in PINNED_TABLES:
+                publisher.versions[spec.name] = publisher._settled(spec, publisher.versions[spec.name])
             on_point("taken over")
             publisher._compact_claims()
             return publisher
@@ -244,18 +245,16 @@ class Publisher:
         for _ in range(_MAX_CONFLICT_RETRIES):
             self._on_point(f"writing {spec.name}")
             try:
-                version = self._write_on(spec, base, change, tag)
+                if isinstance(change, RowChanges):
+                    version = self._writer.merge(spec, base, change, tag)
+                else:
+                    version = self._writer.append(spec, base, change, tag)
             except BaseMovedError:
                 base = self._settled(spec, self.versions[spec.name])
             else:
                 self._on_point(f"written {spec.name}")
                 return version
         raise BaseMovedError(spec.name, base)
-
-    def _write_on(self, spec: TableSpec, base: int, change: RowChanges | pa.Table, tag: CommitTag) -> int:
-        if isinstance(change, RowChanges):
-            return self._writer.merge(spec, base, change, tag)
-        return self._writer.append(spec, base, change, tag)
 
     def _settled(self, spec: TableSpec, named: int) -> int:
         """Return a table version to write on: the head if it holds the rows of version `named`, else a restored one.
@@ -274,10 +273,6 @@ class Publisher:
                 continue
             self.restored.append(spec.name)
             return version
-
-    def _take_over(self) -> None:
-        for spec in PINNED_TABLES:
-            self.versions[spec.name] = self._settled(spec, self.versions[spec.name])
 
     def _append_snapshot(self, row: SnapshotRow) -> None:
         """Append `row` to the version of the snapshot table that showed the row before it (compare-and-swap).

@@ -310,7 +310,8 @@ def _lost_rows(  # noqa: PLR0913  # each a fact of the count
     A row of `snapshot` has the number of rows that its epoch wrote to each table. `is_sure`: an epoch without a row
     was never published. What a former repair has lost is left out.
     """
-    before = {epoch for hole in newest.holes for epoch in _epochs_of(hole) if hole.table_name == spec.name}
+    holes = [hole for hole in newest.holes if hole.table_name == spec.name]
+    before = {epoch for hole in holes for epoch in range(hole.from_epoch, hole.to_epoch + 1)}
     epochs = [epoch for epoch in range(1, newest.epoch + 1) if epoch not in before]
     if spec is SNAPSHOT:
         return {epoch: 1 for epoch in epochs if epoch not in snapshots}
@@ -323,10 +324,6 @@ def _lost_rows(  # noqa: PLR0913  # each a fact of the count
         elif (missing := row.changes.get(spec.name, 0) - stored.get(epoch, 0)) > 0:
             found[epoch] = missing
     return found
-
-
-def _epochs_of(hole: Hole) -> range:
-    return range(hole.from_epoch, hole.to_epoch + 1)
 
 
 def _earliest_ms(root: Root, spec: TableSpec, kept: Readable) -> int | None:

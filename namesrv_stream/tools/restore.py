@@ -249,7 +249,10 @@ def publish_repair(
     if not _is_of_same_log(newest, content.snapshot):
         content = _heard_at(content, newest.clock_millis)
     if plan.needs_full_registrations and wanted is None:
-        live = [_to_register_in_full(lease) for lease in plan.rows[LIVE.name]]
+        leases: Sequence[LiveRow] = plan.rows[LIVE.name]
+        live = [
+            lease._replace(tokens=(), data_version=DataVersion(lease.data_version.state_version)) for lease in leases
+        ]
         content = content._replace(rows={**held(plan.rows), LIVE.name: live})
     versions, position = mend(root, plan, plan.rows), _log_position(newest, content.snapshot)
 
@@ -298,10 +301,6 @@ def _holes_until(plan: Repair, epoch: int) -> tuple[Hole, ...]:
     """Return all holes, of which those of tables that the repair makes end with an epoch."""
     made = [hole._replace(to_epoch=epoch) if hole.table_name in plan.rows else hole for hole in plan.holes]
     return (*plan.newest.holes, *made)
-
-
-def _to_register_in_full(lease: Any) -> LiveRow:
-    return lease._replace(tokens=(), data_version=DataVersion(lease.data_version.state_version))  # type: ignore[no-any-return]
 
 
 def of_backup(content: Content) -> Content:

@@ -102,7 +102,7 @@ class Chronicle:
         self._flap(self._at(0.3))
         self._delete_topic(self._at(0.45))
         self._zone_outage(self._at(0.6))
-        self._rehost(self._at(0.75))
+        self._model.schedule(self._at(0.75), partial(self._model.rehost, self._broker(), _NEW_HOST))
         self._move(self._at(0.85))
         for at_ms in range(self._at(0.15), self.end_ms, ROLL_EVERY_MS):
             self._rolling_restart(at_ms)
@@ -180,10 +180,6 @@ class Chronicle:
         for number, broker in enumerate(away):
             self._model.schedule(at_ms, partial(self._model.crash, broker))
             self._model.schedule(at_ms + OUTAGE_MS + number * 10_000, partial(self._start, broker))
-
-    def _rehost(self, at_ms: int) -> None:
-        """Move a broker to another machine: the same broker at a new address."""
-        self._model.schedule(at_ms, partial(self._model.rehost, self._broker(), _NEW_HOST))
 
     def _move(self, at_ms: int) -> None:
         groups: list[BrokerGroup] = self._model.groups

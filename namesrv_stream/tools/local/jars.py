@@ -106,7 +106,7 @@ def retrieved_jars(configuration: str) -> Path:
 def _locked(configuration: str) -> Iterator[None]:
     """Make the folder of a configuration, and hold its lock. Raises NamesrvError if this user cannot write there."""
     try:
-        if not _has_place():
+        if str(HOME).startswith("~"):
             raise OSError(errno.ENOENT, "this user has no home folder")
         (JARS / configuration).mkdir(parents=True, exist_ok=True)
         lock = (JARS / f".{configuration}.lock").open("w")
@@ -119,10 +119,6 @@ def _locked(configuration: str) -> Iterator[None]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _has_place() -> bool:
-    return not str(HOME).startswith("~")
 
 
 def _ivy_folder() -> Path:
