@@ -1,4 +1,4 @@
-"""Write what docs have from the code: the settings' table, conf/namesrv.properties, and the columns of the tables.
+"""Write what docs have from the code: settings, conf/namesrv.properties, columns of tables, and questions.
 
 `python -m tests.reference_docs` writes all of them. Tests compare them with the code.
 """
@@ -8,9 +8,27 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
+import click
+from pydantic.fields import FieldInfo
+
+from namesrv_stream.answers.questions import (
+    AskBroker,
+    AskBrokers,
+    AskChurn,
+    AskDiff,
+    AskEvents,
+    AskSnapshots,
+    AskTimeline,
+    AskTopic,
+    AskTopics,
+    AskWhy,
+    Question,
+)
+from namesrv_stream.cli.entry import main
 from namesrv_stream.config.rocketmq_settings import RocketmqSettings
 from namesrv_stream.config.settings import CATALOGUE, NamesrvSettings, SettingInfo
 from namesrv_stream.tables.schemas import TABLES, Column, TableSpec, type_name
@@ -110,6 +128,56 @@ def with_columns(document: str) -> str:
     return document
 
 
+PATHS = {
+    "/v1/brokers": (AskBrokers, "brokerList"),
+    "/v1/brokers/NAME": (AskBroker, ""),
+    "/v1/topics": (AskTopics, "topicList"),
+    "/v1/topics/TOPIC": (AskTopic, "topicRoute"),
+    "/v1/events": (AskEvents, "history"),
+    "/v1/why/NAME": (AskWhy, "why"),
+    "/v1/diff": (AskDiff, "diff"),
+    "/v1/snapshots": (AskSnapshots, "snapshots"),
+    "/v1/timeline": (AskTimeline, ""),
+    "/v1/churn": (AskChurn, ""),
+}
+"""Path -> the question that it asks, and the command that asks it too."""
+
+
+def questions() -> str:
+    """Return docs/questions.md: each question with its parameters, and the options of the command line."""
+    every = "\n".join(_parameter_row(name, field, {}) for name, field in Question.model_fields.items())
+    parts = [_QUESTIONS_HEAD + every]
+    for path, (kind, command) in PATHS.items():
+        options = {} if not command else {str(each.name): each for each in main.get_command(None, command).params}
+        rows = [
+            _parameter_row(name, field, options)
+            for name, field in kind.model_fields.items()
+            if name not in Question.model_fields
+        ]
+        also = f" `namesrv-stream {command}` asks it too." if command else ""
+        table = "\n".join(["| parameter | option | default | |", "|---|---|---|---|", *rows])
+        parts.append(f"## {path}\n\n{kind.__doc__}{also}\n\n{table}")
+    return "\n\n".join(parts) + "\n"
+
+
+_QUESTIONS_HEAD = """# Questions
+
+What can be asked about a moment: by HTTP ([the console](console.md)) and by the command line.
+`python -m tests.reference_docs` writes this page. Each question also has these parameters; for the command line they
+are `--tz` and `--as-of`:
+
+| parameter | option | default | |
+|---|---|---|---|
+"""
+
+
+def _parameter_row(name: str, field: FieldInfo, options: Mapping[str, click.Parameter]) -> str:
+    option = options.get(name)
+    spellings = ", ".join(f"`{each}`" for each in (*option.opts, *option.secondary_opts)) if option else ""
+    default = "" if field.is_required() or field.default in (None, "", []) else f"`{field.default}`"
+    return f"| `{field.alias or name}` | {spellings} | {default} | {field.description} |"
+
+
 def _replaced(document: str, begin: str, text: str, end: str = _END_OF_COLUMNS) -> str:
     before, rest = document.split(begin)
     return before + begin + text + end + rest.split(end, 1)[1]
@@ -119,6 +187,7 @@ def _write() -> None:
     for name, changed in (("configuration", with_table), ("tables", with_columns)):
         document = ROOT / f"docs/{name}.md"
         document.write_text(changed(document.read_text(encoding="utf-8")), encoding="utf-8")
+    (ROOT / "docs/questions.md").write_text(questions(), encoding="utf-8")
     (ROOT / "conf/namesrv.properties").write_text(example_file(), encoding="utf-8")
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.console.serving import make_app
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, make_settings
+from tests.reference_docs import PATHS, questions
 from tests.registry import PublishedRegistry
 
 DOCUMENT = Path(__file__).parents[2] / "docs/console.md"
@@ -26,6 +28,14 @@ def url(tmp_path_factory, nobody):
     registry.register(B, "cluster-a", "broker-a-1", zone_name="zone-2", topics=("cart_changed",))
     with BackgroundConsole(make_settings(root, nobody)) as console:
         yield console.url
+
+
+def test_the_page_of_questions_is_made_of_them():
+    page = DOCUMENT.with_name("questions.md").read_text(encoding="utf-8")
+    assert page == questions(), "`python -m tests.reference_docs` writes docs/questions.md"
+    asked = {path for path, of_path in make_app(make_settings("r", "localhost:1")).openapi()["paths"].items()}
+    named = {path.replace("NAME", "{name}").replace("TOPIC", "{topic}") for path in PATHS}
+    assert named == {path for path in asked if "{" in path or path in named}
 
 
 def test_every_part_of_the_document_has_its_commands():
