@@ -70,8 +70,11 @@ class Opened(Protocol):
     """The registry of a moment: what all its moments share."""
 
     root: Root
-    settings: NamesrvSettings
     kept: dict[str, Recent[Any]]
+
+    @property
+    def settings(self) -> NamesrvSettings:
+        """The settings of this process."""
 
     @property
     def identity(self) -> str:
@@ -89,6 +92,12 @@ class RegistryAt(Mapping[str, pa.Table]):
     the row whose table versions it is made from, which is the same object unless the moment is past. `as_of` names the
     moment, to open it again. `identity`: that of the registry.
     """
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is this object: a mapping's comparison would read all tables."""
+        return self is other
 
     def __init__(  # noqa: PLR0913  # what makes a moment
         self,

@@ -46,7 +46,7 @@ class Registry:
         `kept_rows`: most rows of tables that stay in memory besides the newest of each.
         """
         self.root = Root.at(root, storage_options)
-        self.settings = settings or NamesrvSettings()
+        self._settings = settings
         self.kept: dict[str, Recent[Any]] = {}
         """What was made of moments, by its name (`RegistryAt.once`)."""
         self._kept_rows = kept_rows
@@ -66,6 +66,12 @@ class Registry:
     def identity(self) -> str:
         """The registry's identity, which an import into the same folder changes. Empty before the first question."""
         return self._table_id[:8]
+
+    @property
+    def settings(self) -> NamesrvSettings:
+        """The settings of this process."""
+        self._settings = self._settings or NamesrvSettings()
+        return self._settings
 
     def newest(self) -> RegistryAt:
         """Return the newest snapshot: the same object as before if no newer one is published."""
