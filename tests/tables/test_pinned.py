@@ -58,3 +58,13 @@ def test_a_snapshot_that_maintenance_removes_before_its_tables_are_read_is_gone(
             Path(file.removeprefix("file://")).unlink()
     with pytest.raises(SnapshotGoneError, match="epoch 3"):
         tables["topic"]
+
+
+def test_the_tables_of_a_past_moment_answer_conditions_as_those_of_the_present_do(root, publisher):
+    past, now = open_tables(root, epoch=2), open_tables(root)
+    assert past.where("topic", "topic = 'shared' OR topic = 'batch-1'")["topic"].to_pylist() == ["shared"]
+    assert past.where("topic", "true").schema == now.where("topic", "topic = 'shared'").schema
+    assert past.where("topic", "topic = 'shared'").schema == now.where("topic", "topic = 'shared'").schema
+    until = f"published_at <= to_timestamp_millis({NOW})"
+    assert [sorted(each.where("snapshot", until)["epoch"].to_pylist()) for each in (past, now)] == [[1, 2], [1, 2, 3]]
+    assert past.where("live", "last_update_timestamp > to_timestamp_millis(0)").num_rows == past["live"].num_rows

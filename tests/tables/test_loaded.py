@@ -1,0 +1,69 @@
+"""Which tables stay in memory, and that what is not asked for is not read."""
+
+import pyarrow as pa
+import pytest
+
+from namesrv_stream.answers.accounts import events, why
+from namesrv_stream.answers.questions import AskEvents, AskWhy
+from namesrv_stream.rules.queues import TopicQueues
+from namesrv_stream.rules.rows import TopicRow
+from namesrv_stream.tables.loaded import KeptTables, LoadedTable, LoadedTopics
+from namesrv_stream.tables.registry import Registry
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import FILTER, TOPIC
+from tests.build import ADDRESS
+from tests.clock import now_ms
+from tests.registry import PublishedRegistry
+
+
+def filters(count):
+    return LoadedTable(FILTER, pa.table({"broker_addr": [f"b:{number}" for number in range(count)]}))
+
+
+def topics(count):
+    rows = [TopicRow(f"T{number}", "b", 1, 1, 6, 0) for number in range(count)]
+    return LoadedTopics(TopicQueues.of(rows), snapshot=None)
+
+
+@pytest.mark.parametrize(
+    ("most_rows", "kept"),
+    [
+        (0, [("topic", 2), ("filter", 1)]),
+        (9, [("topic", 1), ("topic", 2), ("filter", 1)]),
+        (8, [("topic", 2), ("filter", 1)]),
+    ],
+)
+def test_tables_are_kept_up_to_a_number_of_rows_and_the_newest_of_each_in_any_case(most_rows, kept):
+    tables = KeptTables(most_rows)
+    for name, version, table in (("topic", 1, topics(3)), ("topic", 2, topics(4)), ("filter", 1, filters(2))):
+        tables.keep((name, version), table)
+    every = [("topic", 1), ("topic", 2), ("filter", 1)]
+    assert [key for key in every if tables.get(key) is not None] == kept
+
+
+def test_what_was_asked_for_last_stays_longest():
+    tables = KeptTables(6)
+    for version in (1, 2):
+        tables.keep(("topic", version), topics(2))
+    assert tables.get(("topic", 1)) is not None
+    tables.keep(("topic", 3), topics(3))
+    assert [tables.get(("topic", version)) is not None for version in (1, 2, 3)] == [True, False, True]
+
+
+def test_events_and_the_story_of_a_broker_read_no_topic(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
+    registry.register(ADDRESS, "c1", "broker-a", topics=("T",))
+    now = Registry(registry.root).newest()
+    for path in tmp_path.rglob("topic/**/*.parquet"):
+        path.unlink()
+    assert [each.type for each in events(now, AskEvents()).events] == ["REGISTERED", "TOPICS_CHANGED"]
+    assert [each.type for each in why(now, "broker-a", AskWhy()).sentences] == ["REGISTERED", "TOPICS_CHANGED"]
+    assert len(Root(registry.root).open(TOPIC).file_uris()) == 1, "the log still names its file"
+
+
+def test_a_moment_equals_itself_alone(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
+    registry.register(ADDRESS, "c1", "broker-a")
+    opened = Registry(registry.root)
+    assert opened.newest() is opened.newest()
+    assert len({opened.newest(), opened.at(epoch=1), opened.at(epoch=1)}) == 3
