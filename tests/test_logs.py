@@ -91,7 +91,7 @@ def test_a_kind_of_problem_is_due_once_a_minute_however_its_text_changes(monkeyp
     now_s = iter([0.0, 0.3, 1.0, 59.9, 60.0])
     # The module's own name alone: threads that earlier tests have left ask the real clock.
     monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
-    kinds = logs.Kinds()
+    kinds = logs.OncePerMinute()
     errors = [StorageError("s3://b", f"403, request {n}, took {n}.{n}ms") for n in range(3)]
     due = [kinds.is_due(error) for error in (errors[0], errors[1], OSError("another kind"), errors[2], errors[2])]
     assert due == [True, False, True, False, True]

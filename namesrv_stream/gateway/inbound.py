@@ -184,7 +184,7 @@ class Inbound:
     """Decoder of one connection from its first byte on. `source`: the peer that a PROXY header names.
 
     `context` returns the TLS settings for a new session, None if they cannot be read. `send` sends TLS's own messages.
-    `is_answered`: see `FrameDecoder`.
+    `answer_if_known`: see `FrameDecoder`.
     """
 
     def __init__(
@@ -192,13 +192,13 @@ class Inbound:
         terms: Terms,
         context: Callable[[], ssl.SSLContext | None],
         send: Callable[[bytes], None],
-        is_answered: Callable[[bytes], bool] = lambda _content: False,
+        answer_if_known: Callable[[bytes], bool] = lambda _content: False,
     ) -> None:
         self._terms = terms
         self._context = context
         self._send = send
         self._first = b""
-        self._decoder = FrameDecoder(is_answered=is_answered)
+        self._decoder = FrameDecoder(answer_if_known=answer_if_known)
         self.opening: Opening | None = None
         """The protocol that was begun last; after REMOTING there is no other."""
         self.source: str | None = None

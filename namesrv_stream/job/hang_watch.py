@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from namesrv_stream.job.failures import JobHungError, SessionLostError, require_session
-from namesrv_stream.reporting.logs import Kinds
+from namesrv_stream.reporting.logs import OncePerMinute
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class HangWatch:
         self._step = step
         self._ask_is_in_batch = is_in_batch
         self._is_in_batch = False
-        self._kinds = Kinds()
+        self._kinds = OncePerMinute()
         self._stopped = threading.Event()
 
     def __enter__(self) -> Self:

@@ -44,7 +44,7 @@ from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.job.job_metrics import JobMetrics
 from namesrv_stream.job.micro_batch import PROGRESS_MS, MicroBatches
 from namesrv_stream.job.query import Beginning, WarmUp, check_query, start_query
-from namesrv_stream.job.table_care import TableMaintenance
+from namesrv_stream.job.table_maintenance import TableMaintenance
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, JobReport
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordGoneError, RecordReader

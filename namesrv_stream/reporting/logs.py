@@ -121,7 +121,7 @@ def only_errors(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-class Kinds:
+class OncePerMinute:
     """Kinds of problems, each logged once a minute. The texts are not compared, because they contain changing times."""
 
     def __init__(self) -> None:

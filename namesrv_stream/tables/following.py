@@ -10,7 +10,7 @@ from collections.abc import Callable
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, StorageError
-from namesrv_stream.reporting.logs import Kinds
+from namesrv_stream.reporting.logs import OncePerMinute
 from namesrv_stream.tables.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class SnapshotThread(ABC):
         self._on_problem = on_problem
         self._registry = registry
         self._pause_s = pause_s
-        self._kinds = Kinds()
+        self._kinds = OncePerMinute()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 

@@ -1,6 +1,6 @@
 """Maintain the tables, while the job runs or not: merge small files, and remove old rows and old files.
 
-The job does this in a thread of its own (job/table_care.py), and the program jobs/maintain_tables.py does it too.
+The job does this in a thread of its own (job/table_maintenance.py), and the program jobs/maintain_tables.py does too.
 Neither breaks a publication. Publication continues from a commit that only rearranges rows. If a publication changes a
 table first, maintenance leaves that table for the next time.
 
@@ -128,12 +128,12 @@ def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look
     """
     now_ms = time.time_ns() // 1_000_000
     named = named_versions(root, now_ms - exact_ms) if vacuum else None
-    caretaker = _Maintenance(root, named, now_ms - REJECTED_RETENTION_MS, sort)
+    maintenance = _Maintenance(root, named, now_ms - REJECTED_RETENTION_MS, sort)
     care = []
     for spec in TABLES.values():
         if spec.name not in but:
             on_table(spec.name)
-            care.append(caretaker.maintain_table(spec))
+            care.append(maintenance.maintain_table(spec))
     return care
 
 

@@ -173,7 +173,7 @@ class FrameDecoder:
     The buffer holds the bytes that were fed and not yet taken as commands. Once every complete command is taken, that
     is less than one frame of the limit.
 
-    `is_answered` is called with the content of each small frame that is complete; if it returns true, the frame is
+    `answer_if_known` is called with the content of each small frame that is complete; if it returns true, the frame is
     taken and not decoded. `content`: that of the command that was yielded last, empty if its frame was not small.
     """
 
@@ -181,14 +181,14 @@ class FrameDecoder:
         self,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         large_frame_bytes: int = LARGE_FRAME_BYTES,
-        is_answered: Callable[[bytes], bool] = lambda _content: False,
+        answer_if_known: Callable[[bytes], bool] = lambda _content: False,
     ) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._large_frame_bytes = large_frame_bytes
         self._large: _LargeFrame | None = None
         self._buffer = bytearray()
         self._broken: FrameError | None = None
-        self._is_answered = is_answered
+        self._answer_if_known = answer_if_known
         self.content = b""
 
     @property
@@ -227,7 +227,7 @@ class FrameDecoder:
         while (end := self._end_of_frame()) is not None:
             with memoryview(self._buffer) as view, view[_LENGTH_BYTES:end] as content:
                 small = self.content = bytes(content) if end <= _MAX_ANSWERED_BYTES else b""
-                command = None if small and self._is_answered(small) else decode_command(small or content)
+                command = None if small and self._answer_if_known(small) else decode_command(small or content)
             del self._buffer[:end]  # copies nothing: a bytearray drops its front in place
             if command is not None:
                 return command

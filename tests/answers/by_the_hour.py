@@ -54,17 +54,22 @@ VERBS = {"registers": "register", "unregisters": "unregister", "disconnects": "c
 
 
 def play(registry, steps):
-    for act in (act for step in steps for act in step_of(step).acts):
+    played = [step_of(step) for step in steps]
+    assert not any(step.facts for step in played), "what is said of a history is in `asked`"
+    for act in (act for step in played for act in step.acts):
+        assert not act.is_later, f"{act}: times count from the begin"
         at_ms = MIDNIGHT_MS + round(act.at_ms)
         match act.words:
             case ["tick"]:
                 registry.tick(at_ms)
             case [command]:
                 registry.command(at_ms, decode_record(json.dumps({"type": command} | act.fields).encode()))
-            case [letter, verb, *holds]:
+            case [letter, verb, *holds] if verb in VERBS:
                 name, _, broker_id = "".join(holds).rpartition("/")
                 held = [name, int(broker_id)] if holds else []
                 getattr(registry, VERBS[verb])(at_ms, ADDRESSES[letter], *held, **act.fields)
+            case _:
+                raise ValueError(f"{act}: nobody does that")
 
 
 def said_of(root, questions, hour=None):

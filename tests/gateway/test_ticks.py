@@ -61,11 +61,13 @@ async def test_ticks_come_at_their_times(gateway, rule):
     for step in map(step_of, CASES[rule]):
         gateway.sent_s.clear()
         for act in step.acts:
+            assert act.is_later is not bool(act.words), f"{step}: either time passes or something happens"
             if act.words:
                 acts[" ".join(act.words)](**act.fields)
             else:
                 await gateway.clock.passes(act.at_ms / 1_000)
         facts = {fact[0]: fact[1:] for fact in step.facts or []}
+        assert facts.keys() <= {"ticks", "late"}, step
         wanted, sent_s = [millis_of(at) / 1_000 for at in facts.get("ticks", []) if at != "..."], gateway.sent_s
         if facts.get("ticks", [])[:1] == ["..."]:
             sent_s = sent_s[-len(wanted) :]

@@ -12,8 +12,8 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.job import table_care
-from namesrv_stream.job.table_care import OutOfTimeError, TableMaintenance
+from namesrv_stream.job import table_maintenance
+from namesrv_stream.job.table_maintenance import OutOfTimeError, TableMaintenance
 from namesrv_stream.tables.maintenance import MAX_FILES
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TABLES
@@ -77,21 +77,21 @@ def test_a_publication_waits_for_no_maintenance_and_both_hold(root):
 def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, caplog):
     caplog.set_level(logging.INFO)
     before, points = views_of_all(root), []
-    TableMaintenance(root, settings(root), points.append).look_after()
+    TableMaintenance(root, settings(root), points.append).run_once()
     assert [file_count(root, spec) for spec in (BROKER_EVENT, SNAPSHOT)] == [1, 1]
     assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
     assert views_of_all(root) == before
-    TableMaintenance(root, settings(root), points.append).look_after()
-    [line] = [each.getMessage() for each in caplog.records if each.name == table_care.__name__]
+    TableMaintenance(root, settings(root), points.append).run_once()
+    [line] = [each.getMessage() for each in caplog.records if each.name == table_maintenance.__name__]
     assert f"broker_event from {COUNT} to 1" in line
 
 
 def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(root):
-    TableMaintenance(root, settings(root), lambda _point: None).look_after()
+    TableMaintenance(root, settings(root), lambda _point: None).run_once()
     folder = Path(root.uri(SNAPSHOT))
     assert len(list(folder.glob("*.parquet"))) > 1
     pass_time(root, days=1)
-    TableMaintenance(root, settings(root), lambda _point: None).look_after()
+    TableMaintenance(root, settings(root), lambda _point: None).run_once()
     assert len(list(folder.glob("*.parquet"))) == 1
     assert_shows_exactly(root, *range(COUNT))
 
@@ -109,16 +109,16 @@ def test_a_maintenance_whose_time_is_up_leaves_the_rest_to_the_next(root, monkey
     def out_of_time_after(point):
         points.append(point)
         if len(points) <= 2:
-            monkeypatch.setattr(table_care, "LIMIT_S", -1.0)
+            monkeypatch.setattr(table_maintenance, "LIMIT_S", -1.0)
 
     care = TableMaintenance(root, settings(root), out_of_time_after)
     for _ in range(2):
         monkeypatch.undo()
         with pytest.raises(OutOfTimeError):
-            care.look_after()
+            care.run_once()
     assert points == [f"maintaining {name}" for name in list(TABLES)[:2]]
     monkeypatch.undo()
-    care.look_after()
+    care.run_once()
     assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
 
 
@@ -132,8 +132,8 @@ def test_a_table_that_cannot_be_maintained_keeps_the_others_from_nothing(root, m
 
     care = TableMaintenance(root, settings(root), fail)
     with pytest.raises(DeltaError):
-        care.look_after()
-    care.look_after()
+        care.run_once()
+    care.run_once()
     assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
 
 
@@ -141,7 +141,7 @@ _PROGRAM = """
 import os, signal, sys
 from deltalake import DeltaTable
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.job.table_care import TableMaintenance
+from namesrv_stream.job.table_maintenance import TableMaintenance
 from namesrv_stream.tables.root import Root
 
 def die(*_arguments, **_options):
@@ -149,7 +149,7 @@ def die(*_arguments, **_options):
 
 setattr(DeltaTable, sys.argv[2], die)
 root = Root(sys.argv[1])
-TableMaintenance(root, NamesrvSettings.model_validate({"delta.root": root.url}), print).look_after()
+TableMaintenance(root, NamesrvSettings.model_validate({"delta.root": root.url}), print).run_once()
 """
 
 
@@ -159,7 +159,7 @@ def test_after_a_kill_in_the_middle_the_registry_and_its_maintenance_go_on(root,
     assert killed.returncode == -SIGKILL
     heir = claim(root, "second")
     heir.publish(batch(COUNT), NOW)
-    TableMaintenance(root, settings(root), lambda _point: None).look_after()
+    TableMaintenance(root, settings(root), lambda _point: None).run_once()
     assert_shows_exactly(root, *range(COUNT + 1))
     heir.publish(batch(COUNT + 1), NOW)
     assert heir.restored == []

@@ -32,7 +32,7 @@ class OutOfTimeError(NamesrvError):
 
 
 class TableMaintenance:
-    """Runs `look_after` every `maintenanceMillis` within a `with`, in a thread.
+    """Runs `run_once` every `maintenanceMillis` within a `with`, in a thread.
 
     `on_point` is called with "maintaining" and the table's name before each table, and with "maintained" at the end.
     """
@@ -57,7 +57,7 @@ class TableMaintenance:
         if self._every_s:
             self._thread.join(_STOP_LIMIT_S)
 
-    def look_after(self) -> None:
+    def run_once(self) -> None:
         """Maintain the tables, first those that the last maintenance had no time for."""
         now_s = time.monotonic()
 
@@ -83,7 +83,7 @@ class TableMaintenance:
     def _run(self) -> None:
         while not self._stopped.wait(self._every_s):
             try:
-                self.look_after()
+                self.run_once()
             except OutOfTimeError:
                 log.debug("the maintenance of the tables left some to the next one")
                 self._on_point("maintained")
