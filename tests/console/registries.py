@@ -10,6 +10,7 @@ from namesrv_stream.rules.rows import RejectedRow
 from tests.console.conftest import A, B, C
 from tests.console.crowd import address_of, lose_zone, publish_crowd, register, zone_of
 from tests.data import data
+from tests.timed_log import step_of
 
 T0 = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 ADDRESSES = {letter: f"10.0.0.{number}:10911" for number, letter in enumerate("ABCDEF", 1)}
@@ -25,25 +26,43 @@ def make(name, registry):
         MADE[name](registry)
 
 
+def registered(registry, address, place, **fields):
+    cluster, name, broker_id = place.split("/")
+    registry.register(address, cluster, name, int(broker_id), **fields)
+
+
+VERBS = {"registers": registered, "expires": lambda registry, address, **fields: registry.expire(address, **fields)}
+
+
+def ticks(registry, count, every_ms):
+    for _ in range(count):
+        registry.now_ms += every_ms
+        registry.command(Scan(), publish=False)
+
+
+OF_NOBODY = {
+    "ticks": ticks,
+    "settings": lambda registry, **settings: setattr(registry, "rules", RouteRegistry(NamesrvSettings(**settings))),
+    "records rejected": lambda registry: registry.publish(rejected_at(registry.now_ms)),
+    "published": lambda registry: registry.publish(),
+    "log": lambda registry, gap: registry.gap(gap),
+}
+
+
 def play(registry, steps):
-    """`passes`: time goes on. `ticks`: how many, and the time before each. Others are of the registry."""
-    for verb, *given in steps:
-        match verb, given:
-            case "passes", [after_ms]:
-                registry.now_ms += after_ms
-            case "ticks", [count, every_ms]:
-                for _ in range(count):
-                    registry.now_ms += every_ms
-                    registry.command(Scan(), publish=False)
-            case "set", [settings]:
-                registry.rules = RouteRegistry(NamesrvSettings(**settings))
-            case "reject", []:
-                registry.publish(rejected_at(registry.now_ms))
-            case "command", [command, *more]:
-                registry.command(decode_record(json.dumps(command).encode()), **dict(*more))
-            case _:
-                fields = given.pop() if given and isinstance(given[-1], dict) else {}
-                getattr(registry, verb)(*(ADDRESSES.get(each, each) for each in given), **fields)
+    """Let a timed log happen. Each act is an epoch of its own unless it says `publish=false`."""
+    for act in (act for step in steps for act in step_of(step).acts):
+        what = " ".join(act.words)
+        if not what:
+            registry.now_ms += round(act.at_ms)
+        elif what in OF_NOBODY:
+            OF_NOBODY[what](registry, **act.fields)
+        elif len(act.words) > 1:
+            letter, verb, *place = act.words
+            VERBS[verb](registry, ADDRESSES[letter], *place, **act.fields)
+        else:
+            publish = act.fields.pop("publish", True)
+            registry.command(decode_record(json.dumps({"type": what} | act.fields).encode()), publish=publish)
 
 
 def rejected_at(now_ms):
