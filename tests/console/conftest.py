@@ -2,15 +2,18 @@
 
 import http.client
 import json
+from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
 
 from namesrv_stream.console import running
+from namesrv_stream.kafka.topic import ensure_topic
 from tests.build import settings_of
 from tests.clock import now_ms
 from tests.console.background import BackgroundConsole
 from tests.registry import PublishedRegistry
+from tests.system.heartbeats import PATIENT
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -103,3 +106,18 @@ def settings(tmp_path, nobody):
 def client(registry, settings):
     with BackgroundConsole(settings()) as console:
         yield Client(console.url)
+
+
+@pytest.fixture
+def on_topic(kafka, topic, settings):
+    """Settings of a console that sends commands to a topic of the test's own."""
+    ensure_topic(PATIENT | {"bootstrap.servers": kafka.bootstrap_servers}, topic)
+    return partial(settings, kafka__bootstrap__servers=kafka.bootstrap_servers, kafka__topic=topic)
+
+
+@pytest.fixture(scope="module")
+def driver():
+    from tests.console.chromium import chromium  # noqa: PLC0415 -- few tests need a browser
+
+    with chromium() as driver:
+        yield driver

@@ -1,4 +1,3 @@
-# ruff: noqa: F811 -- fixtures that are imported
 """The console below a path, behind a real nginx with the configuration of docs/console.md, and behind none.
 
 Debian: apt-get install nginx-light chromium chromium-driver.
@@ -20,7 +19,7 @@ from tests.console.background import BackgroundConsole
 from tests.console.chromium import Page
 from tests.console.conftest import Client
 from tests.console.keys import basic
-from tests.console.orders import WIPE, on_topic  # noqa: F401  # a fixture
+from tests.console.orders import WIPE
 from tests.console.watching import watch
 from tests.log_records import first_records
 from tests.waiting import until

@@ -37,6 +37,11 @@ LIMIT_S = 60
 
 
 @pytest.fixture
+def kafka(node):
+    return {"bootstrap.servers": node.bootstrap_servers}
+
+
+@pytest.fixture
 def topic(kafka, request):
     name = request.node.name.replace("[", "-").replace("]", "")
     assert ensure_topic(PATIENT | kafka, name).warnings == []

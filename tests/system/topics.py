@@ -1,12 +1,6 @@
 """Topics of Kafka as people make them."""
 
-import pytest
 from kafka import KafkaAdminClient
-
-
-@pytest.fixture
-def kafka(node):
-    return {"bootstrap.servers": node.bootstrap_servers}
 
 
 def make_topic(kafka, name, partitions, configs):
