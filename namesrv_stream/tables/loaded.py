@@ -19,8 +19,12 @@ from namesrv_stream.tables.schemas import LIVE, TableSpec
 _ROWS_OF_A_LEASE = 250
 """Rows of `topic` that need as much memory as one lease, which has other signs of life in each snapshot."""
 
-_LENGTH_OF_PUBLISHED = 2
+_LENGTH_OF_PUBLISHED = 3
 """Length of the key of a table as it was published."""
+
+
+def _age(key: tuple[Any, ...]) -> tuple[int, int]:
+    return key[2] or 0, key[1]
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,8 @@ class LoadedTopics:
 class KeptTables:
     """The tables that were used last, up to a number of rows, and the last one of each name in any case.
 
-    A key is the name of the table and its version, and more for a table of a past moment. Lock it while others may use
-    it.
+    A key is the name of the table, its version and the time of the last repair, after which versions may come again;
+    for a past moment it is longer. Lock it while others may use it.
     """
 
     def __init__(self, most_rows: int) -> None:
@@ -86,7 +90,8 @@ class KeptTables:
         """Keep a table, and beyond the limit forget those that were used longest ago."""
         self._tables[key] = table
         self._tables.move_to_end(key)
-        newest = {(each[0], len(each)): each for each in self._tables}.values()
+        published = [each for each in self._tables if len(each) == _LENGTH_OF_PUBLISHED]
+        newest = {name: (name, version, repaired) for name, version, repaired in sorted(published, key=_age)}.values()
         rows = sum(map(len, self._tables.values()))
         for each in [each for each in self._tables if each not in newest]:
             if rows <= self._most_rows:
@@ -99,6 +104,11 @@ class KeptTables:
         A repair claims a term, and may find a table without rows that no line has taken away.
         """
         published = (each for key, each in self._tables.items() if len(key) == _LENGTH_OF_PUBLISHED)
-        topics = [each for each in published if isinstance(each, LoadedTopics) and each.snapshot.term == snapshot.term]
-        before = (each for each in topics if each.snapshot.epoch < snapshot.epoch)
-        return max(before, key=lambda each: each.snapshot.epoch, default=None)
+        topics = [each for each in published if isinstance(each, LoadedTopics) and _is_before(each.snapshot, snapshot)]
+        return max(topics, key=lambda each: each.snapshot.epoch, default=None)
+
+
+def _is_before(former: SnapshotRow, snapshot: SnapshotRow) -> bool:
+    """Return whether the changes between two snapshots lead from one to the other."""
+    is_of_term = (former.term, former.repaired_at) == (snapshot.term, snapshot.repaired_at)
+    return is_of_term and former.epoch < snapshot.epoch

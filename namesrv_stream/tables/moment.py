@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
@@ -79,6 +79,9 @@ class Opened(Protocol):
     @property
     def identity(self) -> str:
         """The identity of the registry."""
+
+    def naming_storage(self) -> AbstractContextManager[None]:
+        """Raise a StorageError for an error of the storage itself."""
 
     def parts(self, at: RegistryAt, specs: Sequence[TableSpec]) -> Mapping[str, LoadedTable | LoadedTopics]:
         """Return route tables of a moment by name."""
@@ -221,7 +224,7 @@ class RegistryAt(Mapping[str, pa.Table]):
         """
         row = self.newest
         versions = tuple(row.versions[spec.name] for spec in tables) or (row.epoch, row.published_at)
-        past = (self.snapshot.epoch, self.snapshot.event_time) if self.is_historical else None
+        past = self.as_of if self.is_historical else None
         kept: Recent[T] = self._registry.kept.setdefault(name, Recent(most))
         return kept.get((self.identity, row.repaired_at, versions, past, self._topic, key), make)
 
@@ -238,8 +241,9 @@ class RegistryAt(Mapping[str, pa.Table]):
         """Return a route table in the form that lookups read."""
         if spec.name not in self._parts:
             if spec is TOPIC and self._topic is not None:
-                table = self.root.open(spec, self.newest.versions[spec.name])
-                topics = LoadedTopics(load_queues(table, self._of_topic), self.newest)
+                with self._registry.naming_storage(), reporting_gone_snapshots(self.root, spec, self.newest):
+                    table = self.root.open(spec, self.newest.versions[spec.name])
+                    topics = LoadedTopics(load_queues(table, self._of_topic), self.newest)
                 self._parts[spec.name] = self.made_from(topics) if self.is_historical else topics
             else:
                 together = (TOPIC,) if spec is TOPIC else _SMALL_TABLES
@@ -316,7 +320,7 @@ class RegistryAt(Mapping[str, pa.Table]):
             return self._open(spec)
 
     def _stored(self, spec: TableSpec, condition: str, then: str = "") -> pa.Table:
-        with reporting_gone_snapshots(self.root, spec, self.snapshot):
+        with self._registry.naming_storage(), reporting_gone_snapshots(self.root, spec, self.snapshot):
             return select(self._open(spec), spec, condition, then)
 
     def _open(self, spec: TableSpec) -> DeltaTable:
@@ -370,8 +374,10 @@ class RegistryAt(Mapping[str, pa.Table]):
     def _changes(self) -> DeltaTable:
         return self._open(ROW_CHANGE)
 
-    def _reporting_damage(self, spec: TableSpec) -> AbstractContextManager[None]:
-        return reporting_damage(self.root, spec, self.snapshot.versions[spec.name])
+    @contextmanager
+    def _reporting_damage(self, spec: TableSpec) -> Iterator[None]:
+        with self._registry.naming_storage(), reporting_damage(self.root, spec, self.snapshot.versions[spec.name]):
+            yield
 
     # What changed after it
 

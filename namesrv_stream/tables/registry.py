@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import StorageError
+from namesrv_stream.errors import SnapshotGoneError, StorageError
 from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, event_time_ms, row_of
@@ -54,11 +54,10 @@ class Registry:
         self._snapshots: SnapshotTable | None = None
         self._begin("")
 
-    def _begin(self, table_id: str, repaired_at: int | None = None) -> None:
-        """Forget all tables: those of a registry that was made anew in the same folder, or repaired, are other ones."""
+    def _begin(self, table_id: str) -> None:
+        """Forget all tables: those of a registry that was made anew in the same folder are other ones."""
         self._table_id = table_id
-        self._repaired_at = repaired_at
-        self._open = OpenTables(self.root)
+        self._open: dict[int | None, OpenTables] = {}
         self._tables = KeptTables(self._kept_rows)
         self._newest: RegistryAt | None = None
 
@@ -117,7 +116,7 @@ class Registry:
         """Yield the snapshot rows as they are now, and whether they are others than before. After an error all is
         opened anew, because the folder may have been made anew.
         """
-        with self._lock, self._naming_storage():
+        with self._lock, self.naming_storage():
             snapshots, self._snapshots = self._snapshots, None
             has_changed = snapshots.refresh() if snapshots is not None else True
             snapshots = snapshots or SnapshotTable(self.root)
@@ -127,7 +126,8 @@ class Registry:
             yield snapshots, has_changed
 
     @contextmanager
-    def _naming_storage(self) -> Iterator[None]:
+    def naming_storage(self) -> Iterator[None]:
+        """Raise a StorageError for an error of the storage itself; the next question opens the registry anew."""
         try:
             yield
         except (DeltaError, OSError) as error:
@@ -140,16 +140,15 @@ class Registry:
         Raises SnapshotGoneError if the snapshot is not kept any more.
         """
         row = at.newest
-        with self._lock, self._naming_storage():
-            if row.repaired_at != self._repaired_at:  # version numbers may have come again
-                self._begin(self._table_id, row.repaired_at)
+        with self._lock, self.naming_storage():
+            if at.identity not in ("", self.identity):
+                raise SnapshotGoneError(f"epoch {row.epoch}", self.newest().snapshot.epoch)
             stored = self._stored(specs, row)
         if not at.is_historical:
             return stored
-        moment = at.snapshot.epoch, at.snapshot.event_time
         found = {}
         for name, part in stored.items():
-            key = (name, row.versions[name], *moment)
+            key = (name, row.versions[name], row.repaired_at, at.as_of)
             with self._lock:
                 made = self._tables.get(key)
             if made is None:
@@ -162,7 +161,7 @@ class Registry:
     def _stored(self, specs: Sequence[TableSpec], row: SnapshotRow) -> dict[str, LoadedTable | LoadedTopics]:
         found, missing = {}, []
         for spec in specs:
-            part = self._tables.get((spec.name, row.versions[spec.name]))
+            part = self._tables.get((spec.name, row.versions[spec.name], row.repaired_at))
             if part is None:
                 missing.append(spec)
             else:
@@ -173,25 +172,29 @@ class Registry:
             with ThreadPoolExecutor() as pool:
                 found |= {part.spec.name: part for part in pool.map(lambda spec: self._load(spec, row), missing)}
         for spec in missing:
-            self._tables.keep((spec.name, row.versions[spec.name]), found[spec.name])
+            self._tables.keep((spec.name, row.versions[spec.name], row.repaired_at), found[spec.name])
         return found
 
     def _load(self, spec: TableSpec, row: SnapshotRow) -> LoadedTable:
         with reporting_gone_snapshots(self.root, spec, row):
-            table = self._open.at(spec, row.versions[spec.name])
+            table = self._opened(row).at(spec, row.versions[spec.name])
             return LoadedTable(spec, all_rows(self.root, spec, table))
 
     def _load_topics(self, row: SnapshotRow) -> LoadedTopics:
         """Return the topics, if possible made from those of a former snapshot and what has changed since."""
         if (former := self._tables.topics_before(row)) is not None:
             with reporting_gone_snapshots(self.root, ROW_CHANGE, row):
-                table = self._open.at(ROW_CHANGE, row.versions[ROW_CHANGE.name])
+                table = self._opened(row).at(ROW_CHANGE, row.versions[ROW_CHANGE.name])
                 changes = last_changes(table, former.snapshot.epoch, row.epoch)
             if changes is not None:
                 queues, topics = changed_queues(former.index, changes)
                 return LoadedTopics(queues, row, topics, former.snapshot)
         with reporting_gone_snapshots(self.root, TOPIC, row):
-            return LoadedTopics(load_queues(self._open.at(TOPIC, row.versions[TOPIC.name])), row)
+            return LoadedTopics(load_queues(self._opened(row).at(TOPIC, row.versions[TOPIC.name])), row)
+
+    def _opened(self, row: SnapshotRow) -> OpenTables:
+        """Return the tables that are open. After a repair version numbers may come again, for other rows."""
+        return self._open.setdefault(row.repaired_at, OpenTables(self.root))
 
 
 def open_tables(

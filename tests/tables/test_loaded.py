@@ -1,10 +1,13 @@
 """Which tables stay in memory, and that what is not asked for is not read."""
 
+import shutil
+
 import pyarrow as pa
 import pytest
 
 from namesrv_stream.answers.accounts import events, why
 from namesrv_stream.answers.questions import AskEvents, AskWhy
+from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.tables.loaded import KeptTables, LoadedTable, LoadedTopics
@@ -36,18 +39,18 @@ def topics(count):
 def test_tables_are_kept_up_to_a_number_of_rows_and_the_newest_of_each_in_any_case(most_rows, kept):
     tables = KeptTables(most_rows)
     for name, version, table in (("topic", 1, topics(3)), ("topic", 2, topics(4)), ("filter", 1, filters(2))):
-        tables.keep((name, version), table)
+        tables.keep((name, version, None), table)
     every = [("topic", 1), ("topic", 2), ("filter", 1)]
-    assert [key for key in every if tables.get(key) is not None] == kept
+    assert [key for key in every if tables.get((*key, None)) is not None] == kept
 
 
 def test_what_was_asked_for_last_stays_longest():
     tables = KeptTables(6)
     for version in (1, 2):
-        tables.keep(("topic", version), topics(2))
-    assert tables.get(("topic", 1)) is not None
-    tables.keep(("topic", 3), topics(3))
-    assert [tables.get(("topic", version)) is not None for version in (1, 2, 3)] == [True, False, True]
+        tables.keep(("topic", version, None), topics(2))
+    assert tables.get(("topic", 1, None)) is not None
+    tables.keep(("topic", 3, None), topics(3))
+    assert [tables.get(("topic", version, None)) is not None for version in (1, 2, 3)] == [True, False, True]
 
 
 def test_events_and_the_story_of_a_broker_read_no_topic(tmp_path):
@@ -67,3 +70,26 @@ def test_a_moment_equals_itself_alone(tmp_path):
     opened = Registry(registry.root)
     assert opened.newest() is opened.newest()
     assert len({opened.newest(), opened.at(epoch=1), opened.at(epoch=1)}) == 3
+
+
+def test_a_moment_of_a_registry_that_was_made_anew_in_the_folder_is_gone(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
+    registry.register(ADDRESS, "c1", "broker-a", topics=("T",))
+    opened = Registry(registry.root)
+    held = opened.newest()
+    shutil.rmtree(registry.root)
+    anew = PublishedRegistry(registry.root, now_ms())
+    anew.register(ADDRESS, "c1", "broker-b", topics=("U",))
+    assert list(opened.newest().brokers) == ["broker-b"]
+    with pytest.raises(SnapshotGoneError):
+        _ = held.brokers
+
+
+def test_the_topic_of_a_damaged_table_is_told_as_damage(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
+    registry.register(ADDRESS, "c1", "broker-a", topics=("T",))
+    now = Registry(registry.root).newest()
+    for path in tmp_path.rglob("topic/**/*.parquet"):
+        path.unlink()
+    with pytest.raises(TableDamagedError):
+        _ = now.of_topic("T").queues
