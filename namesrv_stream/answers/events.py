@@ -22,6 +22,8 @@ from namesrv_stream.tables.root import quoted
 from namesrv_stream.tables.schemas import BROKER_EVENT
 
 _PLACE = f"(epoch * {2**32} + seq)"
+_MAX_PLACES = 5_000
+"""Most places that a condition lists. Lists of some 40,000 numbers overflow the stack of DataFusion's parser."""
 
 COMMANDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Command))
 """Types of lines that a command on Kafka causes."""
@@ -135,7 +137,7 @@ def _repetitions(registry: RegistryAt, commands: Iterable[BrokerEventRow]) -> di
             found[line.epoch, line.seq] = line
         else:
             last_ms[asked] = line.event_time
-    changed = registry.changes(_is_at(found)) if found else {}
+    changed = registry.changes(_is_near(found)) if found else {}
     return {place: line for place, line in found.items() if place not in changed}
 
 
@@ -147,7 +149,8 @@ def topic_events(registry: RegistryAt, topic: str, span: Span = EVERYTHING) -> l
     changed = registry.changes(f"topic = {quoted(topic)} AND {span.covers}")
     subject = f'"topic":{msgspec.json.encode(topic).decode()}'
     named = f"strpos(command, {quoted(subject)}) > 0"
-    lines = registry.events(f"({_is_at(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
+    near = registry.events(f"({_is_near(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
+    lines = [each for each in near if (each.epoch, each.seq) in changed or subject in (each.command or "")]
     lines = _without_repetitions(registry, lines)
     return [line._replace(changes=tuple(changed.get((line.epoch, line.seq), ()))) for line in lines]
 
@@ -164,7 +167,8 @@ def master_events(registry: RegistryAt, names: Iterable[str], span: Span) -> lis
     of_masters = f"table_name = 'broker' AND broker_id = {MASTER_ID} AND broker_name IN ({of_names})"
     came_or_went = "(broker_before['broker_addr'] IS DISTINCT FROM broker_after['broker_addr'])"
     changed = registry.changes(f"{of_masters} AND {came_or_went} AND {span.covers}")
-    return registry.events(f"{_is_at(changed)} AND {span.covers} ORDER BY epoch, seq")
+    near = registry.events(f"{_is_near(changed)} AND {span.covers} ORDER BY epoch, seq")
+    return [each for each in near if (each.epoch, each.seq) in changed]
 
 
 def is_recorded(registry: RegistryAt, name: str) -> bool:
@@ -205,16 +209,18 @@ def with_changes(registry: RegistryAt, lines: Sequence[BrokerEventRow], tables: 
         return []
     at_ms = [line.event_time for line in lines]
     span = Span(min(at_ms), (AsOf(at_ms=max(at_ms)),))
-    changes = registry.changes(f"{_is_at((line.epoch, line.seq) for line in lines)} AND {tables} AND {span.covers}")
+    changes = registry.changes(f"{_is_near((line.epoch, line.seq) for line in lines)} AND {tables} AND {span.covers}")
     return [line._replace(changes=tuple(changes.get((line.epoch, line.seq), ()))) for line in lines]
 
 
-def _is_at(places: Iterable[Place]) -> str:
-    """Return the SQL condition of rows at some places."""
+def _is_near(places: Iterable[Place]) -> str:
+    """Return a SQL condition that holds at some places; if they are too many for SQL, also between them."""
     found = sorted(places)
     if not found:
         return "false"
     within = f"epoch BETWEEN {found[0][0]} AND {found[-1][0]}"
+    if len(found) > _MAX_PLACES:
+        return within
     return f"({within} AND {_PLACE} IN ({', '.join(str(epoch * 2**32 + seq) for epoch, seq in found)}))"
 
 

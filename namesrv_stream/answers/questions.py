@@ -28,7 +28,7 @@ FORMS = (
 
 
 class Cli(NamedTuple):
-    """What is other on the command line: the names of the option, its default there; `metavar`: what its value is."""
+    """How the command line differs from the API: the option's names, its default, and the name of its value in help."""
 
     names: tuple[str, ...] = ()
     default: Any = ...
@@ -115,14 +115,19 @@ class SpanQuestion(Question):
         return span_up_to(self._now_ms or registry.now_ms, self.since, self.until, self.time_zone)
 
 
-class AskBrokers(Question):
-    """Which brokers are there, and in which state?"""
+class ListQuestion(Question):
+    """A question that is answered with a list, page by page."""
 
     cluster: OfCluster = None
     zone: OfZone = None
     q: Containing = ""
     limit: Annotated[Limit, Cli(default=ALL)] = 100
     after: After = ""
+
+
+class AskBrokers(ListQuestion):
+    """Which brokers are there, and in which state?"""
+
     sort: Annotated[str, Field(description=f"One of {', '.join(BROKER_ORDERS)}; with - the other way.")] = "address"
     state: Annotated[State | None, Field(description="Only those in this state.")] = None
 
@@ -139,14 +144,9 @@ class AskBroker(Question):
     after: After = ""
 
 
-class AskTopics(Question):
+class AskTopics(ListQuestion):
     """Which topics are there, and in which state?"""
 
-    cluster: OfCluster = None
-    zone: OfZone = None
-    q: Containing = ""
-    limit: Annotated[Limit, Cli(default=ALL)] = 100
-    after: After = ""
     system: Annotated[bool, Field(description="With the topics that brokers make by themselves.")] = True
     state: Annotated[
         TopicState | Literal["left"] | None,

@@ -222,7 +222,7 @@ class Doubt(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What a verdict tells besides the brokers that are expected, and the topics.
+    """The facts of a verdict about neither expected brokers nor topics that exist.
 
     `lost_until_ms`: events up to then were lost in the last 7 days, so that who fell before is not known.
     """

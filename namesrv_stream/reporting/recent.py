@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 class Recent(Generic[T]):
-    """Keeps the last `most` results by what they depend on. Two threads may compute the same result."""
+    """Keeps the `most` results that were asked for last, by what they depend on.
+
+    Two threads may compute the same result.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -19,6 +22,7 @@ class Recent(Generic[T]):
     def get(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return the kept result for a key, or the one that `compute` makes."""
         try:
+            self._found.move_to_end(key)
             return self._found[key]
         except KeyError:
             made = self._found[key] = compute()

@@ -194,7 +194,9 @@ class Registry:
 
     def _opened(self, row: SnapshotRow) -> OpenTables:
         """Return the tables that are open. After a repair version numbers may come again, for other rows."""
-        return self._open.setdefault(row.repaired_at, OpenTables(self.root))
+        if row.repaired_at not in self._open:
+            self._open[row.repaired_at] = OpenTables(self.root)
+        return self._open[row.repaired_at]
 
 
 def open_tables(

@@ -138,11 +138,11 @@ def drop_checkpoint(root: Root, damage: Damage) -> None:
 
 
 class Readable(NamedTuple):
-    """What can be read of a table: its highest `version`, -1 if none can, and the data files of that version.
+    """The part of a damaged table that can be read.
 
-    `lost`: those of its data files that cannot be read. `more`: rows of epochs that these files lack, whole by the
-    numbers in `snapshot`, in files that only commits after a broken one name. `is_rewritten`: all rows are read, and
-    written anew.
+    `version`: the highest readable one, -1 if there is none. `paths`: the data files of that version. `lost`: those of
+    them that cannot be read. `more`: rows of later epochs. Only commits after a broken one name their files, and they
+    are as many as `snapshot` says. `is_rewritten`: the repair reads all rows and writes them to new files.
     """
 
     version: int
@@ -191,12 +191,12 @@ def _rows_of_other_files(
 
 
 class Repair(NamedTuple):
-    """What a repair makes of the damaged tables.
+    """The plan of a repair: the tables as they will be, and what is lost.
 
-    `newest`: the snapshot that it goes on from. `found`: the damage. `rows`: keyed table -> its rows; those of `made`
-    are the last ones of `row_change`. `lost`: table -> number of rows that are lost, None if that is not known; a table
-    without a loss is not in it. `kept`: damaged append-only table -> number of rows that stay. `holes`: the new ones.
-    `readable`: damaged append-only table -> its version and the files that stay.
+    `newest`: the snapshot on which the repaired one follows. `found`: the damage. `rows`: keyed table -> its rows.
+    `made`: keyed tables whose rows are the last ones in `row_change`. `lost`: table -> number of lost rows, None if it
+    is not known; a table without a loss is not in it. `kept`: damaged append-only table -> number of rows that stay.
+    `holes`: the new ones. `readable`: damaged append-only table -> its version and the files that stay.
     """
 
     newest: SnapshotRow

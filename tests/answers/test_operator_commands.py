@@ -28,8 +28,15 @@ def test_the_view_of_operator_commands_and_the_page_of_the_tables_have_every_com
     assert re.search(rf"^\|[^|]*\b{command}\b[^|]*\|", TABLES, re.MULTILINE)
 
 
-def test_a_command_that_each_gateway_got_is_told_once_and_the_table_has_both(root, registry):
-    """The other gateway is asked half a second later; a tenth of an hour later somebody asks again."""
+@pytest.mark.parametrize("listed_places", [0, 5_000])
+def test_a_command_that_each_gateway_got_is_told_once_and_the_table_has_both(
+    root, registry, monkeypatch, listed_places
+):
+    """The other gateway is asked half a second later; a tenth of an hour later somebody asks again.
+
+    The answers are the same if there are more places in the history than one condition lists.
+    """
+    monkeypatch.setattr("namesrv_stream.answers.events._MAX_PLACES", listed_places)
     registry.register(hours(1), ADDRESSES["A"], "broker-a", topics=["T"])
     for at_ms, port in ((0, 1), (500, 2), (HOUR_MS // 10, 3)):
         registry.command(hours(2) + at_ms, DeleteTopic(topic="T", requested_by=f"ann@10.0.0.9:{port}"))

@@ -19,6 +19,14 @@ from tests.clock import now_ms
 from tests.registry import PublishedRegistry
 
 
+@pytest.fixture
+def registry(tmp_path):
+    """A registry of one broker with one topic."""
+    published = PublishedRegistry(str(tmp_path / "registry"), now_ms())
+    published.register(ADDRESS, "c1", "broker-a", topics=("T",))
+    return published
+
+
 def filters(count):
     return LoadedTable(FILTER, pa.table({"broker_addr": [f"b:{number}" for number in range(count)]}))
 
@@ -53,9 +61,7 @@ def test_what_was_asked_for_last_stays_longest():
     assert [tables.get(("topic", version, None)) is not None for version in (1, 2, 3)] == [True, False, True]
 
 
-def test_events_and_the_story_of_a_broker_read_no_topic(tmp_path):
-    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
-    registry.register(ADDRESS, "c1", "broker-a", topics=("T",))
+def test_events_and_the_story_of_a_broker_read_no_topic(registry, tmp_path):
     now = Registry(registry.root).newest()
     for path in tmp_path.rglob("topic/**/*.parquet"):
         path.unlink()
@@ -64,17 +70,13 @@ def test_events_and_the_story_of_a_broker_read_no_topic(tmp_path):
     assert len(Root(registry.root).open(TOPIC).file_uris()) == 1, "the log still names its file"
 
 
-def test_a_moment_equals_itself_alone(tmp_path):
-    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
-    registry.register(ADDRESS, "c1", "broker-a")
+def test_a_moment_equals_itself_alone(registry):
     opened = Registry(registry.root)
     assert opened.newest() is opened.newest()
     assert len({opened.newest(), opened.at(epoch=1), opened.at(epoch=1)}) == 3
 
 
-def test_a_moment_of_a_registry_that_was_made_anew_in_the_folder_is_gone(tmp_path):
-    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
-    registry.register(ADDRESS, "c1", "broker-a", topics=("T",))
+def test_a_moment_of_a_registry_that_was_made_anew_in_the_folder_is_gone(registry):
     opened = Registry(registry.root)
     held = opened.newest()
     shutil.rmtree(registry.root)
@@ -85,9 +87,7 @@ def test_a_moment_of_a_registry_that_was_made_anew_in_the_folder_is_gone(tmp_pat
         _ = held.brokers
 
 
-def test_the_topic_of_a_damaged_table_is_told_as_damage(tmp_path):
-    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
-    registry.register(ADDRESS, "c1", "broker-a", topics=("T",))
+def test_the_topic_of_a_damaged_table_is_told_as_damage(registry, tmp_path):
     now = Registry(registry.root).newest()
     for path in tmp_path.rglob("topic/**/*.parquet"):
         path.unlink()
