@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import textwrap
 from collections.abc import Mapping
 from itertools import pairwise
@@ -16,6 +17,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from namesrv_stream.answers.questions import (
+    ALL,
     AskBroker,
     AskBrokers,
     AskChurn,
@@ -148,14 +150,15 @@ def questions() -> str:
     every = "\n".join(_parameter_row(name, field, {}) for name, field in Question.model_fields.items())
     parts = [_QUESTIONS_HEAD + every]
     for path, (kind, command) in PATHS.items():
-        options = {} if not command else {str(each.name): each for each in main.get_command(None, command).params}
+        params = main.get_command(None, command).params if command else []
+        options = {str(each.name): each for each in params if isinstance(each, click.Option)}
         rows = [
             _parameter_row(name, field, options)
             for name, field in kind.model_fields.items()
             if name not in Question.model_fields
         ]
         also = f" `namesrv-stream {command}` asks it too." if command else ""
-        table = "\n".join(["| parameter | option | default | |", "|---|---|---|---|", *rows])
+        table = "\n".join(["| parameter | option | default (HTTP; command line) | |", "|---|---|---|---|", *rows])
         parts.append(f"## {path}\n\n{kind.__doc__}{also}\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
@@ -164,7 +167,9 @@ _QUESTIONS_HEAD = """# Questions
 
 What can be asked about a moment: by HTTP ([the console](console.md)) and by the command line.
 `python -m tests.reference_docs` writes this page. Each question also has these parameters; for the command line they
-are `--tz` and `--as-of`:
+are `--tz` and `--as-of`. By HTTP, durations and times of day in `since`, `until` and `from` count back from the moment
+that is asked about, which is the event time of the newest snapshot if no other one is named: the same question about
+the same snapshot always has the same answer. On the command line they count back from now.
 
 | parameter | option | default | |
 |---|---|---|---|
@@ -174,8 +179,18 @@ are `--tz` and `--as-of`:
 def _parameter_row(name: str, field: FieldInfo, options: Mapping[str, click.Parameter]) -> str:
     option = options.get(name)
     spellings = ", ".join(f"`{each}`" for each in (*option.opts, *option.secondary_opts)) if option else ""
-    default = "" if field.is_required() or field.default in (None, "", []) else f"`{field.default}`"
-    return f"| `{field.alias or name}` | {spellings} | {default} | {field.description} |"
+    default = _default_text(field.default) if not field.is_required() else ""
+    own = _default_text(option.default) if option and name in OF_OPTIONS else ""
+    both = f"{default}; {own}" if own and own != default else default
+    return f"| `{field.alias or name}` | {spellings} | {both} | {field.description} |"
+
+
+OF_OPTIONS = ("limit", "sort", "versions")
+"""Parameters whose default the command line may have differently."""
+
+
+def _default_text(default: object) -> str:
+    return "" if default in (None, "", []) else "all" if default == ALL else f"`{json.dumps(default)}`"
 
 
 def _replaced(document: str, begin: str, text: str, end: str = _END_OF_COLUMNS) -> str:

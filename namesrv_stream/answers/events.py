@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple, get_args
@@ -23,7 +23,7 @@ from namesrv_stream.tables.schemas import BROKER_EVENT
 
 _PLACE = f"(epoch * {2**32} + seq)"
 _MAX_PLACES = 5_000
-"""Most places that a condition lists. Lists of some 40,000 numbers overflow the stack of DataFusion's parser."""
+"""Most places that one condition lists. Lists of some 40,000 numbers overflow the stack of DataFusion's parser."""
 
 COMMANDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Command))
 """Types of lines that a command on Kafka causes."""
@@ -137,7 +137,7 @@ def _repetitions(registry: RegistryAt, commands: Iterable[BrokerEventRow]) -> di
             found[line.epoch, line.seq] = line
         else:
             last_ms[asked] = line.event_time
-    changed = registry.changes(_is_near(found)) if found else {}
+    changed = {place for condition in _at(found) for place in registry.changes(condition)}
     return {place: line for place, line in found.items() if place not in changed}
 
 
@@ -149,9 +149,9 @@ def topic_events(registry: RegistryAt, topic: str, span: Span = EVERYTHING) -> l
     changed = registry.changes(f"topic = {quoted(topic)} AND {span.covers}")
     subject = f'"topic":{msgspec.json.encode(topic).decode()}'
     named = f"strpos(command, {quoted(subject)}) > 0"
-    near = registry.events(f"({_is_near(changed)} OR {named}) AND {span.covers} ORDER BY epoch, seq")
-    lines = [each for each in near if (each.epoch, each.seq) in changed or subject in (each.command or "")]
-    lines = _without_repetitions(registry, lines)
+    found = [*_events_at(registry, changed, span), *registry.events(f"{named} AND {span.covers}")]
+    once = {(line.epoch, line.seq): line for line in found}
+    lines = _without_repetitions(registry, [line for _, line in sorted(once.items())])
     return [line._replace(changes=tuple(changed.get((line.epoch, line.seq), ()))) for line in lines]
 
 
@@ -167,8 +167,7 @@ def master_events(registry: RegistryAt, names: Iterable[str], span: Span) -> lis
     of_masters = f"table_name = 'broker' AND broker_id = {MASTER_ID} AND broker_name IN ({of_names})"
     came_or_went = "(broker_before['broker_addr'] IS DISTINCT FROM broker_after['broker_addr'])"
     changed = registry.changes(f"{of_masters} AND {came_or_went} AND {span.covers}")
-    near = registry.events(f"{_is_near(changed)} AND {span.covers} ORDER BY epoch, seq")
-    return [each for each in near if (each.epoch, each.seq) in changed]
+    return _events_at(registry, changed, span)
 
 
 def is_recorded(registry: RegistryAt, name: str) -> bool:
@@ -209,19 +208,28 @@ def with_changes(registry: RegistryAt, lines: Sequence[BrokerEventRow], tables: 
         return []
     at_ms = [line.event_time for line in lines]
     span = Span(min(at_ms), (AsOf(at_ms=max(at_ms)),))
-    changes = registry.changes(f"{_is_near((line.epoch, line.seq) for line in lines)} AND {tables} AND {span.covers}")
+    changes: dict[Place, list[RowChange]] = {}
+    for condition in _at((line.epoch, line.seq) for line in lines):
+        changes |= registry.changes(f"{condition} AND {tables} AND {span.covers}")
     return [line._replace(changes=tuple(changes.get((line.epoch, line.seq), ()))) for line in lines]
 
 
-def _is_near(places: Iterable[Place]) -> str:
-    """Return a SQL condition that holds at some places; if they are too many for SQL, also between them."""
+def _at(places: Iterable[Place]) -> Iterator[str]:
+    """Yield SQL conditions of rows at some places, each of so many places as SQL can take."""
     found = sorted(places)
-    if not found:
-        return "false"
-    within = f"epoch BETWEEN {found[0][0]} AND {found[-1][0]}"
-    if len(found) > _MAX_PLACES:
-        return within
-    return f"({within} AND {_PLACE} IN ({', '.join(str(epoch * 2**32 + seq) for epoch, seq in found)}))"
+    for first in range(0, len(found), _MAX_PLACES):
+        part = found[first : first + _MAX_PLACES]
+        within = f"epoch BETWEEN {part[0][0]} AND {part[-1][0]}"
+        yield f"({within} AND {_PLACE} IN ({', '.join(str(epoch * 2**32 + seq) for epoch, seq in part)}))"
+
+
+def _events_at(registry: RegistryAt, places: Iterable[Place], span: Span = EVERYTHING) -> list[BrokerEventRow]:
+    """Return the events at some places that are in a span, in order of the log."""
+    return [
+        each
+        for condition in _at(places)
+        for each in registry.events(f"{condition} AND {span.covers} ORDER BY epoch, seq")
+    ]
 
 
 def newest_of_each(registry: RegistryAt, keys: str, condition: str) -> list[BrokerEventRow]:

@@ -146,9 +146,9 @@ def _down(each: DownBroker) -> Down:
 
 
 _ORDERS: dict[str, Callable[[Broker], Any]] = {
-    "address": lambda _: 0,
+    "address": lambda each: natural_key(each.broker_addr),
     "name": lambda each: (natural_key(each.broker_name), each.broker_id),
-    "cluster": lambda each: natural_key(each.cluster_name),
+    "cluster": lambda each: (natural_key(each.cluster_name), natural_key(each.broker_name), each.broker_id),
     "zone": lambda each: natural_key(each.zone_name or ""),
     "state": lambda each: ("down", "suspect", "late", "alive", "left").index(str(each.state)),
     "silent": lambda each: (
@@ -176,7 +176,7 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
         if asked.chooses(each.cluster_name, each.zone_name, _named(each), each.broker_addr)
         and asked.state in (None, each.state)
     ]
-    if asked.sort == "match":
+    if asked.sort.removeprefix("-") == "match":
         by = lambda each: rank_of(asked.q, each.broker_name, _named(each), each.broker_addr)  # noqa: E731
     else:
         by = _order(asked.sort)

@@ -148,7 +148,7 @@ def fact(compute: Callable[[RegistryAt], T]) -> Callable[[RegistryAt], T]:
 
     @wraps(compute)
     def kept(registry: RegistryAt) -> T:
-        return registry.once(compute.__name__, lambda: compute(registry))
+        return registry.once(f"{compute.__module__}.{compute.__qualname__}", lambda: compute(registry))
 
     return kept
 

@@ -128,7 +128,9 @@ class ListQuestion(Question):
 class AskBrokers(ListQuestion):
     """Which brokers are there, and in which state?"""
 
-    sort: Annotated[str, Field(description=f"One of {', '.join(BROKER_ORDERS)}; with - the other way.")] = "address"
+    sort: Annotated[
+        str, Field(description=f"One of {', '.join(BROKER_ORDERS)}; with - the other way."), Cli(default="cluster")
+    ] = "address"
     state: Annotated[State | None, Field(description="Only those in this state.")] = None
 
     def chooses(self, cluster: str, zone: str | None, *names: str) -> bool:
@@ -149,7 +151,7 @@ class AskTopics(ListQuestion):
 
     system: Annotated[bool, Field(description="With the topics that brokers make by themselves.")] = True
     state: Annotated[
-        TopicState | Literal["left"] | None,
+        Literal[TopicState, "left"] | None,
         Field(description="Only those in this state. left: those that went within 7 days and are not expected."),
     ] = None
     sort: Annotated[str, Field(description=f"One of {', '.join(TOPIC_ORDERS)}; with - the other way.")] = "name"

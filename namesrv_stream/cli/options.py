@@ -69,7 +69,7 @@ def asked(kind: type[Question], options: Mapping[str, Any]) -> Any:
         question = kind.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
-        raise click.BadParameter(f"--{first['loc'][-1]}: {first['msg']}.") from error
+        raise click.BadParameter(f"--{first['loc'][0]}: {first['msg']}.") from error
     limit = {"limit": options["limit"]} if "limit" in options else {}
     return question.model_copy(update=limit).counted_from(time.time_ns() // 1_000_000)
 

@@ -69,7 +69,7 @@ def _route_rows(route: TopicRouteData) -> Iterator[list[object]]:
 def topic_list(registry: RegistryAt, health: Health | None, question: AskTopics) -> Answer:
     """List all topics with their states and numbers of queues over all brokers. --json prints RocketMQ's TopicList."""
     found, cluster = topics.topics(registry, question).topics, question.cluster
-    routed = [each.topic for each in found if each.state != "without_route"]
+    routed = [each.topic for each in found if question.state is not None or each.state != "without_route"]
     title = heading_of(counted(len(found), "topic") + (f" of {cluster}" if cluster else ""), registry, health)
     shown = Group(title, Rows(["topic", "#read", "#write", "state", "brokers+"], _topic_rows(registry, cluster, found)))
     return Answer(bodies.TopicList(routed), shown)
@@ -147,8 +147,6 @@ def broker_list(registry: RegistryAt, health: Health | None, question: AskBroker
     An id in parentheses is held by another address, or by none.
     """
     found = lists.brokers(registry, question).brokers
-    if question.sort == "address":
-        found.sort(key=lambda each: (each.cluster_name, each.broker_name, each.broker_id))
     columns = ["cluster:", "broker:", "#id", "address", "heard?", "lease", "release?", "version?"]
     down = sum(bool(each.down) for each in found)
     title = heading_of(

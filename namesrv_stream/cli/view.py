@@ -83,12 +83,6 @@ as_of_option = click.option(
 )
 
 
-def limit_option(default: int) -> Option:
-    """Return the option --limit of a list."""
-    help_text = "Show the newest N."
-    return click.option("--limit", type=click.IntRange(min=1), default=default, help=help_text)
-
-
 def seconds_option(name: str, default_s: float, help_text: str, *, least_s: float) -> Option:
     """Return an option whose value is `default_s` if none is given; --watch is the argument `watch_s`."""
     return click.option(

@@ -105,6 +105,7 @@ class Asked:
         row, request = self.at.snapshot, self.request
         begin = f"{self.oldest.epoch}-" if with_oldest else ""
         begin += "".join(f"{each}-".replace(" ", "_") for each in self.doubt or ()) if with_doubt else ""
+        begin += f"{self.at.identity}-{row.repaired_at or 0:x}-{'past-' * self.at.is_historical}"
         etag = f'"{begin}{row.epoch}-{row.event_time or 0:x}-{row.published_at:x}-{__version__}"'
         headers = {"etag": etag, "x-registry-epoch": str(row.epoch)}
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
@@ -147,6 +148,7 @@ def question(
         hints, names = get_type_hints(compute), [*signature(compute).parameters][1:]
 
         def answer(console: Running, request: Request, question: Question, **name: str) -> Response:
+            _ = question.time_zone  # raises for an unknown one, also where no time is asked for
             asked = Asked(console, request, console.at(question.moment))
             given = [question if each == "question" else name[each] for each in names]
             return asked.answer(partial(compute, asked, *given), with_oldest=with_oldest, with_doubt=with_doubt)

@@ -141,7 +141,7 @@ class Watcher:
     def drop(self, reason: str) -> None:
         """Replace all waiting events by the event `dropped`, which is the watcher's last."""
         self.is_dropped = True
-        told = encode_json({"reason": f"{reason}: connect again with Last-WatchEvent-ID to go on"})
+        told = encode_json({"reason": f"{reason}: connect again with Last-Event-ID"})
         self._pending = [WatchEvent("dropped", told)]
         self._has_some.set()
 

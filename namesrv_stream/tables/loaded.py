@@ -73,7 +73,7 @@ class KeptTables:
     """The tables that were used last, up to a number of rows, and the last one of each name in any case.
 
     A key is the name of the table, its version and the time of the last repair, after which versions may come again;
-    for a past moment it is longer. Lock it while others may use it.
+    that of a past moment also has the moment. An empty table counts as one row. Lock it while others may use it.
     """
 
     def __init__(self, most_rows: int) -> None:
@@ -92,16 +92,16 @@ class KeptTables:
         self._tables.move_to_end(key)
         published = [each for each in self._tables if len(each) == _LENGTH_OF_PUBLISHED]
         newest = {name: (name, version, repaired) for name, version, repaired in sorted(published, key=_age)}.values()
-        rows = sum(map(len, self._tables.values()))
+        rows = sum(max(1, len(table)) for table in self._tables.values())
         for each in [each for each in self._tables if each not in newest]:
             if rows <= self._most_rows:
                 break
-            rows -= len(self._tables.pop(each))
+            rows -= max(1, len(self._tables.pop(each)))
 
     def topics_before(self, snapshot: SnapshotRow) -> LoadedTopics | None:
         """Return the kept topics of the highest epoch up to that of a snapshot in its term, None if there are none.
 
-        A repair claims a term, and may find a table without rows that no line has taken away.
+        Of another term they are of no use: the repair that began it may have emptied the table without events.
         """
         published = (each for key, each in self._tables.items() if len(key) == _LENGTH_OF_PUBLISHED)
         topics = [each for each in published if isinstance(each, LoadedTopics) and _is_before(each.snapshot, snapshot)]

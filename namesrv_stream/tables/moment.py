@@ -1,10 +1,11 @@
 """A registry as it is, or as it was at any moment; tables/registry.py opens it.
 
 A moment of the past is made from the newest tables, without what changed after it. The table `row_change` has each row
-before and after each line: a row that changed later was then as it was `before` the first later change. Times may fall
-from line to line. So of the changes from the first excluded line on, the last included one's `after` counts if there
-is one. If rows of `row_change` were lost, the tables of a moment before the first of them are what the changes up to it
-made. Of a moment between the first and the last one they are not known (tables/holes.py).
+before and after each line: a row is as it was before its first change after the moment. If a later line has an earlier
+time, a change up to the moment may follow one after it. Then the last such change counts.
+
+If rows of `row_change` were lost, the tables of a moment before the first of them are what the changes up to it made.
+Of a moment between the first and the last one they are not known (tables/holes.py).
 
 All rows are exact but for signs of life: `row_change` has `live` without UNRECORDED_COLUMNS, and a mere sign of life is
 no change. In a row that did not change since, these columns are those of the newest snapshot.
@@ -51,6 +52,7 @@ from namesrv_stream.tables.schemas import (
     ROUTE_TABLES,
     ROW_CHANGE,
     SNAPSHOT,
+    TABLES,
     TOPIC,
     TableSpec,
 )
@@ -61,7 +63,6 @@ T = TypeVar("T")
 Place = tuple[int, int]
 """Epoch and number of a line."""
 
-_SPECS = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT)}
 _SMALL_TABLES = tuple(spec for spec in ROUTE_TABLES if spec is not TOPIC)
 _TABLE_AND_KEY = attrgetter("table", "key")
 
@@ -82,6 +83,9 @@ class Opened(Protocol):
 
     def naming_storage(self) -> AbstractContextManager[None]:
         """Raise a StorageError for an error of the storage itself."""
+
+    def require_same(self, at: RegistryAt) -> None:
+        """Raise SnapshotGoneError for a moment of a registry that is no longer in the folder."""
 
     def parts(self, at: RegistryAt, specs: Sequence[TableSpec]) -> Mapping[str, LoadedTable | LoadedTopics]:
         """Return route tables of a moment by name."""
@@ -146,7 +150,7 @@ class RegistryAt(Mapping[str, pa.Table]):
     @cached_property
     def routes(self) -> RouteTables:
         """The tables as the lookup rules read them."""
-        indexes = {field: self.part(_SPECS[name]).index for name, (field, _) in INDEXES.items()}
+        indexes = {field: self.part(TABLES[name]).index for name, (field, _) in INDEXES.items()}
         return RouteTables(self.queues, **indexes)  # type: ignore[arg-type]  # each by its own field
 
     @property
@@ -185,7 +189,7 @@ class RegistryAt(Mapping[str, pa.Table]):
         return self._index("namesrv_config")
 
     def _index(self, name: str) -> Mapping[Any, Any]:
-        return self.part(_SPECS[name]).index
+        return self.part(TABLES[name]).index
 
     @cached_property
     def settings(self) -> NamesrvSettings:
@@ -193,14 +197,18 @@ class RegistryAt(Mapping[str, pa.Table]):
         return self._registry.settings.restored(self.namesrv_config)
 
     def of_topic(self, topic: str) -> RegistryAt:
-        """Return the same moment, whose `queues` may have this topic alone, which saves the time for a million more."""
-        if TOPIC.name in self._parts:
+        """Return the same moment for questions about one topic, which saves the time to load a million more.
+
+        Its `queues` may have no other topic, so that counts over topics are wrong.
+        """
+        if self._topic == topic or (self._topic is None and TOPIC.name in self._parts):
             return self
-        return RegistryAt(self._registry, self.snapshot, self.newest, self.as_of, topic=topic, parts=self._parts)
+        parts = {name: part for name, part in self._parts.items() if name != TOPIC.name}
+        return self.once("topic", lambda: self._with(parts, topic), key=topic)
 
     def rows(self, name: str) -> list[Any]:
         """Return the rows of one route table as its row class, in no particular order."""
-        return self.part(_SPECS[name]).rows()
+        return self.part(TABLES[name]).rows()
 
     def changed_tables(self, former: RegistryAt | None) -> frozenset[str]:
         """Return the names of the route tables that may differ from those of a former moment; all if there is none."""
@@ -214,13 +222,18 @@ class RegistryAt(Mapping[str, pa.Table]):
 
     def with_routes_of(self, former: RegistryAt) -> RegistryAt:
         """Return this moment with the routes of a former one, and the leases as they are."""
-        parts = {spec.name: (self if spec is LIVE else former).part(spec) for spec in ROUTE_TABLES}
-        return RegistryAt(self._registry, self.snapshot, self.newest, self.as_of, parts=parts)
+        return self._with({spec.name: (self if spec is LIVE else former).part(spec) for spec in ROUTE_TABLES})
+
+    def _with(self, parts: Mapping[str, LoadedTable | LoadedTopics], topic: str | None = None) -> RegistryAt:
+        other = RegistryAt(self._registry, self.snapshot, self.newest, self.as_of, topic=topic, parts=parts)
+        other.identity = self.identity  # the folder may have got another registry since
+        return other
 
     def once(self, name: str, make: Callable[[], T], *tables: TableSpec, key: Hashable = None, most: int = 4) -> T:
-        """Return what `make` makes of this moment, kept for whoever asks again, for `most` moments.
+        """Return `make()`, computed once for each of the last `most` moments.
 
-        Of the present it is made anew only if one of `tables` has changed; without any for each snapshot.
+        For the present it is computed again only when the version of one of `tables` changes; without `tables`, for
+        each snapshot.
         """
         row = self.newest
         versions = tuple(row.versions[spec.name] for spec in tables) or (row.epoch, row.published_at)
@@ -242,6 +255,7 @@ class RegistryAt(Mapping[str, pa.Table]):
         if spec.name not in self._parts:
             if spec is TOPIC and self._topic is not None:
                 with self._registry.naming_storage(), reporting_gone_snapshots(self.root, spec, self.newest):
+                    self._registry.require_same(self)
                     table = self.root.open(spec, self.newest.versions[spec.name])
                     topics = LoadedTopics(load_queues(table, self._of_topic), self.newest)
                 self._parts[spec.name] = self.made_from(topics) if self.is_historical else topics
@@ -277,10 +291,13 @@ class RegistryAt(Mapping[str, pa.Table]):
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_SPECS)
+        return iter(TABLES)
 
     def __len__(self) -> int:
-        return len(_SPECS)
+        return len(TABLES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in TABLES
 
     def where(self, name: str, condition: str = "true") -> pa.Table:
         """Return the rows of a table that meet a SQL condition, such as "event_month = '2026-11'".
@@ -288,7 +305,7 @@ class RegistryAt(Mapping[str, pa.Table]):
         Files whose statistics exclude the condition are not read, so a question about a day of a long history is cheap.
         The SQL is that of DataFusion, with which delta-rs reads; DuckDB answers about a past moment's keyed tables.
         """
-        spec = _SPECS[name]
+        spec = TABLES[name]
         made = self.made(spec)
         if made is None:
             return self._stored(spec, f"({condition}) AND {self._up_to(spec)}")
@@ -313,7 +330,7 @@ class RegistryAt(Mapping[str, pa.Table]):
         The table `snapshot` also has the rows of later snapshots, because it is no part of a snapshot. Raises
         SnapshotGoneError for a past moment, which no version has.
         """
-        spec = _SPECS[name]
+        spec = TABLES[name]
         if self.is_historical and spec in PINNED_TABLES:
             raise SnapshotGoneError(f"epoch {self.snapshot.epoch}", self.newest.epoch)
         with reporting_gone_snapshots(self.root, spec, self.snapshot):
@@ -324,6 +341,7 @@ class RegistryAt(Mapping[str, pa.Table]):
             return select(self._open(spec), spec, condition, then)
 
     def _open(self, spec: TableSpec) -> DeltaTable:
+        self._registry.require_same(self)
         return self.root.open(spec, self.snapshot.versions.get(spec.name))
 
     def _up_to(self, spec: TableSpec) -> str:

@@ -51,6 +51,7 @@ class Registry:
         """What was made of moments, by its name (`RegistryAt.once`)."""
         self._kept_rows = kept_rows
         self._lock = threading.RLock()
+        self._loading = threading.RLock()  # apart, so that who follows the snapshots waits for no question about tables
         self._snapshots: SnapshotTable | None = None
         self._begin("")
 
@@ -60,6 +61,7 @@ class Registry:
         self._open: dict[int | None, OpenTables] = {}
         self._tables = KeptTables(self._kept_rows)
         self._newest: RegistryAt | None = None
+        self._is_newest_known = False
 
     @property
     def identity(self) -> str:
@@ -74,9 +76,10 @@ class Registry:
 
     def newest(self) -> RegistryAt:
         """Return the newest snapshot: the same object as before if no newer one is published."""
-        with self._reading() as (snapshots, has_changed):
-            if self._newest is None or has_changed:
-                self._newest = self._present(snapshots.newest())
+        with self._reading() as snapshots:
+            if self._newest is None or not self._is_newest_known:
+                self._newest = self.published(snapshots.newest())
+                self._is_newest_known = True
             return self._newest
 
     def follow(self) -> RegistryAt:
@@ -92,38 +95,34 @@ class Registry:
         that there is not, and PastUnknownError for a moment that lost rows of the history leave unknown.
         """
         moment = AsOf(epoch, at_ms)
-        with self._reading() as (snapshots, _):
+        with self._reading() as snapshots:
             row, newest = row_of(snapshots, moment)
-            return self._present(row) if row is newest and at_ms is None else RegistryAt(self, row, newest, moment)
+            return self.published(row) if row is newest and at_ms is None else RegistryAt(self, row, newest, moment)
 
     def published(self, row: SnapshotRow) -> RegistryAt:
         """Return a snapshot by its row, exactly as it was published. Its tables can be read for `snapshot.exact`."""
         with self._lock:
-            return self._present(row)
-
-    def _present(self, row: SnapshotRow) -> RegistryAt:
-        if self._newest is not None and self._newest.snapshot == row:
-            return self._newest
-        return RegistryAt(self, row, row, AsOf(row.epoch))
+            if self._newest is not None and self._newest.snapshot == row:
+                return self._newest
+            return RegistryAt(self, row, row, AsOf(row.epoch))
 
     def read(self, function: Callable[[SnapshotTable], T]) -> T:
         """Return what a function returns of the snapshot rows as they are now."""
-        with self._reading() as (snapshots, _):
+        with self._reading() as snapshots:
             return function(snapshots)
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[SnapshotTable, bool]]:
-        """Yield the snapshot rows as they are now, and whether they are others than before. After an error all is
-        opened anew, because the folder may have been made anew.
-        """
+    def _reading(self) -> Iterator[SnapshotTable]:
+        """Yield the snapshot rows as they are now. After an error the next call opens their table again."""
         with self._lock, self.naming_storage():
-            snapshots, self._snapshots = self._snapshots, None
-            has_changed = snapshots.refresh() if snapshots is not None else True
+            snapshots, self._snapshots = self._snapshots, None  # the folder may have got another registry
+            if snapshots is None or snapshots.refresh():
+                self._is_newest_known = False
             snapshots = snapshots or SnapshotTable(self.root)
             if snapshots.table_id != self._table_id:
                 self._begin(snapshots.table_id)
             self._snapshots = snapshots
-            yield snapshots, has_changed
+            yield snapshots
 
     @contextmanager
     def naming_storage(self) -> Iterator[None]:
@@ -140,57 +139,66 @@ class Registry:
         Raises SnapshotGoneError if the snapshot is not kept any more.
         """
         row = at.newest
-        with self._lock, self.naming_storage():
-            if at.identity not in ("", self.identity):
-                raise SnapshotGoneError(f"epoch {row.epoch}", self.newest().snapshot.epoch)
-            stored = self._stored(specs, row)
+        with self._lock:
+            self.require_same(at)
+            tables, opened = self._tables, self._opened(row)
+        with self._loading, self.naming_storage():
+            stored = self._stored(specs, row, tables, opened)
         if not at.is_historical:
             return stored
         found = {}
         for name, part in stored.items():
             key = (name, row.versions[name], row.repaired_at, at.as_of)
-            with self._lock:
-                made = self._tables.get(key)
-            if made is None:
-                made = at.made_from(part)
-                with self._lock:
-                    self._tables.keep(key, made)
+            with self._loading:
+                kept = tables.get(key)
+            made = at.made_from(part) if kept is None else kept
+            if kept is None and made is not part:
+                with self._loading:
+                    tables.keep(key, made)
             found[name] = made
         return found
 
-    def _stored(self, specs: Sequence[TableSpec], row: SnapshotRow) -> dict[str, LoadedTable | LoadedTopics]:
+    def require_same(self, at: RegistryAt) -> None:
+        """Raise SnapshotGoneError for a moment of a registry that is no longer in the folder."""
+        if at.identity not in ("", self.identity):
+            raise SnapshotGoneError(f"epoch {at.newest.epoch}", self.newest().snapshot.epoch)
+
+    def _stored(
+        self, specs: Sequence[TableSpec], row: SnapshotRow, tables: KeptTables, opened: OpenTables
+    ) -> dict[str, LoadedTable | LoadedTopics]:
         found, missing = {}, []
         for spec in specs:
-            part = self._tables.get((spec.name, row.versions[spec.name], row.repaired_at))
+            part = tables.get((spec.name, row.versions[spec.name], row.repaired_at))
             if part is None:
                 missing.append(spec)
             else:
                 found[spec.name] = part
+
+        def load(spec: TableSpec) -> LoadedTable:
+            with reporting_gone_snapshots(self.root, spec, row):
+                table = opened.at(spec, row.versions[spec.name])
+                return LoadedTable(spec, all_rows(self.root, spec, table))
+
         if missing == [TOPIC]:
-            found[TOPIC.name] = self._load_topics(row)
+            found[TOPIC.name] = self._load_topics(row, tables.topics_before(row), opened)
         elif missing:
             with ThreadPoolExecutor() as pool:
-                found |= {part.spec.name: part for part in pool.map(lambda spec: self._load(spec, row), missing)}
+                found |= {part.spec.name: part for part in pool.map(load, missing)}
         for spec in missing:
-            self._tables.keep((spec.name, row.versions[spec.name], row.repaired_at), found[spec.name])
+            tables.keep((spec.name, row.versions[spec.name], row.repaired_at), found[spec.name])
         return found
 
-    def _load(self, spec: TableSpec, row: SnapshotRow) -> LoadedTable:
-        with reporting_gone_snapshots(self.root, spec, row):
-            table = self._opened(row).at(spec, row.versions[spec.name])
-            return LoadedTable(spec, all_rows(self.root, spec, table))
-
-    def _load_topics(self, row: SnapshotRow) -> LoadedTopics:
+    def _load_topics(self, row: SnapshotRow, former: LoadedTopics | None, opened: OpenTables) -> LoadedTopics:
         """Return the topics, if possible made from those of a former snapshot and what has changed since."""
-        if (former := self._tables.topics_before(row)) is not None:
+        if former is not None:
             with reporting_gone_snapshots(self.root, ROW_CHANGE, row):
-                table = self._opened(row).at(ROW_CHANGE, row.versions[ROW_CHANGE.name])
+                table = opened.at(ROW_CHANGE, row.versions[ROW_CHANGE.name])
                 changes = last_changes(table, former.snapshot.epoch, row.epoch)
             if changes is not None:
                 queues, topics = changed_queues(former.index, changes)
                 return LoadedTopics(queues, row, topics, former.snapshot)
         with reporting_gone_snapshots(self.root, TOPIC, row):
-            return LoadedTopics(load_queues(self._opened(row).at(TOPIC, row.versions[TOPIC.name])), row)
+            return LoadedTopics(load_queues(opened.at(TOPIC, row.versions[TOPIC.name])), row)
 
     def _opened(self, row: SnapshotRow) -> OpenTables:
         """Return the tables that are open. After a repair version numbers may come again, for other rows."""

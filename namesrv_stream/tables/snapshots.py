@@ -75,14 +75,6 @@ class SnapshotTable:
             return None
         return found.st_ino, found.st_mtime_ns
 
-    @property
-    def registry(self) -> str:
-        """The registry's identity: the beginning of the id that Delta gave its snapshot table when it was made.
-
-        An import makes a new registry, with the same epochs for other states.
-        """
-        return str(self._table.metadata().id)[:8]
-
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
         with reporting_damage(self.root, SNAPSHOT, self._table.version()):

@@ -9,6 +9,7 @@ from namesrv_stream.answers.accounts import events, why
 from namesrv_stream.answers.questions import AskEvents, AskWhy
 from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.queues import TopicQueues
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.tables.loaded import KeptTables, LoadedTable, LoadedTopics
 from namesrv_stream.tables.registry import Registry
@@ -83,8 +84,40 @@ def test_a_moment_of_a_registry_that_was_made_anew_in_the_folder_is_gone(registr
     anew = PublishedRegistry(registry.root, now_ms())
     anew.register(ADDRESS, "c1", "broker-b", topics=("U",))
     assert list(opened.newest().brokers) == ["broker-b"]
-    with pytest.raises(SnapshotGoneError):
-        _ = held.brokers
+    for use in (
+        lambda: held.brokers,
+        lambda: held.of_topic("T").queues,
+        lambda: held.events("true"),
+        lambda: held["broker"],
+        lambda: held.with_routes_of(held).live,
+    ):
+        with pytest.raises(SnapshotGoneError):
+            use()
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda opened: opened.at(epoch=1), lambda opened: opened.read(lambda rows: rows.newest())]
+)
+def test_the_newest_snapshot_is_found_also_after_somebody_else_has_looked(registry, ask):
+    opened = Registry(registry.root)
+    first = opened.newest().snapshot.epoch
+    registry.register("10.0.0.2:10911", "c1", "broker-b")
+    ask(opened)
+    assert opened.newest().snapshot.epoch == first + 1
+
+
+def test_a_moment_of_one_topic_is_none_of_another_one(registry):
+    registry.register(ADDRESS, "c1", "broker-a", topics=("T", "U"), data_version=DataVersion(0, now_ms(), 2))
+    of_t = Registry(registry.root).newest().of_topic("T")
+    assert [topic for topic in "TU" if topic in of_t.queues] == ["T"]
+    assert [topic for topic in "TU" if topic in of_t.of_topic("U").queues] == ["U"]
+
+
+def test_tables_without_rows_are_forgotten_too():
+    tables = KeptTables(10)
+    for second in range(20):
+        tables.keep(("filter", 1, None, second), filters(0))
+    assert sum(tables.get(("filter", 1, None, second)) is not None for second in range(20)) == 10
 
 
 def test_the_topic_of_a_damaged_table_is_told_as_damage(registry, tmp_path):
