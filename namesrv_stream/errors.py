@@ -26,6 +26,7 @@ _noted: set[str] = set()
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _TIMES_OF_ATTEMPTS = re.compile(r" in [\d.]+m?s, after \d+ retries, max_retries:? \d+, retry_timeout:? \d+s")
+_CONNECT = re.compile(r"^Connect to ipv[46]#\S+ failed: ")
 _MAX_PROBLEM_CHARS = 1_000
 
 
@@ -42,7 +43,7 @@ def masked(text: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:
-    """Return `Did you mean X? ` with the known words most like `word`, ignoring case; empty text if none is similar.
+    """Return `Similar: X. ` with the known words most like `word`, ignoring case; empty text if none is similar.
 
     It names `most` words at most: the shortest that contain `word`, then the most similar.
     """
@@ -50,7 +51,7 @@ def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:
     longer = sorted((each for each in by_lower if len(word) > 2 and word.lower() in each), key=len)
     near = dict.fromkeys([*longer, *difflib.get_close_matches(word.lower(), by_lower, n=most)])
     found = [by_lower[each] for each in near][:most]
-    return f"Did you mean {' or '.join(found)}? " if found else ""
+    return f"Similar: {', '.join(found)}. " if found else ""
 
 
 class NamesrvError(Exception):
@@ -96,9 +97,10 @@ class KafkaUnreachableError(NamesrvError):
     """No Kafka answers at the address within the limit. A sender may send a record again that was not acknowledged."""
 
     def __init__(self, address: str, problem: str) -> None:
+        cause = _CONNECT.sub("", problem)
         super().__init__(
-            f"Kafka at {address} does not answer ({problem}). Is it running, and are kafka.bootstrap.servers and "
-            "kafka.security.protocol right?"
+            f"cannot reach Kafka at {address}: {cause[:1].lower()}{cause[1:]}. Check that it is running, and "
+            "kafka.bootstrap.servers and kafka.security.protocol."
         )
 
 
@@ -112,8 +114,8 @@ class KafkaMisaddressedError(KafkaUnreachableError):
         nodes = ", ".join(f"{each} ({problem})" for each, problem in announced.items())
         NamesrvError.__init__(
             self,
-            f"Kafka at {address} answers and announces addresses that cannot be reached from here: {nodes}. Set "
-            "advertised.listeners of each such node to an address that this machine reaches, or mend names and routes.",
+            f"Kafka at {address} announces addresses that cannot be reached from here: {nodes}. Set "
+            "advertised.listeners of these nodes to addresses that this machine can reach, or repair DNS and routing.",
         )
         self.announced = announced
 
@@ -123,7 +125,8 @@ class KafkaRefusedError(NamesrvError):
 
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
-            f"Kafka at {address} refused: {problem}. Check the topic, its limits and this client's rights on it."
+            f"Kafka at {address} rejected the request: {problem}. Check the topic, its limits and the rights of this "
+            "client."
         )
 
 
@@ -137,13 +140,13 @@ class StorageError(NamesrvError):
         one_line = " ".join(_TERMINAL_CODES.sub("", problem).replace("\u21b3", "").split())
         problem = _TIMES_OF_ATTEMPTS.sub("", one_line)[:_MAX_PROBLEM_CHARS]
         to_check = (
-            f"Are {setting} and delta.storage.* right, is the bucket there, and may these credentials write to it?"
+            f"Check {setting} and delta.storage.*, that the bucket exists, and that these credentials may write to it."
             if "://" in root
-            else f"Is {setting} right, is there room, and may this user write there?"
+            else f"Check {setting}, the free space, and that this user may write there."
         )
         super().__init__(
-            f"{place} under {root} cannot be read or written: {problem}. {to_check} Nothing that Kafka has "
-            "accepted is lost: the next run goes on from the last snapshot."
+            f"cannot read or write {place} under {root}: {problem}. {to_check} No record is lost; the next run "
+            "continues from the last snapshot."
         )
         self.root = root
 
@@ -154,10 +157,9 @@ class TableDamagedError(StorageError):
     def __init__(self, root: str, table: str, version: int, file: str, problem: str) -> None:
         NamesrvError.__init__(
             self,
-            f"the table {table} under {root} cannot be read{f' at version {version}' if version >= 0 else ''}: "
-            f"its file {file} {problem}. "
-            "`namesrv-stream doctor --tables` shows all that is damaged. `namesrv-stream repair` repairs it, and asks "
-            "before it leaves out rows that are lost.",
+            f"cannot read table {table} under {root}{f' at version {version}' if version >= 0 else ''}: its file "
+            f"{file} {problem}. `namesrv-stream doctor --tables` lists all damaged files. `namesrv-stream repair` "
+            "repairs them, and asks before it drops rows that are lost.",
         )
 
 
@@ -166,9 +168,9 @@ class PublicationLostError(NamesrvError):
 
     def __init__(self, root: str, epoch: int, newest: int, offset: int) -> None:
         super().__init__(
-            f"the tables under {root} have rows of epoch {epoch}, and the newest row of snapshot is of epoch {newest}: "
-            "a job died while it published, or a commit of snapshot is missing. The next start of the job reads the "
-            f"log again from offset {offset:,}; until then commands show epoch {newest}."
+            f"the tables under {root} have rows of epoch {epoch}, but table snapshot ends at epoch {newest}: a job "
+            "died while it published, or a commit of snapshot is missing. Start the job: it reads the log again from "
+            f"offset {offset:,}. Until then commands show snapshot {newest}."
         )
         self.epoch = epoch
         self.newest = newest
@@ -180,8 +182,8 @@ class NotARegistryError(NamesrvError):
 
     def __init__(self, root: str, table: str) -> None:
         super().__init__(
-            f"{root} holds no registry: its table {table} is not there. Check --root (setting delta.root); the job "
-            "makes the tables when it first runs."
+            f"no registry at {root}: table {table} is missing. Check --root (setting delta.root). The job creates the "
+            "tables at its first start."
         )
         self.table = table
 
@@ -191,8 +193,8 @@ class TablesTooOldError(NamesrvError):
 
     def __init__(self, root: str, table: str, found: str) -> None:
         super().__init__(
-            f"the table {table} under {root} has registry format {found}, which no release has had. Give another "
-            "delta.root: brokers register there again within a minute. `export` of the commit that made the tables "
+            f"table {table} under {root} has registry format {found}, which no release supports. Use another "
+            "delta.root: brokers register there again within a minute. `export` of the commit that created the tables "
             "writes KV values and settings to a file."
         )
         self.root = root
@@ -204,8 +206,8 @@ class TablesTooNewError(NamesrvError):
 
     def __init__(self, root: str, table: str, problem: str, release: str | None) -> None:
         super().__init__(
-            f"the table {table} under {root} {problem}: this is namesrv-stream {__version__}, start "
-            f"{release or 'the one that wrote it'} or later here. No row was changed."
+            f"table {table} under {root} {problem}. This is namesrv-stream {__version__}; start "
+            f"{release or 'the release that wrote it'} or a later one. No row was changed."
         )
         self.release = release
 
@@ -215,8 +217,8 @@ class SnapshotGoneError(NamesrvError):
 
     def __init__(self, asked: str, nearest: int) -> None:
         super().__init__(
-            f"no whole snapshot of {asked} is kept, and here it is needed; the nearest one is epoch {nearest}, and "
-            "`namesrv-stream snapshots` lists all. Answers --as-of any moment are made from the history."
+            f"the files of the snapshot as of {asked} are not kept any more. The nearest complete one is snapshot "
+            f"{nearest}; `namesrv-stream snapshots` lists all. --as-of answers for any time from the history."
         )
         self.asked = asked
 
@@ -236,13 +238,13 @@ class NoSuchSnapshotError(NamesrvError):
     """
 
     def __init__(self, asked: str, newest: int | None, oldest: str = "") -> None:
-        first = f"the oldest is {oldest}, " if oldest else ""
+        first = f"The first is {oldest}, the" if oldest else "The"
         seen = (
-            "nothing is published yet: is the job running?"
+            "Nothing is published yet. Check that the job is running."
             if newest is None
-            else f"{first}the newest epoch is {newest}, and `namesrv-stream snapshots` lists what can be read."
+            else f"{first} newest is snapshot {newest}; `namesrv-stream snapshots` lists them."
         )
-        super().__init__(f"there is no snapshot of {asked}; {seen}")
+        super().__init__(f"no snapshot as of {asked}. {seen}")
 
 
 class TermLostError(NamesrvError):
@@ -255,8 +257,8 @@ class TermLostError(NamesrvError):
 
     def __init__(self, term: int, newer_term: int, newer_run_id: str) -> None:
         super().__init__(
-            f"run {newer_run_id} has taken the registry over with term {newer_term}; this run had term {term} and has "
-            "stopped. Start a job with standby=true if it is to wait until it is needed again."
+            f"run {newer_run_id} has taken over (term {newer_term}); this run (term {term}) has stopped. To keep a "
+            "standby, start a job with standby=true."
         )
         self.newer_term = newer_term
         self.newer_run_id = newer_run_id
@@ -276,21 +278,19 @@ class BadRequestError(NamesrvError):
 
 def malformed_header(reason: str) -> FrameError:
     """Return the error for a header of the right length whose content cannot be read."""
-    return FrameError(f"header cannot be read: {reason}; check the peer's client and its serialize type")
+    return FrameError(f"cannot read header: {reason}. Check the peer's client and its serialize type")
 
 
 def malformed_body(body: str, reason: object, remark: str | None = None) -> BadRequestError:
     """Return the error for a body that is not as its request code requires. `body`: RocketMQ's name of its class."""
-    return BadRequestError(f"Failed to decode {body}: {reason}; check the sender's version", remark)
+    return BadRequestError(f"Failed to decode {body}: {reason}. Check the sender's version", remark)
 
 
 def bad_field(request: str, reason: str, remark: str | None = None) -> BadRequestError:
     """Return the error for a header field that is missing or has a bad value. `reason` names the field."""
-    return BadRequestError(f"{request}: {reason} of extFields; correct it and send the request again", remark)
+    return BadRequestError(f"{request}: {reason} of extFields. Correct it and send the request again", remark)
 
 
 def unprintable_name(request: str, field: str, name: str) -> BadRequestError:
     """Return the error for a name with control characters, because names get into logs, tables and terminals."""
-    return BadRequestError(
-        f"{request}: {field} {name[:100]!a} has characters that cannot be printed; give it another name"
-    )
+    return BadRequestError(f"{request}: {field} {name[:100]!a} has characters that cannot be printed. Use another name")

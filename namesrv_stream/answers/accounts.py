@@ -30,13 +30,8 @@ from namesrv_stream.answers.model import (
     unknown_in,
 )
 from namesrv_stream.answers.questions import AskDiff, AskEvents, AskWhy
-from namesrv_stream.answers.story import (
-    EVENT_TYPES,
-    StorySentence,
-    broker_story,
-    story_of_broker,
-    topic_story,
-)
+from namesrv_stream.answers.sentences import EVENT_TYPES, sentence_of
+from namesrv_stream.answers.story import StorySentence, broker_story, topic_story
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.reporting.texts import Time
 from namesrv_stream.rules.history import as_json_row, rows_before_and_after
@@ -192,11 +187,6 @@ class Rejected(AnswerModel):
     text: str
 
 
-def sentence(line: BrokerEventRow) -> str:
-    """Return the sentence of a line, in the words of `why`."""
-    return " ".join(each.text for each in story_of_broker([line]))
-
-
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table's row with camelCase names and times as text."""
     return {
@@ -214,21 +204,25 @@ def _event(line: BrokerEventRow) -> Event:
         for side in rows_before_and_after(line)
     )
     command = line.command and row_fields(msgspec.json.decode(line.command))
-    return Event.of(line, text=sentence(line), before=before or None, after=after or None, command=command)
+    return Event.of(line, text=f"{sentence_of(line)}.", before=before or None, after=after or None, command=command)
 
 
 def events(registry: RegistryAt, asked: AskEvents) -> Events:
     """Return the newest events of a span: all, or those of a broker name, a broker address or a topic, or of types."""
     span, types, limit = asked.span(registry), asked.types, asked.limit
     for each in {*types} - EVENT_TYPES:
-        advice = did_you_mean(each, EVENT_TYPES) or f"Accepted are {', '.join(sorted(EVENT_TYPES))}."
-        raise BadQuestionError(f"type={each[:100]!r} is no type of event. {advice}".rstrip())
+        advice = did_you_mean(each, EVENT_TYPES) or f"Use {', '.join(sorted(EVENT_TYPES))}."
+        raise BadQuestionError(f"unknown event type {each[:100]!r}. {advice}".rstrip())
     if asked.topic is not None:
         found = topic_events(registry, asked.topic, span)
         if not found and not has_topic(registry, asked.topic):
             raise not_found(registry, "topic", asked.topic, registry.queues)
         found = [line for line in found if asked.below is None or (line.epoch, line.seq) < asked.below]
         lines = [line for line in found if not types or line.type in types]
+        if asked.broker is not None:
+            lines = [line for line in lines if asked.broker in (line.broker_name, line.broker_addr)]
+            if not lines:
+                check_known(registry, asked.broker)
         total = len(lines)
     else:
         chosen = event_condition(asked.broker, span, with_versions=asked.versions, below=asked.below)
@@ -247,8 +241,10 @@ def why(registry: RegistryAt, name: str, asked: AskWhy) -> Story:
     """Return the story of a broker name, a broker address or a topic."""
     span = asked.span(registry)
     is_broker = not asked.is_topic and is_recorded(registry, name)
-    story = broker_story(registry, name, span, with_versions=asked.versions) if is_broker else None
-    story = story if is_broker else topic_story(registry, name, span)
+    if is_broker:
+        story: list[StorySentence] | None = broker_story(registry, name, span, with_versions=asked.versions)
+    else:
+        story = topic_story(registry, name, span)
     if story is None:
         kind, ever = ("topic", set[str]()) if asked.is_topic else ("broker or topic", recorded_names(registry))
         raise not_found(registry, kind, name, [*ever, *registry.queues])
@@ -304,7 +300,7 @@ def diff(before: RegistryAt, after: RegistryAt, asked: AskDiff) -> Diff:
     Raises PastUnknownError if lines between them were lost.
     """
     if asked.table is not None and asked.table not in _TABLES:
-        raise BadQuestionError(f"table={asked.table[:100]!r} is none of {', '.join(_TABLES)}.")
+        raise BadQuestionError(f"unknown table {asked.table[:100]!r}. Use {', '.join(_TABLES)}.")
     epochs, newest = (before.snapshot.epoch, after.snapshot.epoch), after.newest
     is_of_epochs = before.as_of.at_ms is after.as_of.at_ms is None
     unknown = UnknownPast.of_tables(newest) if is_of_epochs else UnknownPast.of(newest)

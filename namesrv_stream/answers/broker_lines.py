@@ -1,4 +1,4 @@
-"""The job's log lines about brokers: one for each that comes, leaves or changes, and only few after a mass event."""
+"""The job's log lines about brokers: one for each that registers, ends or changes, and only few after a mass event."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from namesrv_stream.answers.story import changes, end_text, taken_from
-from namesrv_stream.reporting.texts import duration_text
+from namesrv_stream.answers.sentences import changes, end_text, taken_from
+from namesrv_stream.reporting.texts import broker_text, counted, duration_text
 from namesrv_stream.rules.history import LEASE_ENDS, rows_before_and_after
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 
 MAX_LINES = 20
 """Most brokers of one publication that have a line each. A last line counts the others."""
 
-_LEFT, _REFUSED, _HELD, _COUNTED = "left", "was refused", "is suspect", "came or left"
+_OFFLINE, _REJECTED, _SUSPECT, _COUNTED = "went offline", "was rejected", "is suspect", "changed state"
 _IN_DISORDER = frozenset({"CHANNEL_CLOSED", "EXPIRED", "REFUSED"})
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class BrokerLine(NamedTuple):
 
 
 def log_brokers(events: Sequence[BrokerEventRow], epoch: int) -> None:
-    """Log the brokers that came, left or changed in one publication.
+    """Log the brokers that came online, went offline or changed in one publication.
 
     Lost connection, expiry and refusal are warnings.
     """
@@ -51,14 +51,14 @@ def log_brokers(events: Sequence[BrokerEventRow], epoch: int) -> None:
         match line.verb if line.is_warning else None:
             case None:
                 log.info("%s", line.text, extra=facts)
-            case verb if verb == _LEFT:
-                log.warning("%s left: %s", line.who, line.detail, extra=facts)
-            case verb if verb == _REFUSED:
-                log.warning("%s was refused: %s", line.who, line.detail, extra=facts)
-            case verb if verb == _HELD:
+            case verb if verb == _OFFLINE:
+                log.warning("%s went offline: %s", line.who, line.detail, extra=facts)
+            case verb if verb == _REJECTED:
+                log.warning("%s was rejected: %s", line.who, line.detail, extra=facts)
+            case verb if verb == _SUSPECT:
                 log.warning("%s is suspect: %s", line.who, line.detail, extra=facts)
             case _:
-                log.warning("%s came or left: %s", line.who, line.detail, extra=facts)
+                log.warning("%s changed state: %s", line.who, line.detail, extra=facts)
 
 
 def broker_lines(events: Sequence[BrokerEventRow], most: int = MAX_LINES) -> list[BrokerLine]:
@@ -73,16 +73,16 @@ def broker_lines(events: Sequence[BrokerEventRow], most: int = MAX_LINES) -> lis
 
 def _count(lines: Sequence[BrokerLine]) -> BrokerLine:
     counts = Counter(line.verb for line in lines)
-    counted = ", ".join(f"{count:,} {verb}" for verb, count in sorted(counts.items()))
+    told = ", ".join(f"{count:,} {verb}" for verb, count in sorted(counts.items()))
     is_warning = any(line.is_warning for line in lines)
-    detail = f"{counted}; `namesrv-stream history` lists them"
-    return BrokerLine(f"{len(lines):,} more brokers", _COUNTED, detail, is_warning, None)
+    detail = f"{told}; `namesrv-stream history` lists them"
+    return BrokerLine(counted(len(lines), "more broker"), _COUNTED, detail, is_warning, None)
 
 
 def _line(event: BrokerEventRow) -> BrokerLine | None:
     verb, detail = _said(event)
-    who = f"{event.broker_name} {event.broker_id} ({event.broker_addr})"
-    is_warning = verb == _HELD or event.type in _IN_DISORDER
+    who = f"{broker_text(event.broker_name, event.broker_id)} ({event.broker_addr})"
+    is_warning = verb == _SUSPECT or event.type in _IN_DISORDER
     return BrokerLine(who, verb, detail, is_warning, event) if detail else None
 
 
@@ -91,17 +91,18 @@ def _said(event: BrokerEventRow) -> tuple[str, str]:
     before, after = rows_before_and_after(event)
     match event.type:
         case "REGISTERED":
-            return "came", f"cluster {event.cluster_name}{taken_from(event, before)}"
+            return "came online", f"cluster {event.cluster_name}{taken_from(event, before)}"
         case "ID_TAKEN":
-            return "came", f"the address was alive under another id{taken_from(event, before)}"
+            return "came online", f"the address was already up in another role{taken_from(event, before)}"
         case "ID_LOST":
-            return "changed", "another address or another id replaced this one"
+            return "changed", "another address or role replaced it"
         case "CHANGED" if event.cause == "SILENCE":
-            return _HELD, "the guard against mass expiry keeps it in the routes"
+            return _SUSPECT, "the mass-expiry guard keeps it in the routes"
         case "CHANGED":
             return "changed", ", ".join(changes(before, after, without=QUIET_COLUMNS["live"]))
         case "REFUSED" if event.lease_millis is None:  # which ended no lease
-            return _REFUSED, "the address that holds its id has a higher state version"
+            return _REJECTED, "the address that is registered so has a higher state version"
         case kind if kind in LEASE_ENDS:
-            return _LEFT, f"{end_text(event)}, after {duration_text(event.lease_millis or 0)}"
+            ended = end_text(event).replace(": ", ", ")
+            return _OFFLINE, f"{ended} (had been registered for {duration_text(event.lease_millis or 0)})"
     return "", ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.definitions import (
     WENT,
     DownBroker,
@@ -20,9 +19,9 @@ from namesrv_stream.answers.definitions import (
 from namesrv_stream.answers.lists import Broker, brokers_of, check_known, down_broker
 from namesrv_stream.answers.model import AnswerModel, Moment, Page, names_behind
 from namesrv_stream.answers.questions import AskBroker
-from namesrv_stream.answers.story import asker, given_reason
+from namesrv_stream.answers.sentences import ENDED_BY, asker, given_reason
 from namesrv_stream.answers.verdict import LATELY_MS, SUFFERS, system_among, topic_verdicts
-from namesrv_stream.reporting.texts import counted, duration_text
+from namesrv_stream.reporting.texts import clock_text, counted, duration_text, listed, role_text
 from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.tables.moment import RegistryAt
@@ -73,7 +72,7 @@ def broker_page(registry: RegistryAt, name: str, asked: AskBroker) -> BrokerPage
         len(rows),
         following,
         broker_name,
-        f"{broker_name} {_state_text(registry, broker_name, down, left)}{_retired_text(registry, retired)}{suffer}.",
+        f"{_state_text(registry, broker_name, down, left)}{_retired_text(retired)}{suffer}.",
         sum(row.write_queue_nums for row in rows.values()),
         [each for each in of_name if name in (broker_name, each.broker_addr)],
         [TopicOfBroker.of(rows[topic], state=states[topic]) for topic in page],
@@ -89,49 +88,48 @@ def _topics_of(registry: RegistryAt, name: str, causes: tuple[str, ...]) -> dict
 
 
 def _suffering(states: Sequence[TopicState]) -> str:
+    """Return how many of the topics of a broker group suffer, as the end of a sentence."""
     counts = Counter(states)
-    for state, words in SUFFERS.items():
-        if states and counts[state] == len(states):
-            return (
-                f"; its only topic {words[0]}" if len(states) == 1 else f"; all its {len(states):,} topics {words[1]}"
-            )
-    told = [f"{counts[state]:,} {words[counts[state] > 1]}" for state, words in SUFFERS.items() if counts[state]]
-    return f"; of its {counted(len(states), 'topic')} {', '.join(told)}" if told else ""
+    told = [(f"{counts[state]:,}", words) for state, words in SUFFERS.items() if counts[state]]
+    if not told:
+        return ""
+    if len(told) == 1 and counts.total() == len(states) == int(told[0][0].replace(",", "")):
+        return f"; {'its only topic' if len(states) == 1 else f'all its {len(states):,} topics'} {told[0][1]}"
+    return f"; of its {counted(len(states), 'topic')} {', '.join(map(' '.join, told))}"
 
 
 def _state_text(registry: RegistryAt, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker]) -> str:
-    """Return what is said of a broker name of which some brokers are down or have unregistered, the latest first."""
+    """Return what is said of a broker group of which some brokers are down or have unregistered, the latest first."""
     holders = registry.brokers.get(name, {})
     if not holders and down:
-        return f"is down {_since(registry, down[0])}"
+        return f"{name} down {_since(down[0])}"
     if not holders:
-        at = clock_text(left[0].gone_ms, registry.now_ms) if left else ""
-        return f"unregistered at {at} and is not back" if left else "is in no route, and not expected"
+        at = clock_text(left[0].gone_ms) if left else ""
+        return f"{name} unregistered at {at} and has not returned" if left else f"{name} is not up and not expected"
     if MASTER_ID not in holders:
-        masters = [_since(registry, each) for each in (*down, *left) if each.broker_id == MASTER_ID]
-        return " ".join(["has no master", *masters[:1]]) + ": no writes"
+        masters = [f" {_since(each)}" for each in (*down, *left) if each.broker_id == MASTER_ID]
+        return f"{name} not writable: no master{''.join(masters[:1])}"
     if down:
-        ids = ", ".join(str(each.broker_id) for each in down)
-        return f"is up, without {ids}, which {'is' if len(down) == 1 else 'are'} down {_since(registry, down[0])}"
-    return ", ".join(["is up", *_returns(registry, name)])
+        roles = listed([role_text(each.broker_id) for each in down])
+        return f"{name} up, {roles} down {_since(down[0])}"
+    return ", ".join([f"{name} up", *_returns(registry, name)])
 
 
-def _retired_text(registry: RegistryAt, retired: Iterable[DownBroker]) -> str:
-    now_ms = registry.now_ms
+def _retired_text(retired: Iterable[DownBroker]) -> str:
     return "".join(
-        f"; {each.broker_id}, gone since {clock_text(each.gone_ms, now_ms)} ({each.ended_by}), was retired at "
-        f"{clock_text(line.event_time, now_ms)} by {asker(line)}{given_reason(line)}"
+        f"; {role_text(each.broker_id)}, down since {clock_text(each.gone_ms)}, was retired at "
+        f"{clock_text(line.event_time)} by {asker(line)}{given_reason(line)}"
         for each in retired
         if (line := each.retired)
     )
 
 
-def _since(registry: RegistryAt, each: DownBroker) -> str:
-    return f"since {clock_text(each.fell_ms, registry.now_ms)} ({each.ended_by})"
+def _since(each: DownBroker) -> str:
+    return f"since {clock_text(each.fell_ms)} ({ENDED_BY.get(each.ended_by, each.ended_by)})"
 
 
 def _returns(registry: RegistryAt, name: str) -> Iterator[str]:
-    """Yield which ids of a broker name came back within an hour before the moment, and after how long."""
+    """Yield which brokers of a group came back within an hour before the moment, and after how long."""
     now_ms, holders = registry.now_ms, registry.brokers[name]
     for each in last_ends(registry):
         row = holders.get(each.broker_id)
@@ -139,4 +137,4 @@ def _returns(registry: RegistryAt, name: str) -> Iterator[str]:
             began_ms = registry.live[row.broker_addr].lease_began_at
             if max(each.gone_ms, now_ms - LATELY_MS) < began_ms:
                 away = duration_text(began_ms - each.gone_ms)
-                yield f"{each.broker_id} came back at {clock_text(began_ms, now_ms)} after {away}"
+                yield f"{role_text(each.broker_id)} came back at {clock_text(began_ms)} after {away}"

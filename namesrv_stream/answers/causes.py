@@ -7,18 +7,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Literal, NamedTuple
 
 from namesrv_stream.answers.definitions import TOGETHER_MS, DownBroker, together
 from namesrv_stream.answers.model import AnswerModel
-from namesrv_stream.reporting.texts import SHOWN_ZONE, Time, all_of, counted, natural_key
+from namesrv_stream.reporting.texts import (
+    Time,
+    all_of,
+    broker_text,
+    clock_text,
+    counted,
+    natural_key,
+    percent_text,
+    zone_text,
+)
 from namesrv_stream.rules.record_types import MASTER_ID
 
 State = Literal["alive", "late", "suspect", "down", "left"]
 Scope = Literal["all", "zone", "cluster", "masters", "some", "broker"]
 _WORST_FIRST: tuple[State, ...] = ("down", "suspect", "late")
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NAMED = 6
 STRAYS = 0.75
 """A zone or cluster with this share of a group is told by itself, and the others apart."""
@@ -171,44 +178,46 @@ def _name(scope: Scope, group: Sequence[Member]) -> str:
     first = group[0]
     match scope:
         case "broker":
-            return f"{first.name} {first.broker_id} of {first.cluster}"
+            return broker_text(first.name, first.broker_id)
         case "zone":
-            return f"zone {first.zone}"
+            return zone_text(str(first.zone))
         case "cluster":
             return first.cluster
         case "masters":
-            return f"all masters of {first.cluster}"
+            return f"all masters in {first.cluster}"
     return f"{len(group):,} {_place(group)}"
 
 
 def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], brokers: Sequence[Member]) -> str:
     """Return the sentence about brokers that share a state, without a full stop."""
-    first, since = group[0], _since(scope, group, max(each.at_ms for each in brokers))
-    if scope == "broker":
-        return f"{first.name} {first.broker_id} of {first.cluster} ({first.address}) is {first.state} {since}"
-    share = f"{len(group):,} of {counted(len(around), 'broker')}"
-    of_all = f"({_percent(len(group), len(brokers))} of all)"
+    first, count = group[0], len(group)
+    state = f"{first.state} {_since(scope, group)}"
+    share = f"({percent_text(count, len(brokers))} of all brokers)"
     match scope:
+        case "broker":
+            in_cluster = f" in {first.cluster}" if len({each.cluster for each in brokers}) > 1 else ""
+            return f"{broker_text(first.name, first.broker_id)}{in_cluster} ({first.address}) {state}"
         case "all":
-            return f"{all_of(len(group), 'broker')} are {first.state} {since}"
+            return f"{all_of(count, 'broker')} {state}"
         case "zone":
-            return f"zone {first.zone} is {first.state}{_in_clusters(around, brokers)}: {share} {of_all} {since}"
+            return (
+                f"{zone_text(str(first.zone))} {state}: {all_of(count, 'broker')}{_in_clusters(group, brokers)} {share}"
+            )
         case "cluster":
-            return f"{first.cluster} is {first.state}: {share} {of_all} {since}"
+            return f"{first.cluster} {state}: {all_of(count, 'broker')} {share}"
         case "masters":
-            masters = f"{all_of(len(group), 'master')} of {first.cluster} are {first.state} {of_all} {since}"
             up = {each.name for each in brokers if each.state != "down"}  # slaves, as no master is up
-            reads = ", slaves serve reads" if up.issuperset(each.name for each in group) else ""
-            return f"{masters}: no writes in {first.cluster}{reads}"
-    return f"{share} {_place(group)} are {first.state} {of_all} {since}"
+            reads = " (slaves still serve reads)" if up.issuperset(each.name for each in group) else ""
+            return f"{first.cluster} not writable: {all_of(count, 'master')} {state}{reads}"
+    return f"{count:,} of {counted(len(around), 'broker')} {_place(group)} {state} {share}"
 
 
-def _since(scope: Scope, group: Sequence[Member], now_ms: int) -> str:
+def _since(scope: Scope, group: Sequence[Member]) -> str:
     """Return since when a group is in its state: a whole place is down since the last of it fell out."""
     first_ms, last_ms = (of(each.at_ms for each in group) for of in (min, max))
     if scope in ("some", "broker") or last_ms - first_ms <= TOGETHER_MS:
-        return f"since {clock_text(first_ms, now_ms)}"
-    return f"since {clock_text(last_ms, now_ms)}, the first since {clock_text(first_ms, now_ms)}"
+        return f"since {clock_text(first_ms)}"
+    return f"since {clock_text(last_ms)}, the first since {clock_text(first_ms)}"
 
 
 def _in_clusters(around: Iterable[Member], brokers: Iterable[Member]) -> str:
@@ -216,33 +225,14 @@ def _in_clusters(around: Iterable[Member], brokers: Iterable[Member]) -> str:
     here, every = ({each.cluster for each in of} for of in (around, brokers))
     if len(every) == 1:
         return ""
-    if here == every:
-        return f" in all {_number(len(every))} clusters" if len(every) > 2 else " in both clusters"
-    return f" in {min(here)}" if len(here) == 1 else f" in {_number(len(here))} of {_number(len(every))} clusters"
+    return f", in {min(here)}" if len(here) == 1 else f", in {len(here):,} clusters"
 
 
 def _place(group: Iterable[Member]) -> str:
-    """Return where a group is: of one zone, of one cluster, or in how many of both."""
+    """Return where a group is: in one zone, in one cluster, or in how many of both."""
     zones, clusters = {each.zone for each in group}, {each.cluster for each in group}
-    of_zone = f"zone {next(iter(zones))}" if len(zones) == 1 and None not in zones else ""
-    of_cluster = next(iter(clusters)) if len(clusters) == 1 else f"{_number(len(clusters))} clusters"
-    if of_zone:
-        return f"of {of_zone} in {of_cluster}"
-    return f"in {of_cluster}" + (f" and {_number(len(zones))} zones" if len(zones) > 1 else "")
-
-
-def _number(count: int) -> str:
-    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
-
-
-def _percent(count: int, total: int) -> str:
-    percent = round(100 * count / total)
-    if percent == 100 and count < total:
-        return "over 99 %"
-    return f"{percent} %" if percent else "under 1 %"
-
-
-def clock_text(at_ms: int, now_ms: int) -> str:
-    """Return a time in the shown zone: by the minute, with the day if it is not the day of `now_ms`."""
-    at, now = (datetime.fromtimestamp(ms / 1000, SHOWN_ZONE.get()) for ms in (at_ms, now_ms))
-    return f"{at:%H:%M %Z}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M %Z}"
+    in_cluster = f"in {next(iter(clusters))}" if len(clusters) == 1 else f"in {len(clusters):,} clusters"
+    if len(zones) > 1:
+        return f"{in_cluster} and {len(zones):,} zones"
+    zone = next(iter(zones))
+    return in_cluster if zone is None else f"{in_cluster}, {zone_text(zone)}"

@@ -7,14 +7,14 @@ from typing import get_args
 
 import msgspec
 
-from namesrv_stream.answers.accounts import sentence
 from namesrv_stream.answers.definitions import down_brokers, lost_topics
 from namesrv_stream.answers.events import events_of_record, with_changes
 from namesrv_stream.answers.model import BadQuestionError
-from namesrv_stream.answers.story import story_of_group
+from namesrv_stream.answers.sentences import story_of_group
 from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
+from namesrv_stream.reporting.texts import broker_text
 from namesrv_stream.rules.commands import holder_of, ordered_brokers, problem_of_put
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import (
@@ -66,9 +66,9 @@ def checked_order(settings: NamesrvSettings, command: OperatorCommand) -> Operat
     try:
         decode_record(encode_record(command))
     except MalformedRecordError as error:
-        raise BadQuestionError(f"nothing was sent, because the job would reject it: {error.reason}.") from error
+        raise BadQuestionError(f"not sent, because the job would reject it: {error.reason}.") from error
     if problem := problem_of_put(command):
-        raise BadQuestionError(f"nothing was sent: {problem}.")
+        raise BadQuestionError(f"not sent: {problem}.")
     if isinstance(command, UpdateNamesrvConfig):
         return msgspec.structs.replace(command, properties=checked_changes(settings, command.properties))
     return command
@@ -77,16 +77,16 @@ def checked_order(settings: NamesrvSettings, command: OperatorCommand) -> Operat
 def check_reason(reason: str | None) -> None:
     """Raise BadQuestionError for a command without a reason, or with one that the history cannot keep."""
     if reason is None or not reason.strip():
-        raise BadQuestionError('say why: a command needs a "reason", which the history keeps.')
+        raise BadQuestionError('a command needs a "reason", which the history keeps.')
     if len(reason) > MAX_REASON_CHARS or not reason.isprintable():
-        raise BadQuestionError(f"the reason is one line of at most {MAX_REASON_CHARS} printable characters.")
+        raise BadQuestionError(f"the reason must be one line of at most {MAX_REASON_CHARS} printable characters.")
 
 
 class BrokerIsUpError(NamesrvError):
     """A broker to retire is up (A7). `holder` is the address that holds its id."""
 
     def __init__(self, command: RetireBroker, holder: str, what: str) -> None:
-        super().__init__(f"{what}: {holder} is up as {_broker_of(command)}. Retire one that is down.")
+        super().__init__(f"{what}: {_broker_of(command)} is up ({holder}). Only brokers that are down can be retired.")
         self.holder = holder
 
 
@@ -95,11 +95,11 @@ def check_retirement(command: OperatorCommand, tables: RouteTables) -> None:
     if not isinstance(command, RetireBroker):
         return
     if holder := holder_of(command, tables.brokers.get(command.broker_name, {}).get(command.broker_id)):
-        raise BrokerIsUpError(command, holder, "nothing was sent")
+        raise BrokerIsUpError(command, holder, "not sent")
 
 
 def _broker_of(command: RetireBroker) -> str:
-    return f"{command.broker_name} {command.broker_id} of cluster {command.cluster_name}"
+    return f"{broker_text(command.broker_name, command.broker_id)} in {command.cluster_name}"
 
 
 def send_order(settings: NamesrvSettings, command: OperatorCommand) -> LogPosition:
@@ -127,8 +127,8 @@ def outcome(command: OperatorCommand, registry: RegistryAt, at: LogPosition, aft
     lines = with_changes(registry, events_of_record(registry, at, after_epoch))
     for line in lines:
         if isinstance(command, RetireBroker) and line.held_id and line.broker_addr:
-            raise BrokerIsUpError(command, line.broker_addr, f"the job refused it with epoch {line.epoch}")
-    return sentence(lines[0]) if len(lines) == 1 else story_of_group(lines) if lines else ""
+            raise BrokerIsUpError(command, line.broker_addr, f"rejected by the job in snapshot {line.epoch}")
+    return story_of_group(lines) if lines else ""
 
 
 class UnknownNameError(NamesrvError):
@@ -136,12 +136,12 @@ class UnknownNameError(NamesrvError):
 
     def __init__(self, unknown: Sequence[tuple[str, str, Iterable[str]]], how: str, down: Collection[str]) -> None:
         told = " ".join(
-            f"{name} is down, so it is in no route now."
-            if kind == "broker" and name in down
-            else f"there is no {kind} {name} now. {did_you_mean(name, known)}"
+            f"{name} is down, so the routes do not have it."
+            if kind == "broker group" and name in down
+            else f"no {kind} '{name}' now. {did_you_mean(name, known)}"
             for kind, name, known in unknown
         )
-        super().__init__(f"nothing was sent: {told.rstrip()} {how} sends it all the same.")
+        super().__init__(f"not sent: {told.rstrip()} {how} sends it anyway.")
         self.names = [name for _, name, _ in unknown]
 
 
@@ -165,7 +165,7 @@ def _gone(command: OperatorCommand, registry: RegistryAt) -> set[str]:
         case DeleteTopic(cluster_name=cluster) if not cluster:
             return {*lost_topics(registry)}
         case RetireBroker():
-            return {f"{name} {number} of cluster {cluster}" for cluster, name, number, *_ in down_brokers(registry)}
+            return {f"{broker_text(name, number)} in {cluster}" for cluster, name, number, *_ in down_brokers(registry)}
     return set()
 
 
@@ -175,11 +175,11 @@ def names_in(
     """Yield the kind of each name in the command, the name, and the known names of that kind, `gone` ones too."""
     match command:
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
-            yield "broker", name, tables.brokers
+            yield "broker group", name, tables.brokers
         case PutKvConfig():
-            yield from (("broker", name, tables.brokers) for name in ordered_brokers(command))
+            yield from (("broker group", name, tables.brokers) for name in ordered_brokers(command))
         case DeleteKvConfig(namespace=namespace, key=key):
-            yield "value", f"{namespace}/{key}", [f"{namespace}/{each}" for each in tables.kv.get(namespace, ())]
+            yield "KV value", f"{namespace}/{key}", [f"{namespace}/{each}" for each in tables.kv.get(namespace, ())]
         case DeleteTopic(topic=topic, cluster_name=cluster):
             yield "topic", topic, {*tables.queues, *gone}
             if cluster:

@@ -46,18 +46,18 @@ DOUBT_AFTER_MS = 10_000
 """Age of what is known, without a job that runs, from which on the present counts as not known."""
 
 _DOUBTS: dict[JobState, str] = {
-    "catching up": "the job catches up",
-    "starting": "the job starts",
-    "taking over": "a job takes over",
-    "stopped in order": "no job",
-    "silent": "no job",
-    "dead": "no job",
+    "catching up": "job catching up",
+    "starting": "job starting",
+    "taking over": "job taking over",
+    "stopped in order": "no job running",
+    "silent": "no job running",
+    "dead": "no job running",
     "standby": "no active job",
-    "waiting": "the job waits",
-    "not answering": "the job hangs",
+    "waiting": "job blocked",
+    "not answering": "job not responding",
     "no ticks": "no records from Kafka",
-    "other log": "the tables are of another topic",
-    "unknown": "Kafka is unreachable",
+    "other log": "tables of another Kafka topic",
+    "unknown": "Kafka unreachable",
 }
 """State of a job that does not run -> why the present is not known."""
 
@@ -287,7 +287,7 @@ def storage_problem(root: Root) -> str | None:
         free = shutil.disk_usage(Path(root.url)).free
     except OSError:
         return None
-    return f"the disk of {root.url} has no room left" if free < _NO_ROOM_BYTES else None
+    return f"the disk of {root.url} is full" if free < _NO_ROOM_BYTES else None
 
 
 def facts_from_kafka(settings: NamesrvSettings, root: Root, read: SnapshotRow | None) -> FromKafka:
@@ -314,7 +314,7 @@ def facts_from_kafka(settings: NamesrvSettings, root: Root, read: SnapshotRow | 
         problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
         return facts._replace(problem=problem)
     if min(behind) < 0:
-        problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
+        problem = f"the tables are ahead of {settings.kafka_topic}: they belong to another topic or another Kafka."
         return facts._replace(problem=problem)
     return facts._replace(records_behind=sum(behind))
 
@@ -328,7 +328,7 @@ def _election(kafka: dict[str, Any], settings: NamesrvSettings, root: Root) -> F
         facts = FromKafka(jobs=candidates(kafka, topic, root.hadoop_url))
         report = report_of_holder(kafka, topic, root.hadoop_url)
     except NamesrvError as error:  # also while Kafka makes its table of groups
-        return FromKafka(notice=f"which jobs are active is not known: {error}")
+        return FromKafka(notice=f"the active job is unknown: {error}")
     if report is None or facts.active_job is None:
         return facts
     if report.run_id != facts.active_job.run_id:
@@ -350,10 +350,9 @@ def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: Snaps
     if not is_elsewhere and not is_other_id(facts.topic_id, snapshot.kafka_topic_id):
         return None
     return (
-        f"the tables were made from another topic than {settings.kafka_topic} at {settings.kafka_bootstrap_servers}, "
-        f"{'on another Kafka' if is_elsewhere else 'with another id'}. Are delta.root, kafka.bootstrap.servers and "
-        "kafka.topic right? Only if this topic replaces that one, which is lost, start the job once with "
-        "--accept-new-log."
+        f"the tables belong to another topic than {settings.kafka_topic} at {settings.kafka_bootstrap_servers}, "
+        f"{'in another Kafka' if is_elsewhere else 'with another ID'}. Check delta.root, kafka.bootstrap.servers and "
+        "kafka.topic. If the former topic is lost and this one replaces it, start the job once with --accept-new-log."
     )
 
 
@@ -413,6 +412,6 @@ class JobWatch:
                 self._watch_doubt(row)
                 self._has_looked = True
             except Exception:  # the state is shown by the tables until the next question
-                log.exception("what the job does is not known: internal error")
+                log.exception("cannot determine the state of the job: internal error")
                 self.facts = NOT_ASKED
             self._stop.wait(ASK_EVERY_S)

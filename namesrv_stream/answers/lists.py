@@ -15,10 +15,10 @@ from namesrv_stream.answers.causes import State
 from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers, wipes
 from namesrv_stream.answers.events import recorded_names
 from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, Page, not_found, paged, rank_of
-from namesrv_stream.answers.questions import BROKER_ORDERS, AskBrokers
+from namesrv_stream.answers.questions import BROKER_ORDERS, GONE, AskBrokers
 from namesrv_stream.answers.verdict import check_place, state_of
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.reporting.texts import Time, natural_key
+from namesrv_stream.reporting.texts import Time, broker_text, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.record_types import MASTER_ID, DataVersion
@@ -165,7 +165,7 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
     Those that unregistered within 7 days and are not back are there for the state `left` alone.
     """
     check_place(registry, asked.cluster, asked.zone)
-    if asked.state == "left":
+    if asked.state in GONE:
         every = [down_broker(each, "left") for each in left_brokers(registry)]
     else:
         every = [broker(registry, lease) for lease in registry.live.values()]
@@ -174,7 +174,7 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
         each
         for each in every
         if asked.chooses(each.cluster_name, each.zone_name, _named(each), each.broker_addr)
-        and asked.state in (None, each.state)
+        and (asked.state in (None, each.state) or asked.state in GONE)
     ]
     if asked.sort.removeprefix("-") == "match":
         by = lambda each: rank_of(asked.q, each.broker_name, _named(each), each.broker_addr)  # noqa: E731
@@ -186,7 +186,7 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
 
 def _named(each: Broker) -> str:
     """Return a broker as sentences and the page name it."""
-    return f"{each.broker_name} {each.broker_id}"
+    return broker_text(each.broker_name, each.broker_id)
 
 
 def _place(each: Broker) -> tuple[Any, ...]:
@@ -198,9 +198,7 @@ def _order(text: str) -> Callable[[Broker], Any]:
     name = text.removeprefix("-")
     if name not in _ORDERS:
         advice = did_you_mean(name, _ORDERS)
-        raise BadQuestionError(
-            f"sort={text[:100]}: {advice}accepted are {', '.join(BROKER_ORDERS)}, with - the other way."
-        )
+        raise BadQuestionError(f"sort={text[:100]}: {advice}use {', '.join(BROKER_ORDERS)}, with - in reverse order.")
     return _ORDERS[name]
 
 
@@ -248,7 +246,7 @@ def _broker_name(
 def kv_values(registry: RegistryAt, namespace: str) -> dict[str, str]:
     """Return the values of a namespace, which may be empty, by key. Raises NotFoundError if it was never made (K4)."""
     if namespace not in registry.kv:
-        raise not_found(registry, "namespace", namespace, registry.kv)
+        raise not_found(registry, "KV namespace", namespace, registry.kv)
     return dict(sorted(registry.kv[namespace].items()))
 
 
@@ -256,5 +254,5 @@ def kv_value(registry: RegistryAt, namespace: str, key: str) -> str:
     """Return one value of the KV table."""
     values = kv_values(registry, namespace)
     if key not in values:
-        raise not_found(registry, f"key in namespace {namespace}", key, values)
+        raise not_found(registry, "KV value", f"{namespace}/{key}", [f"{namespace}/{each}" for each in values])
     return values[key]

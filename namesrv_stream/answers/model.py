@@ -13,7 +13,7 @@ from msgspec import Struct
 from namesrv_stream.answers.events import Span
 from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.reporting.logs import printable
-from namesrv_stream.reporting.texts import Time
+from namesrv_stream.reporting.texts import Time, named
 from namesrv_stream.rules.record_types import is_system_topic
 from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.moment import RegistryAt
@@ -69,6 +69,13 @@ class AnswerModel(Struct, rename=camel):
         return cls(**{name: given[name] for name in cls.__struct_fields__ if name in given})
 
 
+_NONE_YET = {
+    "broker": "No broker has registered yet.",
+    "topic": "No broker has registered a topic yet.",
+    "broker or topic": "No broker has registered yet.",
+}
+
+
 class NotFoundError(NamesrvError):
     """Neither the snapshot nor, for brokers, the history has the name that was asked for."""
 
@@ -81,11 +88,8 @@ class NotFoundError(NamesrvError):
         nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
         shown = printable(name[:_SHOWN_CHARS]) + ("..." if len(name) > _SHOWN_CHARS else "")
         if not nearest and names:
-            more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-            there = "There is" if len(names) == 1 else "There are"
-            nearest = f"{there} {', '.join(sorted(names, key=is_last)[:_NAMED])}{more}."
-        known = nearest or "There is none at all yet."
-        super().__init__(f"there is no {kind} {shown} in epoch {epoch}. {known}")
+            nearest = f"Known: {named(sorted(names, key=is_last), _NAMED)}."
+        super().__init__(f"no {kind} '{shown}' in snapshot {epoch}. {nearest or _NONE_YET.get(kind, 'None exists.')}")
 
 
 class BadQuestionError(NamesrvError):
@@ -192,7 +196,7 @@ def _behind(found: list[T], order: Callable[[T], Any], name: Callable[[T], Any],
         at, last = _tuples(msgspec.json.decode(urlsafe_b64decode(after)))
         return list(filter(is_behind, found))
     except (ValueError, TypeError, msgspec.MsgspecError):
-        raise BadQuestionError(f"after={after[:200]} is no place in this order. Begin anew, without `after`.") from None
+        raise BadQuestionError(f"invalid place after={after[:200]}. Start again without `after`.") from None
 
 
 def _tuples(value: Any) -> Any:

@@ -7,15 +7,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from namesrv_stream.answers.accounts import sentence
 from namesrv_stream.answers.causes import STRAYS, Member
 from namesrv_stream.answers.definitions import BrokerKey, down_brokers, last_ends, lost_topics, together
 from namesrv_stream.answers.events import Span, event_condition, newest_of, with_changes
 from namesrv_stream.answers.lists import Cluster, clusters
 from namesrv_stream.answers.model import AnswerModel, Moment
-from namesrv_stream.answers.story import BY_OPERATORS, story_of_group
+from namesrv_stream.answers.sentences import BY_OPERATORS, counts_text, story_of_group
 from namesrv_stream.answers.verdict import Doubt, Verdict, members, topic_verdicts, verdict_of
-from namesrv_stream.reporting.texts import Time, duration_text, natural_key
+from namesrv_stream.reporting.texts import Time, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.moment import Place, RegistryAt
@@ -111,12 +110,7 @@ def _most(lines: Sequence[BrokerEventRow], column: str) -> list[BrokerEventRow]:
 
 def _told(lines: Sequence[BrokerEventRow], away: Mapping[Place, int]) -> Headline:
     away_ms = [away[_place(line)] for line in lines if _place(line) in away]
-    if len(lines) > 1:
-        text = story_of_group(lines, away_ms)
-    else:
-        back = f", back after {duration_text(away_ms[0])}." if away_ms else "."
-        text = sentence(lines[0]).removesuffix(".") + back
-    return Headline.of(lines[-1], text=text, count=len(lines))
+    return Headline.of(lines[-1], text=story_of_group(lines, away_ms), count=len(lines))
 
 
 class Counts(AnswerModel):
@@ -145,7 +139,10 @@ class Group(AnswerModel):
 
 
 class Overview(AnswerModel):
-    """A moment at a glance. `clusters` is empty for very many brokers: see /v1/brokers."""
+    """A moment at a glance. `clusters` is empty for very many brokers: see /v1/brokers.
+
+    `lastHour`: numbers of events by type. `lastHourText`: what happened then, in numbers of brokers and groups.
+    """
 
     snapshot: Moment
     kind: str | None
@@ -157,6 +154,7 @@ class Overview(AnswerModel):
     clusters: list[Cluster]
     last_hour: dict[str, int]
     events: list[Headline]
+    last_hour_text: str
 
 
 def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
@@ -185,6 +183,7 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
         clusters=clusters(registry).clusters if len(names) <= MAX_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
         events=group_events(registry, recent or newest_of(registry, "true", _EVENTS), _EVENTS),
+        last_hour_text=counts_text(recent),
     )
 
 

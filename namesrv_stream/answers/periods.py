@@ -12,7 +12,7 @@ from namesrv_stream.answers.events import EpochEvents, Span, came, events_by_epo
 from namesrv_stream.answers.lists import check_known
 from namesrv_stream.answers.model import AnswerModel, Moment, Unknown, unknown_in
 from namesrv_stream.answers.questions import AskChurn, AskTimeline
-from namesrv_stream.answers.story import BY_OPERATORS
+from namesrv_stream.answers.sentences import BY_OPERATORS
 from namesrv_stream.reporting.texts import Time, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
 from namesrv_stream.rules.rows import SnapshotRow
@@ -62,7 +62,9 @@ class PastSession(AnswerModel):
     """A stretch of time in which a broker was in the routes; `to` is null while it lasts."""
 
     broker: str
+    cluster_name: str
     broker_name: str
+    broker_id: int
     broker_addr: str
     from_: Time
     to: Time | None
@@ -74,19 +76,31 @@ class Flapping(AnswerModel):
     """A broker with unplanned ends."""
 
     broker: str
+    cluster_name: str
+    broker_name: str
+    broker_id: int
     unplanned_ends: int
     flaps: int
     shortest_millis: int
 
 
+class BrokerOfCluster(AnswerModel):
+    """A broker by its cluster, its group and its role."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+
+
 class SharedOutage(AnswerModel):
-    """Brokers that ended unplanned together, by cluster."""
+    """Brokers that ended unplanned together, by cluster. `members`: the same brokers as `brokers`, by their parts."""
 
     first_gone_at: Time
     last_gone_at: Time
     count: int
     clusters: dict[str, int]
     brokers: list[str]
+    members: list[BrokerOfCluster]
 
 
 class Churn(AnswerModel):
@@ -152,8 +166,9 @@ def _mark(epochs: Sequence[EpochEvents]) -> Mark:
 
 _VIEWS = ("broker_stretch", "outage", "shared_outage")
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
+_PARTS = "cluster_name, broker_name, broker_id"
 _SESSIONS = f"""
-    SELECT {_BROKER} AS broker, broker_name, last_addr, epoch_ms(from_time), epoch_ms(to_time), ended_by
+    SELECT {_BROKER} AS broker, {_PARTS}, last_addr, epoch_ms(from_time), epoch_ms(to_time), ended_by
     FROM broker_stretch
     WHERE from_millis <= $until AND greatest(expected_until_millis, up_until_millis + 1) > $since
       AND coalesce($broker IN (broker_name, first_addr, last_addr), true)
@@ -165,7 +180,8 @@ _AVAILABILITY = f"""
     WHERE coalesce($broker IN (broker_name, first_addr, last_addr), true)
     GROUP BY ALL HAVING expected > 0 ORDER BY ALL"""
 _FLAPPING = f"""
-    SELECT {_BROKER} AS broker, count(*) AS ends, count(*) FILTER (away_millis <= 600000) AS flaps, min(session_millis)
+    SELECT {_BROKER} AS broker, {_PARTS}, count(*) AS ends, count(*) FILTER (away_millis <= 600000) AS flaps,
+           min(session_millis)
     FROM outage
     WHERE epoch_ms(gone_at) BETWEEN $since AND $until AND coalesce($broker IN (broker_name, broker_addr), true)
     GROUP BY ALL"""
@@ -199,14 +215,16 @@ def churn(registry: RegistryAt, asked: AskChurn) -> Churn:
             sessions=[
                 PastSession(
                     broker=each,
+                    cluster_name=cluster,
                     broker_name=name,
+                    broker_id=broker_id,
                     broker_addr=address,
                     from_=Time(from_ms),
                     to=None if to_ms is None else Time(to_ms),
                     ended_by=ended_by,
                     unplanned=ended_by in UNPLANNED,
                 )
-                for each, name, address, from_ms, to_ms, ended_by in found
+                for each, cluster, name, broker_id, address, from_ms, to_ms, ended_by in found
             ],
             availability={
                 broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, values)
@@ -223,5 +241,10 @@ def churn(registry: RegistryAt, asked: AskChurn) -> Churn:
 
 
 def _outage(first_ms: int, last_ms: int, brokers: list[str]) -> SharedOutage:
-    clusters = Counter(broker.rsplit(" ", 2)[0] for broker in brokers)
-    return SharedOutage(Time(first_ms), Time(last_ms), len(brokers), clusters, sorted(brokers, key=natural_key))
+    ordered = sorted(brokers, key=natural_key)
+    members = [
+        BrokerOfCluster(cluster, name, int(number))
+        for cluster, name, number in (each.rsplit(" ", 2) for each in ordered)
+    ]
+    clusters = Counter(each.cluster_name for each in members)
+    return SharedOutage(Time(first_ms), Time(last_ms), len(brokers), clusters, ordered, members)

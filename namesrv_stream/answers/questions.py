@@ -35,6 +35,9 @@ class Cli(NamedTuple):
     metavar: str | None = None
 
 
+GONE = ("left", "unregistered", "removed")
+"""States of brokers that unregistered, and of topics that were removed; `left` is the older word for both."""
+
 BROKER_ORDERS = ("address", "name", "cluster", "zone", "state", "silent", "since", "topics", "match")
 TOPIC_ORDERS = ("name", "state", "read", "write", "brokerNames", "brokerNamesUp", "match")
 
@@ -42,17 +45,17 @@ ALL = 2**31 - 1
 """Limit of a list without one, on the command line."""
 
 Limit = Annotated[int, Field(ge=1, le=MAX_LISTED, description="Most items of the answer.")]
-After = Annotated[str, Field(description="Begin behind this item: `next` of the page before.")]
+After = Annotated[str, Field(description="Begin after this item: `next` of the previous page.")]
 Since = Annotated[str | None, Field(description=f"From this event time on: {FORMS}"), Cli(metavar="TIME")]
 Until = Annotated[str | None, Field(description="Up to this event time."), Cli(metavar="TIME")]
 OfBroker = Annotated[
     str | None,
-    Field(min_length=1, description="Only of this broker name or address."),
+    Field(min_length=1, description="Only of this broker group or address."),
     Cli(("-b", "--broker"), metavar="NAME|ADDRESS"),
 ]
 OfTopic = Annotated[str | None, Field(min_length=1, description="Only of this topic."), Cli(("-t", "--topic"))]
 OfCluster = Annotated[str | None, Field(min_length=1, description="Only of this cluster."), Cli(("-c", "--cluster"))]
-OfZone = Annotated[str | None, Field(description="Only of this zone; empty: only those without one.")]
+OfZone = Annotated[str | None, Field(description="Only of this zone; empty for those without a zone.")]
 Containing = Annotated[
     str,
     Field(description="Only those whose name or address contains this text."),
@@ -70,9 +73,12 @@ class Question(BaseModel):
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
-    tz: Annotated[str | None, Field(description="Zone of times without one: Europe/Berlin; else UTC.")] = None
-    epoch: Annotated[int | None, Field(ge=1, description="As it was in this epoch.")] = None
-    at: Annotated[str | None, Field(description=f"As it was at this event time: {FORMS}")] = None
+    tz: Annotated[
+        str | None,
+        Field(description="Zone of times without one, and of times in sentences, such as Europe/Berlin; else UTC."),
+    ] = None
+    epoch: Annotated[int | None, Field(ge=1, description="As of the snapshot with this number.")] = None
+    at: Annotated[str | None, Field(description=f"As of this event time: {FORMS}")] = None
     _now_ms: int | None = PrivateAttr(default=None)
 
     def counted_from(self, now_ms: int) -> Self:
@@ -90,13 +96,11 @@ class Question(BaseModel):
     def moment(self) -> AsOf:
         """The moment. Raises BadQuestionError."""
         if self.epoch is not None and self.at is not None:
-            raise BadQuestionError("epoch and at both name a moment: give one of them.")
+            raise BadQuestionError("`epoch` and `at` exclude each other. Give one of them.")
         now = datetime.now(UTC)
         at_ms = None if self.at is None else time_ms(self.at, now, self.time_zone)
         if at_ms is not None and is_still_to_come(at_ms, now):
-            raise BadQuestionError(
-                f"at={str(self.at)[:100]}: that time is still to come. Leave `at` out to ask about now."
-            )
+            raise BadQuestionError(f"at={str(self.at)[:100]} is in the future. Leave `at` out to ask about now.")
         return AsOf(self.epoch, at_ms)
 
     def time_ms(self, registry: RegistryAt, text: str | None, *, is_begin: bool = False) -> int | None:
@@ -129,9 +133,12 @@ class AskBrokers(ListQuestion):
     """Which brokers are there, and in which state?"""
 
     sort: Annotated[
-        str, Field(description=f"One of {', '.join(BROKER_ORDERS)}; with - the other way."), Cli(default="cluster")
+        str, Field(description=f"One of {', '.join(BROKER_ORDERS)}; with - in reverse order."), Cli(default="cluster")
     ] = "address"
-    state: Annotated[State | None, Field(description="Only those in this state.")] = None
+    state: Annotated[
+        Literal[State, "unregistered"] | None,
+        Field(description="Only those in this state. unregistered: within 7 days, and not returned; also as `left`."),
+    ] = None
 
     def chooses(self, cluster: str, zone: str | None, *names: str) -> bool:
         """Return whether a broker is wanted. One of its `names` has to contain the text."""
@@ -140,7 +147,7 @@ class AskBrokers(ListQuestion):
 
 
 class AskBroker(Question):
-    """What is with one broker name or address?"""
+    """What is the state of a broker group, or of an address?"""
 
     limit: Limit = 200
     after: After = ""
@@ -149,12 +156,12 @@ class AskBroker(Question):
 class AskTopics(ListQuestion):
     """Which topics are there, and in which state?"""
 
-    system: Annotated[bool, Field(description="With the topics that brokers make by themselves.")] = True
+    system: Annotated[bool, Field(description="With the topics that every broker creates.")] = True
     state: Annotated[
-        Literal[TopicState, "left"] | None,
-        Field(description="Only those in this state. left: those that went within 7 days and are not expected."),
+        Literal[TopicState, "left", "removed"] | None,
+        Field(description="Only those in this state. removed: within 7 days, and not expected; also as `left`."),
     ] = None
-    sort: Annotated[str, Field(description=f"One of {', '.join(TOPIC_ORDERS)}; with - the other way.")] = "name"
+    sort: Annotated[str, Field(description=f"One of {', '.join(TOPIC_ORDERS)}; with - in reverse order.")] = "name"
 
 
 class AskTopic(Question):
@@ -175,7 +182,7 @@ class AskEvents(SpanQuestion):
     ] = []
     before: Annotated[
         str | None,
-        Field(pattern=r"^\d{1,15}\.\d{1,15}$", description="Before this place: `next` of the page before."),
+        Field(pattern=r"^\d{1,15}\.\d{1,15}$", description="Before this place: `next` of the previous page."),
         Cli(metavar="EPOCH.NUMBER"),
     ] = None
     limit: Annotated[Limit, Cli(default=50)] = 100
@@ -189,14 +196,14 @@ class AskEvents(SpanQuestion):
 
 
 class AskWhy(SpanQuestion):
-    """What is the story of a broker or a topic?"""
+    """What happened to a broker or a topic?"""
 
     is_topic: Annotated[
         bool,
-        Field(alias="topic", description="Take the name for a topic also where a broker has it."),
+        Field(alias="topic", description="The name is that of a topic, even if a broker group has it too."),
         Cli(("--topic",)),
     ] = False
-    before: Annotated[int | None, Field(ge=0, description="Before this place: `next` of the page before.")] = None
+    before: Annotated[int | None, Field(ge=0, description="Before this place: `next` of the previous page.")] = None
     limit: Annotated[Limit, Cli(default=ALL)] = MAX_LISTED
     versions: EveryVersion = False
 

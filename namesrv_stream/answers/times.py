@@ -23,7 +23,9 @@ def zone_named(name: str | None) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         advice = did_you_mean(name, available_timezones())
-        raise BadQuestionError(f"there is no such zone as {name[:100]!r}. {advice}UTC is one.") from error
+        raise BadQuestionError(
+            f"unknown time zone {name[:100]!r}. {advice}Use a name such as UTC or Europe/Berlin."
+        ) from error
 
 
 def time_ms(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = False) -> int:
@@ -31,7 +33,7 @@ def time_ms(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool = Fa
     try:
         return int(parsed_time(text, now, zone, is_begin=is_begin).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
-        raise BadQuestionError(f"{error} A + in a URL is written %2B.") from error
+        raise BadQuestionError(f"{error} In a URL write %2B for +.") from error
 
 
 def is_still_to_come(at_ms: int, now: datetime) -> bool:
@@ -57,7 +59,7 @@ def span_between(since_ms: int | None, *until: AsOf | None) -> Span:
     ends = tuple(filter(None, until))
     for end in ends:
         if since_ms is not None and end.at_ms is not None and end.at_ms < since_ms:
-            raise BadQuestionError(f"{AsOf(at_ms=since_ms)} is later than {end}, up to which events are asked for.")
+            raise BadQuestionError(f"the span begins at {AsOf(at_ms=since_ms)}, after its end {end}.")
     return Span(since_ms, ends)
 
 

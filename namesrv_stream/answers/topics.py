@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from namesrv_stream.answers.causes import clock_text
 from namesrv_stream.answers.definitions import (
     LostTopics,
     TopicState,
@@ -28,10 +27,11 @@ from namesrv_stream.answers.model import (
     paged,
     rank_of,
 )
-from namesrv_stream.answers.questions import TOPIC_ORDERS, AskTopic, AskTopics
-from namesrv_stream.answers.story import asker, given_reason, story_of_topic
+from namesrv_stream.answers.questions import GONE, TOPIC_ORDERS, AskTopic, AskTopics
+from namesrv_stream.answers.sentences import asker, given_reason
+from namesrv_stream.answers.story import story_of_topic
 from namesrv_stream.answers.verdict import SUFFERS, check_place, system_among, topic_verdicts
-from namesrv_stream.reporting.texts import all_of, listed
+from namesrv_stream.reporting.texts import all_of, broker_text, clock_text, named
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
@@ -40,11 +40,11 @@ from namesrv_stream.tables.moment import RegistryAt
 
 _NAMED = 3
 _WHY = {
-    "down": ("is down", "are down"),
-    "no master": ("has no master: no writes there", "have no master: no writes there"),
-    "no write permission": ("has no permission to write", "have no permission to write"),
+    "down": "{} down",
+    "no master": "{} without a master",
+    "no write permission": "{} without write permission",
 }
-"""Reason for which broker names take no messages -> what is said of one of them and of several."""
+"""Reason for which broker groups take no writes for a topic -> what is said of them."""
 
 _STATES: tuple[TopicState, ...] = ("without_route", "not_writable", "degraded", "read_only", "writable")
 
@@ -114,7 +114,7 @@ def topics(registry: RegistryAt, asked: AskTopics) -> Topics:
     gone = down_brokers(registry)
     lost = lost_topics(registry)
     verdicts, system = topic_verdicts(registry, lost)
-    if state == "left":
+    if state in GONE:
         gone, state = gone_brokers(registry), None
         lost = {topic: of for topic, of in topics_gone(registry).items() if topic not in verdicts}
         verdicts, system = dict.fromkeys(lost, topic_verdict((), registry.brokers)), system_among(registry, lost)
@@ -133,11 +133,10 @@ def topics(registry: RegistryAt, asked: AskTopics) -> Topics:
         named = [topic for topic in named if topic in chosen]
     wanted = named if asked.system else [topic for topic in named if topic not in system]
     wanted.sort()
-    if order in ("name", "match"):
-        if order == "match":
-            page, following = paged(
-                wanted, lambda each: (each in system, rank_of(asked.q, each)), str, asked.limit, asked.after
-            )
+    if order in ("name", "match", "-match"):
+        if order != "name":
+            by_rank = lambda each: (each in system, rank_of(asked.q, each))  # noqa: E731
+            page, following = paged(wanted, by_rank, str, asked.limit, asked.after, reverse=order == "-match")
         else:
             page, following = names_behind(wanted, asked.after, asked.limit)
         shown = [_topic(registry, topic, verdicts[topic], names, topic in system) for topic in page]
@@ -153,7 +152,7 @@ def topics(registry: RegistryAt, asked: AskTopics) -> Topics:
 def _order(text: str) -> Callable[[Topic], Any]:
     name = text.removeprefix("-")
     if name not in _ORDERS:
-        raise BadQuestionError(f"sort={text[:100]}: accepted are {', '.join(TOPIC_ORDERS)}, with - the other way.")
+        raise BadQuestionError(f"sort={text[:100]}: use {', '.join(TOPIC_ORDERS)}, with - in reverse order.")
     return _ORDERS[name]
 
 
@@ -205,13 +204,13 @@ def _gone(registry: RegistryAt, topic: str, lost: LostTopics) -> Route:
     lines = [line for line in topic_events(registry, topic) if any(_is_end(e) for e in line.changes)]
     if not lines:
         raise not_found(registry, "topic", topic, [*registry.queues, *lost])
-    now_ms, names = registry.now_ms, {each.key[1] for each in lines[-1].changes if _is_end(each)}
-    since, why = clock_text(lines[-1].event_time, now_ms), story_of_topic(topic, lines)[-1].text
-    text = f"{topic} has no route since {since}: {why}"
+    names = {each.key[1] for each in lines[-1].changes if _is_end(each)}
+    since, why = clock_text(lines[-1].event_time), story_of_topic(topic, lines)[-1].text
+    text = f"{topic} has no route (since {since}): {why}"
     for each in gone_brokers(registry):
         if each.broker_name in names and (line := each.retired):
-            at = clock_text(line.event_time, now_ms)
-            text += f" {each.broker_name} {each.broker_id} was retired at {at} by {asker(line)}{given_reason(line)}."
+            who, at = broker_text(each.broker_name, each.broker_id), clock_text(line.event_time)
+            text += f" {who} was retired at {at} by {asker(line)}{given_reason(line)}."
     return Route(Moment.of(registry.snapshot), topic, "left", text, [], None, [])
 
 
@@ -229,7 +228,7 @@ def _since(registry: RegistryAt, topic: str, verdict: TopicVerdict, missing: Seq
     times: list[int] = []
     for name, why in ((each.broker_name, each.why) for each in missing):
         if why == "no write permission":
-            times += _wiped(registry, topic, name)[-1:]
+            times += [] if verdict.state == "degraded" else _wiped(registry, topic, name)[-1:]
         else:
             of_name = [each for each in ends if each.broker_name == name]
             times += [each.gone_ms for each in of_name if not has_route or each.broker_id == MASTER_ID][:1]
@@ -239,7 +238,7 @@ def _since(registry: RegistryAt, topic: str, verdict: TopicVerdict, missing: Seq
         masters = {each.broker_name: each.gone_ms for each in ends if each.broker_id == MASTER_ID}
         left = _ends(registry, topic, was_writable=has_route)
         times += [min(at, masters.get(name, at)) if has_route else at for at, name in left]
-    return f" since {clock_text(max(times) if is_over else min(times), registry.now_ms)}"
+    return f" (since {clock_text(max(times) if is_over else min(times))})"
 
 
 def _ends(registry: RegistryAt, topic: str, *, was_writable: bool) -> list[tuple[int, str]]:
@@ -265,25 +264,21 @@ def _may_write(row: object) -> bool | None:
 def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing], since: str) -> str:
     """Return the verdict about a topic, a sentence."""
     told = [
-        f"{_some(names)} {words[len(names) > 1]}"
+        words.format(named(names, _NAMED))
         for why, words in _WHY.items()
         if (names := [each.broker_name for each in missing if each.why == why])
     ]
-    because = f": {listed(told)}" if told else ""
+    because = f": {', '.join(told)}" if told else ""
     match verdict.state:
         case "without_route":
             return f"{topic} has no route{since}{because}."
         case "not_writable":
             return f"{topic} is not writable{since}{because}."
-        case "degraded":
-            return f"{topic} is degraded{since}, {verdict.up} of {verdict.broker_names} broker names are up{because}."
         case "read_only":
-            return f"{topic} is read-only: no broker name has it with the permission to write."
+            return f"{topic} is read-only: no broker group has it with write permission."
+    groups = f"{verdict.writable_on} of {verdict.broker_names} broker groups"
+    if verdict.state == "degraded":
+        return f"{topic} is degraded{since}: writable on {groups}{because.replace(':', ';', 1)}."
     if verdict.writable_on < verdict.broker_names:
-        of = f"{verdict.writable_on} of {verdict.broker_names} broker names"
-        return f"{topic} is writable on {of}{since}{because}."
-    return f"{topic} is writable on {'its broker name' if verdict.up == 1 else all_of(verdict.up, 'broker name')}."
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
+        return f"{topic} is writable on {groups}{since}{because}."
+    return f"{topic} is writable on {'its broker group' if verdict.up == 1 else all_of(verdict.up, 'broker group')}."

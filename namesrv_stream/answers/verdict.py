@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Literal, NamedTuple, Self
 
 import msgspec
 
-from namesrv_stream.answers.causes import Cause, Member, State, causes, clock_text
+from namesrv_stream.answers.causes import Cause, Member, State, causes
 from namesrv_stream.answers.definitions import (
     EXPECTED_MS,
     LEFT,
@@ -29,22 +28,35 @@ from namesrv_stream.answers.definitions import (
     wipes,
 )
 from namesrv_stream.answers.model import AnswerModel, not_found
-from namesrv_stream.reporting.texts import SHOWN_ZONE, Time, all_of, counted, listed, natural_key
+from namesrv_stream.reporting.texts import (
+    SHOWN_ZONE,
+    Time,
+    all_of,
+    broker_text,
+    clock_text,
+    counted,
+    listed,
+    named,
+    natural_key,
+)
 from namesrv_stream.rules.lease import is_late
 from namesrv_stream.rules.record_types import MASTER_ID, is_system_topic
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.tables.moment import RegistryAt
-from namesrv_stream.tables.schemas import BROKER, TOPIC
+from namesrv_stream.tables.schemas import BROKER, CLUSTER, TOPIC
 
 _TOLD, _FEW = 2, 3
 LATELY_MS = 3_600_000
 """Time for which the verdict names brokers that unregistered and are not back, and a broker's page its return."""
-_LOST_SERVICE: dict[TopicState, tuple[str, str]] = {
-    "without_route": ("has no route", "have no route"),
-    "not_writable": ("takes no messages", "take no messages"),
+SUFFERS: dict[TopicState, str] = {
+    "without_route": "without a route",
+    "not_writable": "not writable",
+    "degraded": "degraded",
 }
-SUFFERS: dict[TopicState, tuple[str, str]] = {**_LOST_SERVICE, "degraded": ("is degraded", "are degraded")}
-"""State of topics -> what is said of one of them and of several."""
+"""State of topics -> the words for it, the gravest first."""
+
+_LOST: tuple[TopicState, ...] = ("without_route", "not_writable")
+"""States in which a topic is of no use to a producer."""
 
 
 class BrokerCounts(AnswerModel):
@@ -88,9 +100,10 @@ class WipedGroup(AnswerModel):
 
 
 class Verdict(AnswerModel):
-    """The sentence that tells what is wrong, the gravest first. `level`: how bad it is. `causes`: the largest first.
+    """The health line `text`: what is wrong, the gravest first. `level`: how bad it is. `causes`: the largest first.
 
-    `unknownSince`: the verdict is of that time, because nothing newer is known; null if the job runs.
+    `headline`: the gravest part in a few words, for a title or a notice; null if nothing is wrong. `unknownSince`: the
+    verdict is of that time, because nothing newer is known; null if the job runs.
     """
 
     level: Literal["ok", "warning", "critical"]
@@ -98,6 +111,7 @@ class Verdict(AnswerModel):
     brokers: BrokerCounts
     topics: TopicCounts
     causes: list[Cause]
+    headline: str | None = None
     wiped_groups: list[WipedGroup] = []  # noqa: RUF012  # msgspec copies it
     unknown_since: Time | None = None
 
@@ -161,7 +175,7 @@ def topic_verdicts(registry: RegistryAt, lost: LostTopics) -> TopicVerdicts:
         found |= {topic: topic_verdict(queues.get(topic, ()), brokers, names) for topic, names in lost.items()}
         return TopicVerdicts(found, _system_among(registry, found, of_gone))
 
-    return registry.once("topics", verdicts, TOPIC, BROKER, key=(frozenset(lost.items()), of_gone), most=2)
+    return registry.once("topics", verdicts, TOPIC, BROKER, CLUSTER, key=(frozenset(lost.items()), of_gone), most=2)
 
 
 def system_among(registry: RegistryAt, topics: Iterable[str]) -> frozenset[str]:
@@ -262,8 +276,13 @@ def verdict(
     is_critical = counts.down or of_kind.not_writable or of_kind.without_route
     is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected or any(beside[1:])
     level: Literal["ok", "warning", "critical"] = "critical" if is_critical else "warning" if is_warning else "ok"
-    text = _text(counts, of_kind, of_state, found, beside)
-    return Verdict(level, text, counts, of_kind, found, list(beside.wiped))
+    told = Verdict(level, "", counts, of_kind, found, wiped_groups=list(beside.wiped))
+    parts = list(_parts(told, of_state, beside, brokers))
+    text = "; ".join(parts)
+    if text.startswith(("all ", "both ", "no ")):  # what else is first is a number or a name, which stays as it is
+        text = text[:1].upper() + text[1:]
+    headline = None if level == "ok" else _headline(told, of_state)
+    return msgspec.structs.replace(told, text=f"{text}.", headline=headline)
 
 
 def verdict_of(registry: RegistryAt, doubt: Doubt | None = None) -> Verdict:
@@ -277,45 +296,66 @@ def verdict_of(registry: RegistryAt, doubt: Doubt | None = None) -> Verdict:
     found = registry.once("verdict", known, key=str(SHOWN_ZONE.get()))
     if doubt is None or registry.is_historical:
         return found
-    text = f"Not known since {_second_text(doubt.since_ms)} ({doubt.reason}): {found.text}"
+    text = f"Not known since {clock_text(doubt.since_ms)} ({doubt.reason}). Before: {found.text}"
     level: Literal["warning", "critical"] = "warning" if found.level == "ok" else found.level
     return msgspec.structs.replace(found, level=level, text=text, unknown_since=Time(doubt.since_ms))
 
 
-def _text(
-    brokers: BrokerCounts,
-    topics: TopicCounts,
-    of_state: Mapping[str, Sequence[str]],
-    found: Sequence[Cause],
-    beside: Beside,
-) -> str:
-    left = beside.left
-    lost = [_topics_text(names, *words) for state, words in _LOST_SERVICE.items() if (names := of_state.get(state))]
-    parts = [", ".join(lost)] if lost else []
-    parts += _brokers_text(brokers, found, left)
-    parts += [f"{brokers.late:,} late"] if brokers.late else []
+def _parts(
+    told: Verdict, of_state: Mapping[str, Sequence[str]], beside: Beside, brokers: Sequence[Member]
+) -> Iterator[str]:
+    """Yield the parts of the health line: what topics have lost, then why, then what is degraded."""
+    topics = told.topics
+    lost = [_lost_text(names, SUFFERS[state]) for state in _LOST if (names := of_state.get(state))]
+    if lost:
+        yield ", ".join(lost)
+    yield from _brokers_text(told, beside.left, brokers)
+    if told.brokers.late:
+        yield f"{told.brokers.late:,} late"
+    rest = []
     if topics.degraded:
-        parts.append(f"{counted(topics.degraded, 'topic')} {SUFFERS['degraded'][topics.degraded > 1]}")
-    if topics.read_only and (lost or topics.degraded):
-        parts.append(f"{counted(topics.read_only, 'topic')} {'is' if topics.read_only == 1 else 'are'} read-only")
-    if topics.total and not lost and not topics.degraded:
-        parts.append(f"every topic is writable{f' but {topics.read_only:,} read-only' if topics.read_only else ''}")
+        rest.append(f"{topics.degraded:,} degraded" if lost else f"{counted(topics.degraded, 'topic')} degraded")
+    elif topics.total and not lost:
+        rest += [_writable_text(topics, of_state)] if topics.writable else []
+    if topics.read_only:
+        rest.append(
+            f"{topics.read_only:,} read-only" if lost or rest else f"{counted(topics.read_only, 'topic')} read-only"
+        )
+    if rest:
+        yield ", ".join(rest)
     if beside.wiped:
-        parts.append(_wiped_text(beside.wiped))
+        yield _wiped_text(beside.wiped)
     if beside.lost_until_ms is not None:
-        until = _second_text(beside.lost_until_ms)
-        parts.append(f"brokers and topics that went before {until} may be missing here, because events were lost")
-    is_plain = not (brokers.down or lost or left.brokers or beside.wiped)
-    text = (", " if len(parts) == 2 and is_plain else "; ").join(parts)
-    return text if lost or brokers.down else text[:1].upper() + text[1:]
+        until = clock_text(beside.lost_until_ms)
+        yield f"events until {until} were lost, so brokers and topics removed before it may be missing here"
+
+
+def _writable_text(topics: TopicCounts, of_state: Mapping[str, Sequence[str]]) -> str:
+    if topics.total == 1:
+        return f"{of_state['writable'][0]} writable"
+    if topics.read_only:
+        return f"{counted(topics.writable, 'topic')} writable"
+    return f"{all_of(topics.total, 'topic')} writable"
+
+
+def _headline(told: Verdict, of_state: Mapping[str, Sequence[str]]) -> str:
+    """Return the gravest part of a health line in a few words."""
+    for state, words in SUFFERS.items():
+        if (names := of_state.get(state)) and (state in _LOST or not told.causes):
+            return f"{names[0] if len(names) == 1 else counted(len(names), 'topic')} {words}"
+    if not told.causes:
+        wiped = [each.broker_name for each in told.wiped_groups]
+        return f"{named(wiped, 1)} not writable" if wiped else "events lost" if told.brokers.expected else "no brokers"
+    of_gravest = [each for each in told.causes if each.state == told.causes[0].state]
+    first = of_gravest[0]
+    count = sum(each.count for each in of_gravest)
+    is_place = len(of_gravest) == 1 and first.scope != "some"
+    return f"{first.name if is_place and first.scope != 'all' else counted(count, 'broker')} {first.state}"
 
 
 def _wiped_text(wiped: Sequence[WipedGroup]) -> str:
     """Return which groups take no writes since a command, and what that does to their topics."""
-    names = [each.broker_name for each in wiped[:_FEW]]
-    more = f" and {len(wiped) - _FEW:,} more" if len(wiped) > _FEW else ""
-    first = min(wiped, key=lambda each: each.since)
-    since = _second_text(first.since)
+    since = clock_text(min(each.since for each in wiped))
     who = sorted({each.requested_by for each in wiped if each.requested_by})
     by = f" (wiped by {listed(who)})" if who else " (wiped)"
     topics, read_only = sum(each.topics for each in wiped), sum(each.read_only for each in wiped)
@@ -326,43 +366,39 @@ def _wiped_text(wiped: Sequence[WipedGroup]) -> str:
         if read_only
         else " writable only on other broker groups"
     )
-    shown = f"{', '.join(names)}{more}" if more else listed(names)
-    return f"{shown} not writable since {since}{by}: {effect}"
+    return f"{named([each.broker_name for each in wiped], _FEW)} not writable since {since}{by}: {effect}"
 
 
-def _topics_text(names: Sequence[str], of_one: str, of_many: str) -> str:
-    if len(names) > _FEW:
-        return f"{len(names):,} topics {of_many}"
-    return f"{listed(sorted(names, key=natural_key))} {of_one if len(names) == 1 else of_many}"
+def _lost_text(names: Sequence[str], state: str) -> str:
+    """Return which topics are in a state; of one its name, of many how many, with the first of them."""
+    if len(names) == 1:
+        return f"{names[0]} {state}"
+    return f"{counted(len(names), 'topic')} {state} ({named(sorted(names, key=natural_key), _FEW)})"
 
 
-def _brokers_text(brokers: BrokerCounts, found: Sequence[Cause], left: Left) -> Iterator[str]:
-    down = [each for each in found if each.state == "down"]
+def _brokers_text(told: Verdict, left: Left, brokers: Sequence[Member]) -> Iterator[str]:
+    down = [each for each in told.causes if each.state == "down"]
+    counts = told.brokers
     if len(down) > 1:
-        told = [each.name for each in down[:_TOLD]]
-        rest = brokers.down - sum(each.count for each in down[:_TOLD])
-        more = f" and {rest:,} more" if rest else ""
-        yield f"{brokers.down:,} of {counted(brokers.expected, 'broker')} are down: {', '.join(told)}{more}"
+        names = [each.name for each in down[:_TOLD]]
+        rest = counts.down - sum(each.count for each in down[:_TOLD])
+        places = ", ".join(names) + (f" and {rest:,} more" if rest else "")
+        yield f"{counts.down:,} of {counted(counts.expected, 'broker')} down: {places}"
     elif down:
         yield down[0].text
-    elif not brokers.expected:
-        yield "no broker is registered"
-    elif left.brokers:
-        yield f"{counted(brokers.up, 'broker')} {'are' if brokers.up > 1 else 'is'} up"
+    elif not brokers:
+        yield "no brokers registered"
+    elif counts.suspect == counts.up:
+        pass  # the next part names them
+    elif len(brokers) == 1:
+        yield f"{broker_text(brokers[0].name, brokers[0].broker_id)} up"
     else:
-        yield f"{all_of(brokers.up, 'broker')} are up" if brokers.up > 1 else "the only broker is up"
-    yield from (each.text for each in found if each.state == "suspect")
+        yield f"{counted(counts.up, 'broker') if left.brokers else all_of(counts.up, 'broker')} up"
+    yield from (each.text for each in told.causes if each.state == "suspect")
     if left.brokers:
-        count, at = len(left.brokers), clock_text(left.brokers[0].gone_ms, left.brokers[0].gone_ms)
-        topics = counted(len(left.topics), "topic")
-        went = f", {topics} went with {'it' if count == 1 else 'them'}" if left.topics else ""
-        if count == 1:
-            yield f"1 unregistered at {at} and is not back{went}"
-        else:
-            yield f"{count:,} unregistered, the last at {at}, and are not back{went}"
-
-
-def _second_text(at_ms: int) -> str:
-    """Return a time in the shown zone, to the second; with the day if it is not today's."""
-    at, now = datetime.fromtimestamp(at_ms / 1000, SHOWN_ZONE.get()), datetime.now(SHOWN_ZONE.get())
-    return f"{at:%H:%M:%S %Z}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S %Z}"
+        first, count = left.brokers[0], len(left.brokers)
+        at, topics = clock_text(first.gone_ms), len(left.topics)
+        who = f"{broker_text(first.broker_name, first.broker_id)} unregistered at {at} and has not returned"
+        many = f"{count:,} brokers unregistered, the last at {at}, and have not returned"
+        removed = f" ({counted(topics, 'topic')} removed with {'it' if count == 1 else 'them'})" if topics else ""
+        yield f"{who if count == 1 else many}{removed}"

@@ -51,7 +51,10 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask before fewer 
 @as_of_option
 @click.pass_obj
 def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
-    """Write the route tables of one snapshot to FILE, without the history. A job may run meanwhile."""
+    """Write the tables of one snapshot to FILE.
+
+    Without the history. A job may be running.
+    """
     content = content_of(open_registry(invocation.settings).at(*(as_of or AsOf())))
     write_backup(file, content)
     click.echo(_written(file, content))
@@ -59,15 +62,18 @@ def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
 
 @click.command("backup")
 @click.argument("folder", type=_FOLDER)
-@click.option("--keep", type=click.IntRange(min=1), help="Remove all but the newest so many backups from FOLDER.")
+@click.option("--keep", type=click.IntRange(min=1), help="Keep only this many backups in FOLDER.")
 @click.pass_obj
 def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
-    """Export the newest snapshot to FOLDER/epoch-N.zip, for `restore N --from FOLDER`. A job may run meanwhile."""
+    """Export the newest snapshot to FOLDER/epoch-N.zip.
+
+    `restore N --from FOLDER` reads it. A job may be running.
+    """
     content = content_of(open_registry(invocation.settings).newest())
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
+        raise click.BadParameter(f"cannot create {folder}: {error.strerror}.") from error
     file = folder / backup_name(content.snapshot.epoch)
     write_backup(file, content)
     click.echo(_written(file, content))
@@ -85,10 +91,10 @@ def _by_epoch(folder: Path) -> list[Path]:
 @requested_by_option
 @click.pass_obj
 def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
-    """Make a new registry of FILE at delta.root, which must not hold one.
+    """Create a registry from FILE at delta.root.
 
-    The job that is started there reads the topic from the offset at which FILE was taken. On another Kafka, or a topic
-    that was made again, start it once with --accept-new-log.
+    There must be none yet. The job there reads the Kafka topic from the offset at which FILE was taken. For another
+    Kafka, or a topic that was created again, start it once with --accept-new-log.
     """
     settings = invocation.settings
     row = import_content(root_of(settings), settings, read_backup(file), requested_by)
@@ -97,27 +103,25 @@ def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
 
 @click.command("restore")
 @click.argument("epoch", type=click.IntRange(min=1))
-@click.option(
-    "--from", "folder", type=_FOLDER, help="Read the file of `backup` in this folder, not a moment of the registry."
-)
-@click.option("--take-over", is_flag=True, help="Restore even if a job is active, and end it.")
+@click.option("--from", "folder", type=_FOLDER, help="Read the backup in this folder, not the registry.")
+@click.option("--take-over", is_flag=True, help="Stop an active job first.")
 @_yes_option
 @requested_by_option
 @click.pass_obj
 def restore(  # noqa: PLR0913, PLR0917  # one argument for each option
     invocation: Invocation, epoch: int, folder: Path | None, take_over: bool, yes: bool, requested_by: str
 ) -> None:
-    """Publish the tables of EPOCH as a new epoch. The epochs after it stay in the history.
+    """Publish the tables of an earlier snapshot.
 
-    Brokers change the restored tables as ever: those that are connected register again within seconds, and those that
-    have gone leave the routes when their timeout ends.
+    EPOCH is its number. Later snapshots stay in the history. Brokers that are connected register again within seconds;
+    brokers that do not are removed when their heartbeat timeout ends.
     """
     settings = invocation.settings
     content, newest = _content(invocation, epoch, folder), open_registry(settings).newest()
     require_stopped(root_of(settings), settings, newest.snapshot, takes_over=take_over)
     _confirm(fewer(content_of(newest).rows, {}, content.rows), yes)
     row = restore_content(root_of(settings), settings, content, requested_by, takes_over=take_over)
-    click.echo(_published(row, f"the tables of epoch {epoch}"))
+    click.echo(_published(row, f"the tables of snapshot {epoch}"))
 
 
 def _content(invocation: Invocation, epoch: int, folder: Path | None) -> Content:
@@ -126,55 +130,59 @@ def _content(invocation: Invocation, epoch: int, folder: Path | None) -> Content
     content = read_backup(folder / backup_name(epoch))
     if content.snapshot.epoch != epoch:
         held = content.snapshot.epoch
-        raise BackupFileError(folder / backup_name(epoch), f"holds epoch {held}: rename it, and give that epoch")
+        raise BackupFileError(folder / backup_name(epoch), f"has epoch {held}. Rename it, and give that epoch")
     return content
 
 
 def _written(file: Path, content: Content) -> str:
     topics = counted(len({row[0] for row in content.rows["topic"]}), "topic")
-    return f"epoch {content.snapshot.epoch} with {topics}, published {time_text(content.snapshot.published_at)}: {file}"
+    published = time_text(content.snapshot.published_at, with_zone=True)
+    return f"wrote {file}: snapshot {content.snapshot.epoch} with {topics}, published {published}"
 
 
 def _published(row: SnapshotRow, what: str) -> str:
     changed = ", ".join(f"{name} {count}" for name, count in sorted(row.changes.items()))
-    return f"epoch {row.epoch} has {what} (rows changed: {changed}). Start the job."
+    return f"published snapshot {row.epoch} with {what} (rows changed: {changed}). Start the job."
 
 
 @click.command("repair")
-@click.option("--from", "folder", type=_FOLDER, help="Publish the newest file of `backup` in this folder.")
-@click.option("--from-log", is_flag=True, help="Publish empty tables: the job then reads all that Kafka has.")
-@click.option("--take-over", is_flag=True, help="Repair even if a job is active, and end it.")
+@click.option("--from", "folder", type=_FOLDER, help="Publish the newest backup in this folder.")
+@click.option("--from-log", is_flag=True, help="Publish empty tables; the job reads all of Kafka's log.")
+@click.option("--take-over", is_flag=True, help="Stop an active job first.")
 @_yes_option
 @requested_by_option
 @click.pass_obj
 def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
     invocation: Invocation, folder: Path | None, from_log: bool, take_over: bool, yes: bool, requested_by: str
 ) -> None:
-    """Mend tables with damaged files, and publish the newest content as far as it is known, or another source.
+    """Repair tables with damaged files.
 
-    Rows of a damaged table of routes are made from the history. What the history lacks comes from the brokers, which
-    register again, or from a backup. The command says which rows are lost, and asks before it goes on without them.
+    Publishes the newest known content, or a backup. Rows of a damaged route table are rebuilt from the history. What
+    the history lacks comes from the brokers, which register again, or from a backup. The command lists lost rows, and
+    asks before it continues without them.
     """
     if folder is not None and from_log:
-        raise click.UsageError("--from and --from-log exclude each other: give one of them.")
+        raise click.UsageError("--from and --from-log exclude each other. Give one of them.")
     settings, root = invocation.settings, root_of(invocation.settings)
     found = _without_checkpoints(root, damages(root))
     backup = None if folder is None else of_backup(_newest_backup(folder))
     newest = newest_readable(root, found) or (backup and _above_all(root, backup.snapshot))
     if newest is None:
         raise NamesrvError(
-            f"cannot repair {root.url}: no row of the table snapshot can be read. Give a folder of backups with "
-            "--from FOLDER, which also has the place in the log. Nothing was changed."
+            f"cannot repair {root.url}: no row of table snapshot can be read. Nothing was changed. Give a folder of "
+            "backups with --from FOLDER; a backup has the place in Kafka's log too."
         )
     behind = newest_tag(root).epoch > newest.epoch and any(damage.table == SNAPSHOT.name for damage in found)
     if not found and backup is None and not from_log:
-        click.echo("the newest snapshot is whole, and no table was changed.")
+        click.echo("nothing to repair: the newest snapshot is complete.")
         return
     require_stopped(root, settings, newest, takes_over=take_over)
     plan = planned(root, found, newest)
     wanted = nothing(newest) if from_log else backup
     if behind:
-        click.echo(f"snapshot: the newest row is lost. The job reads the log again from epoch {newest.epoch} on.")
+        click.echo(
+            f"snapshot: the newest row is lost. The job reads Kafka's log again from snapshot {newest.epoch} on."
+        )
     for line in _plan_lines(root, plan, found):
         click.echo(line)
     _confirm(fewer(plan.rows, plan.lost, wanted.rows if wanted else plan.rows), yes)
@@ -185,11 +193,13 @@ def repair_(  # noqa: PLR0913, PLR0917  # one argument for each option
     mended = sorted({*plan.made, *plan.readable})
     repaired = f" Repaired: {', '.join(mended)}." if mended else ""
     of_epoch = wanted.snapshot.epoch if wanted else newest.epoch
-    what = f"the tables of epoch {of_epoch}" if of_epoch else "empty tables"
-    what += " as far as they are known" if plan.needs_full_registrations and wanted is None else ""
+    what = f"the tables of snapshot {of_epoch}" if of_epoch else "empty tables"
+    what += " as far as known" if plan.needs_full_registrations and wanted is None else ""
     at = row.offsets.get(0)
-    place_in_log = "its begin" if at is None else f"offset {at:,}"
-    click.echo(f"epoch {row.epoch} has {what}.{repaired} Start the job: it reads the log from {place_in_log} on.")
+    place_in_log = "its beginning" if at is None else f"offset {at:,}"
+    click.echo(
+        f"published snapshot {row.epoch} with {what}.{repaired} Start the job: it reads the log from {place_in_log} on."
+    )
 
 
 def _above_all(root: Root, row: SnapshotRow) -> SnapshotRow:
@@ -203,7 +213,7 @@ def _without_checkpoints(root: Root, found: Sequence[Damage]) -> Sequence[Damage
     of_checkpoints = [damage for damage in found if damage.is_of_checkpoint]
     for damage in of_checkpoints:
         drop_checkpoint(root, damage)
-        click.echo(f"removed {damage.table}/{damage.file}, which {damage.problem}: Delta reads the commits instead.")
+        click.echo(f"removed {damage.table}/{damage.file}, which {damage.problem}. Delta reads the commits instead.")
     return damages(root) if of_checkpoints else found
 
 
@@ -214,18 +224,20 @@ def _plan_lines(root: Root, plan: Repair, found: Sequence[Damage]) -> Iterator[s
             yield f"{damage.table}: {damage.problem}."
     for table in sorted(plan.made):
         made = counted(len(plan.rows[table]), "row")
-        unsure = "; the history has lost rows, so some may be missing or old" if plan.needs_full_registrations else ""
-        yield f"{table}: {made} made from row_change{unsure}."
+        unsure = (
+            "; rows of the history are lost, so some may be missing or old" if plan.needs_full_registrations else ""
+        )
+        yield f"{table}: {made} rebuilt from row_change{unsure}."
     for table, count in plan.lost.items():
         if table not in plan.rows:
             how_many = "an unknown number of rows" if count is None else counted(count, "row")
             yield f"{table}: {how_many} lost."
     if plan.holes:
-        yield f"The past {UnknownPast.joined(plan.holes).stretch} will not be known any more."
+        yield f"The history {UnknownPast.joined(plan.holes).stretch} is lost."
     if plan.needs_full_registrations:
         yield "Brokers that are up register again in full within a minute."
         if keys := lost_keys(root, plan):
-            yield f"These were set at a time of which rows are lost, and may be missing or old: {listed(keys)}."
+            yield f"Set at a time of which rows are lost, and maybe missing or outdated: {listed(keys)}."
         yield "A backup may have lost rows: `repair --from FOLDER` publishes the newest one of a folder."
 
 
@@ -246,4 +258,4 @@ def _newest_backup(folder: Path) -> Content:
             return read_backup(file)
         except BackupFileError as error:
             say(str(error))
-    raise BackupFileError(folder, "has no backup epoch-N.zip that can be read")
+    raise BackupFileError(folder, "has no readable backup epoch-N.zip")

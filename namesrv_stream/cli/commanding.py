@@ -47,7 +47,7 @@ _POLL_S = 0.2
 
 def _checked_name(_context: click.Context, _option: click.Parameter, name: str) -> str:
     if not name or not name.isprintable():
-        raise click.BadParameter("a name that can be printed is accepted")
+        raise click.BadParameter("expected a name of printable characters.")
     return name
 
 
@@ -66,9 +66,9 @@ requested_by_option = click.option(
     default=lambda: f"{_login()}@{socket.gethostname()}",
     show_default=False,
     callback=_checked_name,
-    help="Name to record in the history as the sender. Default: the login.",
+    help="Record this name as the sender (default: the login).",
 )
-_UNTIL_PUBLISHED = f"Wait until it is published, {_WAIT_S:g} s at most unless given."
+_UNTIL_PUBLISHED = f"Wait until a snapshot has it (default: {_WAIT_S:g} s)."
 
 
 def _change(
@@ -81,7 +81,7 @@ def _change(
     """Return a command that sends a record; `options` have the names of the record's fields."""
 
     @click.command(name, help=help_text)
-    @click.option("--reason", metavar="TEXT", required=needs_reason, help="Why, for the history.")
+    @click.option("--reason", metavar="TEXT", required=needs_reason, help="Record this reason in the history.")
     @seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
     @requested_by_option
     @click.pass_obj
@@ -102,18 +102,20 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
         if not is_sure:
             check_names(checked, before, "--yes")
     at = send_order(settings, checked)
-    click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
-    if wait_s is not None:
+    if wait_s is None:
+        click.echo("sent; visible with the next snapshot (--wait waits for it)")
+    else:
         if before is not None and has_read(before.snapshot, at):
             raise NamesrvError(
-                f"the tables had passed offset {before.snapshot.offsets[at.partition]} before this record got offset "
-                f"{at.offset}: they are of another topic or another Kafka. Check kafka.bootstrap.servers, kafka.topic "
-                "and delta.root."
+                f"sent at offset {at.offset}, but the tables are already past it (at "
+                f"{before.snapshot.offsets[at.partition]}): they belong to another topic or another Kafka. Check "
+                "kafka.bootstrap.servers, kafka.topic and delta.root."
             )
         after = _awaited(settings, at, wait_s)
         snapshot = after.snapshot
         came = outcome(checked, after, at, 0 if before is None else before.snapshot.epoch)
-        click.echo(f"published with epoch {snapshot.epoch} at {time_text(snapshot.published_at)}\n{came}".rstrip())
+        published = time_text(snapshot.published_at, with_zone=True)
+        click.echo(f"visible in snapshot {snapshot.epoch}, published {published}\n{came}".rstrip())
 
 
 def _newest(settings: NamesrvSettings) -> RegistryAt | None:
@@ -127,20 +129,20 @@ def _newest(settings: NamesrvSettings) -> RegistryAt | None:
 def _warn_of_names(settings: NamesrvSettings, command: OperatorCommand) -> None:
     if names := [f"{kind} {name}" for kind, name, _ in names_in(command, RouteTables())]:
         say(
-            f"warning: the tables at {settings.delta_root} cannot be read here, so nothing tells whether there is "
+            f"warning: cannot read the tables at {settings.delta_root}, so these names are not checked: "
             f"{', '.join(names)}."
         )
 
 
 def _awaited(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> RegistryAt:
-    say(f"waiting up to {limit_s:g} s for a snapshot that has offset {at.offset} ...")
+    say(f"sent; waiting up to {limit_s:g} s for the next snapshot ...")
     registry = open_registry(settings)
     deadline = time.monotonic() + limit_s
     while not has_read((newest := registry.newest()).snapshot, at):
         if time.monotonic() > deadline:
             raise NamesrvError(
-                f"offset {at.offset} is on Kafka, but no snapshot has passed it within {limit_s:g} s. Is the job "
-                "running? It will apply the record; `namesrv-stream status` shows how far behind the tables are."
+                f"sent, but not in a snapshot within {limit_s:g} s. The job applies the record when it reads offset "
+                f"{at.offset}. Check that it is running: `namesrv-stream status`."
             )
         time.sleep(_POLL_S)
     return newest
@@ -152,12 +154,12 @@ def _required(*names: str, metavar: str | None = None) -> click.Option:
 
 _NAMESPACE, _KEY, _VALUE = _required("-s", "--namespace"), _required("-k", "--key"), _required("-v", "--value")
 _BROKER = _required("-b", "--broker", "broker_name", metavar="NAME")
-_YES = click.Option(["--yes"], is_flag=True, help="Send it also if the tables do not have what it names.")
-_CLUSTER = click.Option(["-c", "--cluster", "cluster_name"], help="Remove it only from brokers of this cluster.")
+_YES = click.Option(["--yes"], is_flag=True, help="Send it even if the registry does not have these names.")
+_CLUSTER = click.Option(["-c", "--cluster", "cluster_name"], help="Remove it only from brokers in this cluster.")
 
 update_kv_config = _change(
     "updateKvConfig",
-    "Put a value into the KV table. Makes the namespace if it is missing.",
+    "Set a value in the KV table.\n\nCreates the namespace if it is missing.",
     PutKvConfig,
     _NAMESPACE,
     _KEY,
@@ -169,21 +171,21 @@ delete_kv_config = _change(
 )
 wipe_write_perm = _change(
     "wipeWritePerm",
-    "Make all topics of a broker name read-only, until it registers with a new data version.",
+    "Make all topics on a broker group read-only.\n\nUntil it registers with a new data version.",
     WipeWritePerm,
     _BROKER,
     _YES,
 )
 add_write_perm = _change(
     "addWritePerm",
-    "Make all topics of a broker name readable and writable, also those that were write-only or read-only before.",
+    "Make all topics on a broker group readable and writable.\n\nAlso those that were write-only or read-only before.",
     AddWritePerm,
     _BROKER,
     _YES,
 )
 delete_topic = _change(
     "deleteTopic",
-    "Remove a topic from the routes. A broker that still has the topic adds it again with its next registration.",
+    "Remove a topic from the routes.\n\nA broker that still has the topic adds it again with its next registration.",
     DeleteTopic,
     _required("-t", "--topic"),
     _CLUSTER,
@@ -191,22 +193,26 @@ delete_topic = _change(
 )
 retire_broker = _change(
     "retireBroker",
-    "Expect a broker no more that is down for good, until it is back. Its figures up to now stay as they are.",
+    "Declare a broker that is down gone for good.\n\n"
+    "It is not expected until it registers again. Its figures up to now stay as they are.",
     RetireBroker,
     _required("-c", "--cluster", "cluster_name"),
     _BROKER,
-    click.Option(["-i", "--id", "broker_id"], type=click.IntRange(min=0), required=True, help="0 is the master."),
+    click.Option(
+        ["-i", "--id", "broker_id"], type=click.IntRange(min=0), required=True, help="Broker ID; 0 is the master."
+    ),
     _YES,
     needs_reason=True,
 )
 lift_expiry_guard = _change(
     "liftExpiryGuard",
-    "End the leases of all silent brokers that the guard against mass expiry holds (setting expiryGuardRatio).",
+    "Let all suspect brokers expire now.\n\n"
+    "These are the silent brokers that the mass-expiry guard keeps (setting expiryGuardRatio).",
     LiftExpiryGuard,
 )
 update_namesrv_config = _change(
     "updateNamesrvConfig",
-    "Change a setting of all running processes. One that takes effect at a start only is refused.",
+    "Change a setting of all running processes.\n\nSettings that take effect only at a start are rejected.",
     lambda key, value, **more: UpdateNamesrvConfig(properties={key: value}, **more),
     _KEY,
     _VALUE,

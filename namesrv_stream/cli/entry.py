@@ -32,63 +32,61 @@ class LazyCommand(NamedTuple):
     summary: str
 
 
-_LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
+_LOOK, _CHANGE, _KEEP, _RUN = "Query", "Change (each sends a record to Kafka)", "Back up and repair", "Run"
 _BESIDE = "Run, from a checkout"
 """Heading of the commands whose modules are beside this package and not in it."""
 
 COMMANDS = {
-    "status": LazyCommand("cli.status:status", _LOOK, "State of the job, the served snapshot, its lag."),
-    "topicRoute": LazyCommand("cli.routes:topic_route", _LOOK, "Route of a topic."),
-    "topicList": LazyCommand("cli.routes:topic_list", _LOOK, "All topics, or a cluster's."),
-    "clusterList": LazyCommand("cli.routes:cluster_list", _LOOK, "Clusters and their brokers."),
-    "brokerList": LazyCommand("cli.routes:broker_list", _LOOK, "Live broker addresses."),
-    "history": LazyCommand("cli.what_happened:history", _LOOK, "Events of brokers and topics, newest last."),
-    "why": LazyCommand("cli.what_happened:why", _LOOK, "Story of a broker or a topic, in sentences."),
-    "diff": LazyCommand("cli.what_happened:diff", _LOOK, "Differences between two moments."),
-    "snapshots": LazyCommand("cli.what_happened:snapshots", _LOOK, "Published snapshots, newest first."),
-    "rejected": LazyCommand("cli.what_happened:rejected", _LOOK, "Refused records and requests, newest first."),
-    "getKvConfig": LazyCommand("cli.routes:get_kv_config", _LOOK, "One value of the KV table."),
-    "listKvConfig": LazyCommand("cli.routes:list_kv_config", _LOOK, "A namespace of the KV table."),
-    "getNamesrvConfig": LazyCommand(
-        "cli.routes:get_namesrv_config", _LOOK, "Settings, with those changed at run time."
+    "status": LazyCommand("cli.status:status", _LOOK, "Show the state of job, Kafka, gateways and tables."),
+    "topicRoute": LazyCommand("cli.routes:topic_route", _LOOK, "Show the route of a topic."),
+    "topicList": LazyCommand("cli.routes:topic_list", _LOOK, "List topics with their states and queues."),
+    "clusterList": LazyCommand("cli.routes:cluster_list", _LOOK, "Show the health, clusters and brokers."),
+    "brokerList": LazyCommand("cli.routes:broker_list", _LOOK, "List the brokers that are up or down."),
+    "history": LazyCommand("cli.what_happened:history", _LOOK, "List events of brokers and topics."),
+    "why": LazyCommand("cli.what_happened:why", _LOOK, "Show the history of a broker or a topic."),
+    "diff": LazyCommand("cli.what_happened:diff", _LOOK, "Compare two snapshots or times."),
+    "snapshots": LazyCommand("cli.what_happened:snapshots", _LOOK, "List the published snapshots."),
+    "rejected": LazyCommand("cli.what_happened:rejected", _LOOK, "List rejected records and requests."),
+    "getKvConfig": LazyCommand("cli.routes:get_kv_config", _LOOK, "Print one value of the KV table."),
+    "listKvConfig": LazyCommand("cli.routes:list_kv_config", _LOOK, "List a namespace of the KV table."),
+    "getNamesrvConfig": LazyCommand("cli.routes:get_namesrv_config", _LOOK, "Print all settings in force."),
+    "updateKvConfig": LazyCommand("cli.commanding:update_kv_config", _CHANGE, "Set a value in the KV table."),
+    "deleteKvConfig": LazyCommand("cli.commanding:delete_kv_config", _CHANGE, "Delete a value from the KV table."),
+    "wipeWritePerm": LazyCommand("cli.commanding:wipe_write_perm", _CHANGE, "Make all topics on a group read-only."),
+    "addWritePerm": LazyCommand(
+        "cli.commanding:add_write_perm", _CHANGE, "Make all topics on a broker group writable."
     ),
-    "updateKvConfig": LazyCommand("cli.commanding:update_kv_config", _CHANGE, "Put a value."),
-    "deleteKvConfig": LazyCommand("cli.commanding:delete_kv_config", _CHANGE, "Delete a value."),
-    "wipeWritePerm": LazyCommand(
-        "cli.commanding:wipe_write_perm", _CHANGE, "Make all topics of a broker name read-only."
-    ),
-    "addWritePerm": LazyCommand("cli.commanding:add_write_perm", _CHANGE, "Make all topics of a broker name writable."),
     "deleteTopic": LazyCommand("cli.commanding:delete_topic", _CHANGE, "Remove a topic from the routes."),
     "updateNamesrvConfig": LazyCommand(
         "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
-    "retireBroker": LazyCommand("cli.commanding:retire_broker", _CHANGE, "Expect a broker no more that is down."),
-    "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."),
-    "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
-    "export": LazyCommand("cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),
-    "import": LazyCommand("cli.backups:import_", _KEEP, "Make a new registry of such a file."),
+    "retireBroker": LazyCommand("cli.commanding:retire_broker", _CHANGE, "Declare a down broker gone for good."),
+    "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "Let suspect brokers expire now."),
+    "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare a NameServer with the registry."),
+    "export": LazyCommand("cli.backups:export", _KEEP, "Write the tables of one snapshot to a file."),
+    "import": LazyCommand("cli.backups:import_", _KEEP, "Create a registry from an exported file."),
     "backup": LazyCommand("cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
-    "restore": LazyCommand("cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
-    "repair": LazyCommand("cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
+    "restore": LazyCommand("cli.backups:restore", _KEEP, "Publish the tables of an earlier snapshot."),
+    "repair": LazyCommand("cli.backups:repair_", _KEEP, "Repair tables with damaged files."),
     "doctor": LazyCommand("cli.inspection:doctor", _RUN, "Check Kafka, storage, job, tables and certificate."),
-    "up": LazyCommand("cli.on_this_machine:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
-    "demo": LazyCommand("cli.on_this_machine:demo", _RUN, "Show an outage and its end as a story."),
-    "gateway": LazyCommand("gateway.launch:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
-    "fleet": LazyCommand("cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
-    "console": LazyCommand("console.serving:console", _RUN, "Serve a page and an HTTP API."),
-    "submit": LazyCommand("cli.submit:submit", _RUN, "Run the job by spark-submit."),
-    "records": LazyCommand("cli.records:records", _RUN, "Print the JSON Schema of the heartbeat topic's records."),
-    "archive": LazyCommand("cli.submit:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."),
-    "jars": LazyCommand("cli.submit:jars", _RUN, "Fetch the jars of Spark, once."),
+    "up": LazyCommand("cli.on_this_machine:up", _RUN, "Run everything on this machine, until Ctrl-C."),
+    "demo": LazyCommand("cli.on_this_machine:demo", _RUN, "Show an outage and its end."),
+    "gateway": LazyCommand("gateway.launch:gateway", _RUN, "Serve RocketMQ brokers and clients."),
+    "fleet": LazyCommand("cli.fleet:fleet", _RUN, "Simulate brokers."),
+    "console": LazyCommand("console.serving:console", _RUN, "Serve the web page and the HTTP API."),
+    "submit": LazyCommand("cli.submit:submit", _RUN, "Run the streaming job with spark-submit."),
+    "records": LazyCommand("cli.records:records", _RUN, "Print the JSON Schema of the records on Kafka."),
+    "archive": LazyCommand("cli.submit:archive", _RUN, "Create a class archive, so that the job starts sooner."),
+    "jars": LazyCommand("cli.submit:jars", _RUN, "Fetch the jars of Spark."),
     "replay": LazyCommand("replay.replay_run:replay", _BESIDE, "Replay scenario cases through the rules or the job."),
-    "demo-rocketmq": LazyCommand("real_rocketmq.demo:demo_rocketmq", _BESIDE, "Show a real RocketMQ as a story."),
+    "demo-rocketmq": LazyCommand("real_rocketmq.demo:demo_rocketmq", _BESIDE, "Show a real RocketMQ cluster."),
 }
 
 
 def key_values(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """Return the values of a repeatable option KEY=VALUE as a dict, or refuse one without `=` or key."""
     if wrong := [value for value in values if value.find("=") < 1]:
-        raise click.BadParameter(f"{wrong[0]} is no KEY=VALUE.")
+        raise click.BadParameter(f"expected KEY=VALUE, not '{wrong[0]}'.")
     return dict(value.split("=", 1) for value in values)
 
 
@@ -121,7 +119,7 @@ def settings_options(*names_of_set: str) -> list[click.Option]:
         click.Option(
             ["-c", "--config"],
             type=click.Path(path_type=Path),
-            help="File of settings, in Java properties format.",
+            help="Read settings from this file (Java properties).",
             **_NOTED,
         ),
         click.Option(["--root"], metavar="FOLDER", help="Folder or URL of the tables (setting delta.root).", **_NOTED),
@@ -151,14 +149,14 @@ ZONE = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_note_zone,
-    help="Zone of times that are shown, and of those without one: Europe/Berlin; else UTC.",
+    help="Time zone for input and output (default: UTC).",
 )
 _DEBUG = click.Option(
     ["--debug"],
     is_flag=True,
     expose_value=False,
     callback=_note_debug,
-    help="Show tracebacks, and the logs of libraries.",
+    help="Show tracebacks and the logs of libraries.",
 )
 SHARED = (*settings_options("--set"), ZONE, _DEBUG)
 """Options that are accepted before and after the name of every command. The last value given wins."""
@@ -173,7 +171,7 @@ class LazyGroup(click.Group):
             try:
                 argument.encode()
             except UnicodeEncodeError:
-                problem = f"{argument!a} is not UTF-8. Is the terminal set to another encoding?"
+                problem = f"{argument!a} is not UTF-8. Set the terminal to UTF-8."
                 raise click.UsageError(problem, ctx) from None
         return super().parse_args(ctx, args)
 
@@ -190,7 +188,7 @@ class LazyGroup(click.Group):
         if COMMANDS[name].heading != _BESIDE:
             module = f"namesrv_stream.{module}"
         elif find_spec(module.partition(".")[0]) is None:
-            raise click.UsageError(f"{name} is no part of the package: run it from a checkout of the project.")
+            raise click.UsageError(f"{name} is not in the installed package. Run it from a checkout of the project.")
         return _with_shared_options(getattr(importlib.import_module(module), attribute))
 
     def resolve_command(
@@ -199,7 +197,7 @@ class LazyGroup(click.Group):
         """Resolve as click does, but name the nearest command if there is none of this name."""
         command = self.get_command(ctx, args[0])
         if command is None and not args[0].startswith("-"):
-            ctx.fail(f"no command {args[0]}. {did_you_mean(args[0], COMMANDS)}--help lists all.")
+            ctx.fail(f"no command '{args[0]}'. {did_you_mean(args[0], COMMANDS)}--help lists all.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -225,7 +223,7 @@ class LazyGroup(click.Group):
             what = f"unexpected {type(error).__name__}: {message}."
             if isinstance(error, OSError) and error.strerror:
                 place = error.filename or "an output or a file"
-                what = f"{place}: {error.strerror.lower()}. Is there room, and may this user write there?"
+                what = f"{place}: {error.strerror.lower()}. Check the free space, and that this user may write there."
             say(f"{what} --debug shows where.")
             ctx.exit(1)
 
@@ -251,11 +249,11 @@ def _with_shared_options(command: click.Command) -> click.Command:
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
 )
-@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
+@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force.")
 @click.version_option(package_name="namesrv-stream", message="%(prog)s %(version)s")
 @click.pass_context
 def main(context: click.Context, print_only: bool) -> None:
-    """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
+    """Route registry for RocketMQ on Kafka, Spark and Delta Lake."""
     if print_only:
         settings = context.obj.settings
         log_notes(settings)

@@ -41,20 +41,20 @@ def churn(text: str) -> tuple[ChurnKind, float]:
     """Return kind and rate of KIND or KIND=RATE: a number of actions a minute, 1 if it is not given."""
     kind, given, rate = text.partition("=")
     if kind not in list(ChurnKind):
-        raise click.BadParameter(f"{kind!r} is none of {', '.join(ChurnKind)}")
+        raise click.BadParameter(f"unknown kind {kind!r}. Use {', '.join(ChurnKind)}.")
     try:
         per_minute = float(rate) if given else 1.0
     except ValueError:
         per_minute = math.nan
     if not 0 < per_minute < math.inf:
-        raise click.BadParameter(f"{rate!r} is no number of actions a minute above 0")
+        raise click.BadParameter(f"invalid rate {rate!r}. Use a number of actions a minute above 0.")
     return ChurnKind(kind), per_minute
 
 
 def _number(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
     """Return `value`, or raise BadParameter if it is nan, which click accepts in every range."""
     if value is not None and math.isnan(value):
-        raise click.BadParameter("nan is no number.")
+        raise click.BadParameter("expected a number, not nan.")
     return value
 
 
@@ -67,44 +67,39 @@ _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
 
 
 @click.command("fleet")
-@click.option("--brokers", type=_FEWEST_1, default=8, help="Number of broker processes, slaves included.")
+@click.option("--brokers", type=_FEWEST_1, default=8, help="Number of brokers, slaves included.")
 @click.option("--clusters", type=_FEWEST_1, default=1, help="Number of clusters.")
 @click.option("--slaves", "slaves_per_master", type=_FEWEST_0, default=1, help="Slaves of each master.")
-@click.option("--topics", type=_FEWEST_0, default=30, help="Topics besides the brokers' own.")
-@click.option("--zones", type=_FEWEST_0, default=0, help="Number of zones. Broker names are spread over them.")
+@click.option("--topics", type=_FEWEST_0, default=30, help="Number of topics, without system topics.")
+@click.option("--zones", type=_FEWEST_0, default=0, help="Number of zones for the broker groups.")
 @click.option("--period", type=_PERIOD_S, callback=_number, default=30, help="Seconds between registrations.")
-@click.option(
-    "--acting-master", is_flag=True, help="Set enableSlaveActingMaster: a heartbeat a second, leases of 10 s."
-)
-@click.option("--heartbeat-timeout", type=click.FloatRange(0.001), help="Seconds of the lease that brokers request.")
-@click.option("--start-over", type=_SECONDS, default=10, help="Seconds over which the starts are spread.")
+@click.option("--acting-master", is_flag=True, help="Set enableSlaveActingMaster (heartbeat 1 s, timeout 10 s).")
+@click.option("--heartbeat-timeout", type=click.FloatRange(0.001), help="Heartbeat timeout of brokers, in seconds.")
+@click.option("--start-over", type=_SECONDS, default=10, help="Spread the starts over this many seconds.")
 @click.option(
     "--churn",
     type=churn,
     multiple=True,
     metavar="KIND[=RATE]",
-    help=f"Failures. KIND: {', '.join(ChurnKind)}; RATE: a minute.",
+    help=f"Failures: {', '.join(ChurnKind)}; RATE a minute.",
 )
 @click.option("--seed", type=int, default=0, help="Equal seeds give equal records.")
-@click.option("--duration", type=_SECONDS, help="Seconds to run, and to wait for Kafka before. Default: until Ctrl-C.")
-@click.option("--rate", type=_SECONDS, help="Send this many records/s instead of following the clock; 0: no limit.")
-@click.option("--no-ticks", is_flag=True, help="Send no ticks: another process does.")
-@click.option("--crash-at-end", is_flag=True, help="End without unregistering the brokers.")
-@click.option("--bootstrap-server", help="Kafka's address, instead of kafka.bootstrap.servers.")
-@click.option("--kafka-topic", help="Topic, instead of kafka.topic.")
+@click.option("--duration", type=_SECONDS, help="Seconds to run (default: until Ctrl-C).")
+@click.option("--rate", type=_SECONDS, help="Send this many records per second; 0 is no limit.")
+@click.option("--no-ticks", is_flag=True, help="Do not send clock ticks; another process does.")
+@click.option("--crash-at-end", is_flag=True, help="Stop without unregistering the brokers.")
+@click.option("--bootstrap-server", help="Address of Kafka (default: kafka.bootstrap.servers).")
+@click.option("--kafka-topic", help="Kafka topic (default: kafka.topic).")
 @click.option(
     "--history",
     "history_days",
     type=_DAYS,
     callback=_number,
     metavar="DAYS",
-    help="Publish a past of this many days, with incidents, through a Kafka and a job of its own, and end. "
-    f"Default: {_PAST_SHAPE}.",
+    help=f"Create a registry with this many days of history, then stop. Defaults: {_PAST_SHAPE}.",
 )
-@click.option("--out", type=_FOLDER, default=Path("data/history"), help="Folder of the registry that --history makes.")
-@click.option(
-    "--batch-hours", type=_HOURS, callback=_number, default=1.0, help="Hours that --history puts into one epoch."
-)
+@click.option("--out", type=_FOLDER, default=Path("data/history"), help="Folder that --history creates.")
+@click.option("--batch-hours", type=_HOURS, callback=_number, default=1.0, help="Hours of --history in one snapshot.")
 @click.pass_context
 def fleet(context: click.Context, /, history_days: float | None, out: Path, batch_hours: float, **options: Any) -> None:
     """Simulate brokers that register and heartbeat through Kafka."""
@@ -208,7 +203,7 @@ def _play(playing: Fleet, duration_s: float | None, rate: float | None, *, unreg
                 playing.play_faster(math.inf if duration_s is None else duration_s * 1_000, rate or None)
     except (KeyboardInterrupt, BrokenPipeError):  # the latter of the display
         with suppress(OSError):
-            click.echo("ending", err=True)
+            click.echo("stopping", err=True)
     playing.stop(unregister=unregister, limit_s=10.0 if rate is None else None)
     counts = playing.counts
     click.echo(f"{counts.acknowledged} records in Kafka, {counts.failed} failed; {_churn(playing)}")
@@ -226,8 +221,8 @@ def _line(playing: Fleet) -> str:
     counts, brokers = playing.counts, playing.brokers()
     up = sum(broker.up for broker in brokers)
     return (
-        f"{up} of {len(brokers)} brokers up, {counts.acknowledged:,} records in Kafka, {counts.on_their_way:,} on "
-        f"their way, {counts.failed} failed; {_churn(playing)}"
+        f"{up} of {len(brokers)} brokers up, {counts.acknowledged:,} records in Kafka, {counts.on_their_way:,} in "
+        f"flight, {counts.failed} failed; {_churn(playing)}"
     )
 
 

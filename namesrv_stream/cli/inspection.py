@@ -23,7 +23,7 @@ from namesrv_stream.wire.json_text import encode_json
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not checked": "dim"}
 
 _WATCH_S = 2.0
-_AGAIN = f"Compare again every {_WATCH_S:g} s until there is no difference."
+_AGAIN = f"Compare again until there is no difference (default: every {_WATCH_S:g} s)."
 _EXIT_NOT_COMPARED = 3
 """Exit status of a comparison without a difference in which both sides refused a question. 2 is a usage error."""
 _MAX_TEXT = 200
@@ -36,22 +36,24 @@ _MAX_TEXT = 200
     default="all",
     help="Check only what this process needs.",
 )
-@click.option("--tables", is_flag=True, help="Read every file of every retained snapshot instead, and do nothing else.")
+@click.option("--tables", is_flag=True, help="Only read every file of the tables.")
 @json_option
 @click.pass_context
 def doctor(context: click.Context, role: str, tables: bool, as_json: bool) -> None:
-    """Check Kafka, storage, job, tables and certificate. Ends with 1 if a check failed.
+    """Check Kafka, storage, job, tables and certificate.
 
-    What a start checks by itself is not checked here: Java, jars, Python packages, users file.
+    Exit status: 0 no check failed; 1 otherwise.
 
-    It disturbs no running process: it sends no record, and removes the files that it writes beside tables and
-    checkpoint. On an object store the small table _conditional_put stays.
+    Java, jars, Python packages and the users file are checked at each start, and not here.
+
+    Running processes are not disturbed: it sends no records, and removes the files that it writes beside tables and
+    checkpoint. In an object store the small table _conditional_put stays.
     """
     invocation: Invocation = context.obj
     checks = {"tables": storage.check_files} if tables else _checks(role)
     found = [each for name, check in checks.items() for each in findings(name, check, invocation.settings)]
     rows = ([Text(each.state, _COLOURS[each.state]), each.check, _sentence(each)] for each in found)
-    print_answer([each._asdict() for each in found], Rows(["state", "check", "what was found+"], rows), as_json=as_json)
+    print_answer([each._asdict() for each in found], Rows(["state", "check", "result+"], rows), as_json=as_json)
     if any(each.state == "failed" for each in found):
         context.exit(1)
 
@@ -81,7 +83,7 @@ def _checks(role: str) -> dict[str, Check]:
 
 
 @click.command("compare")
-@click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="Ask this NameServer.")
+@click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="Address of the NameServer.")
 @click.option("--namespace", "namespaces", multiple=True, help="Compare this KV namespace too; repeatable.")
 @json_option
 @seconds_option("watch", _WATCH_S, _AGAIN, least_s=MIN_WATCH_S)
@@ -89,13 +91,13 @@ def _checks(role: str) -> dict[str, Check]:
 def compare(
     context: click.Context, address: str, namespaces: tuple[str, ...], as_json: bool, watch_s: float | None
 ) -> None:
-    """Compare every route, cluster, list and KV value of a NameServer with this registry.
+    """Compare a NameServer with the registry.
 
-    Ends with 1 if they differ. If only one side refuses a question, that is a difference. Ends with 3 if they do not
-    differ but both refuse a question, which is then not compared.
+    Every route, cluster, list and KV value. Exit status: 0 equal; 1 different; 3 equal, but both sides reject a
+    question, which is not compared. A question that only one side rejects is a difference.
 
-    The registry's side is the newest snapshot at delta.root. A broker that changes during the comparison may differ for
-    a moment; --watch compares until there is no difference.
+    The registry's side is the newest snapshot at delta.root. A broker that changes during the comparison may differ
+    for a short time; --watch compares again until there is no difference.
     """
     invocation: Invocation = context.obj
     registry = open_registry(invocation.settings)
@@ -112,17 +114,17 @@ def compare(
 
 def _print(found: Compared, address: str, as_json: bool) -> None:
     for question, reason in found.refused.items():
-        say(f"not compared: {question}: both sides refuse this question ({reason})")
+        say(f"not compared: {question} (both sides reject it: {reason})")
     source = f"{counted(found.compared, 'answer')} compared with {address}"
     if found.refused:
         say(
-            "Both sides refuse lists of topics if enableAllTopicList or enableTopicList is false. Set both to true "
-            "there and here. Then the lists are compared, and topics that only the NameServer has are found."
+            "Both sides reject lists of topics if enableAllTopicList or enableTopicList is false. Set both to true "
+            "on both sides to compare these lists, and to find topics that only the NameServer has."
         )
-        source += f", {counted(len(found.refused), 'question')} not compared, which both sides refuse"
+        source += f", {counted(len(found.refused), 'question')} not compared"
     title = heading(counted(len(found.differences), "difference"), source)
     rows = [[each.question, each.place, _text(each.ours), _text(each.theirs)] for each in found.differences]
-    shown = Group(title, *([Rows(["answer:", "place", "here+", "there+"], rows)] if rows else []))
+    shown = Group(title, *([Rows(["answer:", "place", "registry+", "NameServer+"], rows)] if rows else []))
     fields = found._asdict() | {"differences": [each._asdict() for each in found.differences]}
     print_answer(fields, shown, as_json=as_json)
 

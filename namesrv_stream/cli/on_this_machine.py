@@ -27,7 +27,7 @@ from namesrv_stream.config import Invocation, as_options
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.job.background_job import stop_on_signals
 from namesrv_stream.reporting.logs import set_up_logging
-from namesrv_stream.reporting.texts import duration_text
+from namesrv_stream.reporting.texts import broker_text, duration_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tools.fleet.broker import FleetPlan, SimulatedBroker
@@ -44,7 +44,7 @@ _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
 @click.command("up")
-@click.option("--data", type=click.Path(path_type=Path), default=Path("data"), help="Folder of Kafka's data.")
+@click.option("--data", type=click.Path(path_type=Path), default=Path("data"), help="Folder for the data of Kafka.")
 @click.option(
     "--brokers",
     type=click.IntRange(min=0),
@@ -54,9 +54,11 @@ _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 @click.option("--topics", type=click.IntRange(min=1), default=30, help="Topics of the simulated brokers.")
 @click.pass_obj
 def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
-    """Run Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.
+    """Run everything on this machine, until Ctrl-C.
 
-    Kafka listens at the address in kafka.bootstrap.servers, so all other commands find it without options.
+    Kafka, the streaming job, a gateway and simulated brokers. Ports on 127.0.0.1: 9092 and one more for Kafka
+    (kafka.bootstrap.servers), 9876 for the gateway (listenPort). All other commands find Kafka and the tables without
+    options.
     """
     settings = invocation.settings
     port = own_kafka_port(settings)
@@ -67,15 +69,32 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
             stack = open_things.enter_context(LocalStack(settings, data, port))
             stop_on_signals(stop)
         except KeyboardInterrupt:
-            say("interrupted while it started: all of it is stopped.")
+            say("interrupted during the start; everything is stopped.")
             raise click.exceptions.Exit(_INTERRUPTED) from None
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
         print_answer(None, _what_runs(stack, invocation), as_json=False)
+        registry, last_epoch = Registry(settings.delta_root, settings.storage_options or None), 0
         while not stop.wait(_CHECK_EVERY_S):
             stack.check()
-        stack.check()  # beside a part that has died an end in order would wait for minutes
-    console().print(f"Ended in order. The tables stay in {masked(settings.delta_root)}.")
+            if brokers and not last_epoch and (last_epoch := _epoch_with(registry, brokers)):
+                console().print(f"All {brokers} simulated brokers are in the tables (snapshot {last_epoch}).")
+        stack.check()  # beside a part that has died a clean end would wait for minutes
+        last_epoch = last_epoch and registry.newest().snapshot.epoch
+    console().print(f"Stopped. The tables are kept in {masked(settings.delta_root)}.")
+    if last_epoch:
+        console().print(
+            f"The simulated brokers have unregistered. `clusterList --as-of {last_epoch}` shows them as they were."
+        )
+
+
+def _epoch_with(registry: Registry, brokers: int) -> int:
+    """Return the newest epoch if its tables have so many brokers, else 0."""
+    try:
+        now = registry.newest()
+        return now.snapshot.epoch if len(now.live) >= brokers else 0
+    except NamesrvError:
+        return 0  # the job has not published yet
 
 
 @contextmanager
@@ -88,18 +107,18 @@ def _ended_by_a_dead_part() -> Iterator[None]:
     try:
         yield
     except ServerEndedError as died:
-        say(f"{died}\nThis ends all of it. Nothing that Kafka has accepted is lost.")
+        say(f"{died}\nEverything is stopped. No record is lost.")
         os._exit(died.exit_status)
 
 
 def _what_runs(stack: LocalStack, given: Invocation) -> Group:
     grid = Table.grid(padding=(0, 2))
-    grid.add_row("name server for RocketMQ", stack.gateway.address)
+    grid.add_row("NameServer address", stack.gateway.address)
     grid.add_row("Kafka", stack.settings.kafka_bootstrap_servers)
     grid.add_row("tables", masked(stack.settings.delta_root))
     options = [*(["-c", str(given.file)] if given.file else []), *as_options(given.options)]
     command = masked(" ".join([_program(), *map(shlex.quote, options), "status"]))
-    return Group(grid, Text(f"In another terminal: {command}. Ctrl-C ends all of it."))
+    return Group(grid, Text(f"In another terminal: {command}. Ctrl-C stops everything."))
 
 
 def _program() -> str:
@@ -139,7 +158,7 @@ class Stage:
         if status:
             line = " ".join((program, name, *arguments))
             raise NamesrvError(
-                f"`{line}` ended with status {status}: its output above has the reason. The tables are kept."
+                f"`{line}` ended with status {status}. Its output above has the cause. The tables are kept."
             )
 
     def until(self, what: str, condition: Callable[[RouteTables], bool]) -> None:
@@ -154,9 +173,9 @@ class Stage:
                 waited_s = time.monotonic() - started_s
                 if waited_s > _SCENE_LIMIT_S:
                     raise NamesrvError(
-                        f"waited {_SCENE_LIMIT_S:.0f} s for this: {what}. Is the machine busy? The tables are kept."
+                        f"not within {_SCENE_LIMIT_S:.0f} s: {what}. The tables are kept. Run the demo again."
                     )
-                line.update(f"until {what} ... {waited_s:.0f} s, epoch {view.snapshot.epoch}")
+                line.update(f"until {what} ... {waited_s:.0f} s, snapshot {view.snapshot.epoch}")
                 time.sleep(_LOOK_EVERY_S)
         self.output.print(f"[green]{what}[/] after {time.monotonic() - started_s:.1f} s")
 
@@ -167,8 +186,8 @@ def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Cal
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
         default=Path(default),
-        help=f"Folder for tables, Kafka's data and logs: a new one, or the demo's from before. "
-        f"{', '.join((*_MADE_ANEW, *more))} in it are made anew.",
+        help=f"Folder for tables, Kafka's data and logs: a new one, or that of a former demo. "
+        f"{', '.join((*_MADE_ANEW, *more))} in it are deleted first.",
     )
 
 
@@ -181,7 +200,7 @@ def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
     with exit status 130.
     """
     if given.file is not None or given.options:
-        raise click.UsageError("a demo has its own settings: leave -c, --root and --set out. --data sets the folder.")
+        raise click.UsageError("a demo has its own settings. Leave out -c, --root and --set; --data sets the folder.")
     # Any free port and no KV file: a name server may be running on this machine.
     own = Invocation(None, {"delta.root": str(data / "registry"), "listenPort": "0", "kvConfigPath": ""}, {})
     output = console()
@@ -191,10 +210,10 @@ def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
                 stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
             with _ended_by_a_dead_part():
                 yield Stage(own, stack, output)
-            with output.status("Stopping all of it ..."):
+            with output.status("Stopping everything ..."):
                 open_things.close()
     except KeyboardInterrupt:
-        say(f"interrupted: all of it is stopped. What there is of the tables is in {own.settings.delta_root}.")
+        say(f"interrupted; everything is stopped. The tables so far are in {own.settings.delta_root}.")
         raise click.exceptions.Exit(_INTERRUPTED) from None
 
 
@@ -215,13 +234,14 @@ PLAN = FleetPlan(
 @data_option("data/demo")
 @click.pass_obj
 def demo(invocation: Invocation, data: Path) -> None:
-    """Show brokers register, fall silent, leave and return, and the routes after each step. Takes a minute or two.
+    """Show an outage and its end.
 
-    The demo has its own settings: --config, --root and --set are refused, NAMESRV_* in the environment has no effect.
+    Brokers register, expire, unregister and return, and the routes after each step. Takes a minute or two. The demo
+    has its own settings: --config, --root and --set are rejected, NAMESRV_* in the environment has no effect.
     """
     with open_stage(invocation, data) as stage:
         first_epoch = _play_scenes(stage)
-    stage.scene("What is left")
+    stage.scene("Next steps")
     _show_next_steps(stage, first_epoch)
 
 
@@ -237,16 +257,16 @@ def _play_scenes(stage: Stage) -> int:
     stage.run("clusterList")
     before = stage.registry.newest()
     topic, master, slave = _characters(before.routes, fleet)
-    stage.scene("A topic that two broker names share")
+    stage.scene("A topic on two broker groups")
     stage.run("topicRoute", "-t", topic)
-    _act(stage, topic, master, f"falls silent. Its lease is {duration_text(PLAN.lease_ms)}", fleet.crash)
-    _act(stage, topic, slave, "shuts down in order and unregisters: no waiting", fleet.unregister)
-    _act(stage, topic, master, "is back", fleet.come_back)
-    stage.scene("What happened")
+    _act(stage, topic, master, f"falls silent; its heartbeat timeout is {duration_text(PLAN.lease_ms)}", fleet.crash)
+    _act(stage, topic, slave, "shuts down cleanly and unregisters: no timeout", fleet.unregister)
+    _act(stage, topic, master, "returns", fleet.come_back)
+    stage.scene("The latest events")
     stage.run("history", "--limit", "3")
-    stage.scene(f"The story of {master.group.broker_name}")
+    stage.scene(f"The history of {master.group.broker_name}")
     stage.run("why", master.group.broker_name)
-    stage.scene(f"The same topic as it was before all this, in epoch {before.snapshot.epoch}")
+    stage.scene(f"The same topic before the outage, in snapshot {before.snapshot.epoch}")
     stage.run("topicRoute", "-t", topic, "--as-of", str(before.snapshot.epoch))
     return before.snapshot.epoch
 
@@ -254,10 +274,10 @@ def _play_scenes(stage: Stage) -> int:
 def _act(stage: Stage, topic: str, who: SimulatedBroker, does: str, act: Callable[[str, int], None]) -> None:
     """Let a broker act, wait until the tables show it, and print the topic's route."""
     name, address = who.group.broker_name, who.address
-    stage.scene(f"{name}'s {'slave' if who.broker_id else 'master'} {address} {does}")
+    stage.scene(f"{broker_text(name, who.broker_id)} ({address}) {does}")
     was_live = address in stage.registry.newest().routes.live
     act(name, who.broker_id)
-    what = f"{address} has left the tables" if was_live else f"{address} is in the tables again"
+    what = f"{address} is removed from the tables" if was_live else f"{address} is in the tables again"
     stage.until(what, lambda tables: (address in tables.live) is not was_live)
     stage.run("topicRoute", "-t", topic)
 
@@ -275,14 +295,14 @@ def _show_next_steps(stage: Stage, first_epoch: int) -> None:
     root, program, last_epoch = shlex.quote(stage.root), _program(), stage.registry.newest().snapshot.epoch
     count = "SELECT type, count(*) AS events FROM broker_event GROUP BY type ORDER BY type"
     stage.output.print(
-        f"Brokers, Kafka and Spark are stopped; all tables are in {stage.root}.\n"
-        "Go on with these commands. After a minute or two they also warn that the job was stopped:\n\n"
+        f"Brokers, Kafka and Spark are stopped. All tables are in {stage.root}.\n"
+        "Query them:\n\n"
         f"  {program} --root {root} history\n"
         f"  {program} --root {root} diff {first_epoch} {last_epoch}\n"
         f"  {program} --root {root} snapshots\n\n"
-        "or start the same with leases of 120 s, until Ctrl-C:\n\n"
+        "or start the same with a heartbeat timeout of 2m, until Ctrl-C:\n\n"
         f"  {program} up\n\n"
-        "or ask with SQL:\n\n"
+        "or use SQL:\n\n"
         f'  {_PYTHON} -c "import sys; from namesrv_stream.analysis.ask import ask\n'
         f"print(ask(sys.argv[1], '{count}').to_pandas())\" {root}",
         markup=False,

@@ -10,12 +10,10 @@ from namesrv_stream.records import record_schema
 
 
 @click.command("records")
-@click.option(
-    "--schema", is_flag=True, required=True, expose_value=False, help="Print the JSON Schema of a record's value."
-)
+@click.option("--schema", is_flag=True, expose_value=False, help="Print the JSON Schema of a record's value (default).")
 def records() -> None:
-    """Print the contract of the records on the heartbeat topic.
+    """Print the JSON Schema of the records on Kafka.
 
-    A record that the schema refuses is refused by the job too, but for nulls: in a registration they count as absent.
+    The job rejects records that the schema rejects, with one exception: nulls in a registration count as absent.
     """
     click.echo(json.dumps(record_schema(), indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import click
@@ -11,15 +12,17 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from namesrv_stream.answers import lists, topics
+from namesrv_stream.answers.definitions import down_brokers, left_brokers
 from namesrv_stream.answers.job_status import NOT_ASKED, Health, doubt_of, job_state
 from namesrv_stream.answers.model import NotFoundError
-from namesrv_stream.answers.questions import AskBrokers, AskTopic, AskTopics
+from namesrv_stream.answers.questions import GONE, AskBrokers, AskTopic, AskTopics
+from namesrv_stream.answers.sentences import ENDED_BY
 from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.cli.output import LEVELS, Rows, heading, time_text
 from namesrv_stream.cli.view import Answer, heading_of, reads
 from namesrv_stream.config import printed_settings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.reporting.texts import counted, duration_text, perm_text
+from namesrv_stream.reporting.texts import age_text, counted, duration_text, perm_text, role_text, shown_of
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID
@@ -29,25 +32,41 @@ from namesrv_stream.wire.json_text import encode_json
 
 
 @reads("topicRoute", AskTopic)
-@click.option("-t", "--topic", required=True)
-def topic_route(registry: RegistryAt, health: Health | None, question: AskTopic, topic: str) -> Answer:
-    """Show the route of a topic: its queues on each broker name, and the addresses of these brokers.
+@click.argument("name", metavar="[TOPIC]", required=False)
+@click.option("-t", "--topic", help="The topic; also given as the argument.")
+def topic_route(
+    registry: RegistryAt, health: Health | None, question: AskTopic, name: str | None, topic: str | None
+) -> Answer:
+    """Show the route of a topic.
 
-    --json prints RocketMQ's TopicRouteData.
+    Its queues on each broker group, and the brokers there. --json prints RocketMQ's TopicRouteData.
     """
+    topic = name or topic
+    if not topic:
+        raise click.UsageError("Give a topic: `topicRoute TOPIC`.")
     try:
         found = topics.route(registry.of_topic(topic), topic, question)
     except NotFoundError:
         found = topics.route(registry, topic, question)  # the error names the topics that there are
     if found.route is None:
-        raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows all before.")
+        raise NamesrvError(f"{found.text} `namesrv-stream why {topic}` shows its history.")
     title = heading_of(topic, registry, health)
     wrong = [] if found.state == "writable" else [Text(found.text, "yellow")]
     return Answer(found.route, Group(title, *wrong, *_route_shown(found.route)))
 
 
 def _route_shown(route: TopicRouteData) -> Iterator[RenderableType]:
-    columns = ["cluster:", "broker:", "#read:", "#write:", "perm:", "#id", "address", "zone?", "filter servers+?"]
+    columns = [
+        "cluster:",
+        "broker group:",
+        "#read queues:",
+        "#write queues:",
+        "permission:",
+        "role",
+        "address",
+        "zone?",
+    ]
+    columns.append("filter servers+?")
     yield Rows(columns, _route_rows(route))
     if route.order_topic_conf is not None:
         yield heading("order", route.order_topic_conf)
@@ -62,50 +81,62 @@ def _route_rows(route: TopicRouteData) -> Iterator[list[object]]:
         for broker_id, address in (group.broker_addrs if group else {}).items():
             filters = ", ".join(route.filter_server_table.get(address, ()))
             start = [group and group.cluster, queue.broker_name, queue.read_queue_nums, queue.write_queue_nums]
-            yield [*start, perm_text(queue.perm), broker_id, address, group and group.zone_name, filters]
+            yield [*start, perm_text(queue.perm), role_text(broker_id), address, group and group.zone_name, filters]
 
 
 @reads("topicList", AskTopics, without=["after"])
 def topic_list(registry: RegistryAt, health: Health | None, question: AskTopics) -> Answer:
-    """List all topics with their states and numbers of queues over all brokers. --json prints RocketMQ's TopicList."""
-    found, cluster = topics.topics(registry, question).topics, question.cluster
+    """List topics with their states and queues.
+
+    --json prints RocketMQ's TopicList.
+    """
+    page, cluster = topics.topics(registry, question), question.cluster
+    found = page.topics
     routed = [each.topic for each in found if question.state is not None or each.state != "without_route"]
-    title = heading_of(counted(len(found), "topic") + (f" of {cluster}" if cluster else ""), registry, health)
-    shown = Group(title, Rows(["topic", "#read", "#write", "state", "brokers+"], _topic_rows(registry, cluster, found)))
+    count = shown_of(len(found), page.total, "topic", "first")
+    title = heading_of(f"{count} in {cluster}" if cluster else count, registry, health)
+    columns = ["topic", "#read queues", "#write queues", "state", "broker groups+"]
+    shown = Group(title, Rows(columns, _topic_rows(registry, question, found)))
     return Answer(bodies.TopicList(routed), shown)
 
 
-def _topic_rows(registry: RegistryAt, cluster: str | None, found: list[topics.Topic]) -> Iterator[list[object]]:
-    of_cluster = None if cluster is None else set(registry.clusters.get(cluster, ()))
+def _topic_rows(registry: RegistryAt, question: AskTopics, found: list[topics.Topic]) -> Iterator[list[object]]:
+    of_cluster = None if question.cluster is None else set(registry.clusters.get(question.cluster, ()))
     for each in found:
         names = (row.broker_name for row in registry.queues.get(each.topic, ()))
         shown = ", ".join(name for name in names if of_cluster is None or name in of_cluster)
-        yield [each.topic, each.read_queue_nums, each.write_queue_nums, _state(each), shown]
+        yield [
+            each.topic,
+            each.read_queue_nums,
+            each.write_queue_nums,
+            "removed" if question.state in GONE else _state(each),
+            shown,
+        ]
 
 
 def _state(each: topics.Topic) -> str:
-    """Return the state of a topic, with the broker names that are up if it is degraded."""
+    """Return the state of a topic, with the number of groups that have a master if it is degraded."""
     of = f", {each.broker_names_up} of {each.broker_names}" if each.state == "degraded" else ""
-    return each.state.replace("read_only", "read-only").replace("_", " ") + of
+    return {"without_route": "no route", "read_only": "read-only"}.get(each.state, each.state.replace("_", " ")) + of
 
 
 @reads("clusterList")
 def cluster_list(registry: RegistryAt, health: Health | None) -> Answer:
-    """Show what is wrong, then the clusters, their broker names, and the holder of each id.
+    """Show the health, then clusters, broker groups and brokers.
 
     --json prints RocketMQ's ClusterInfo.
     """
     info = lookup.cluster_info(registry.routes)
     clusters = lists.clusters(registry).clusters
     names = {name.broker_name for cluster in clusters for name in cluster.brokers}
-    title = heading_of(f"{counted(len(clusters), 'cluster')}, {counted(len(names), 'broker name')}", registry, health)
-    columns = ["cluster:", "broker:", "#topics:", "#id", "address", "heard?"]
+    title = heading_of(f"{counted(len(clusters), 'cluster')}, {counted(len(names), 'broker group')}", registry, health)
+    columns = ["cluster:", "broker group:", "#topics:", "role", "address", "state?"]
     rows = (
         [
             cluster.name,
             name.broker_name,
             name.topics,
-            holder.broker_id,
+            role_text(holder.broker_id),
             holder.broker_addr,
             _state_of(holder, name.wiped if holder.broker_id == MASTER_ID else UNSET),
         ]
@@ -117,7 +148,7 @@ def cluster_list(registry: RegistryAt, health: Health | None) -> Answer:
 
 
 def _state_of(holder: lists.Holder, wiped: lists.Wiped | UnsetType) -> str:
-    """Return when a broker was heard, and since when its group takes no writes if an operator has wiped them."""
+    """Return the state of a broker, and since when its group takes no writes if an operator has wiped them."""
     told = [_heard(holder)]
     if not isinstance(wiped, UnsetType):
         by = f" by {wiped.requested_by}" if wiped.requested_by else ""
@@ -129,37 +160,44 @@ def _verdict(registry: RegistryAt, health: Health | None) -> Text:
     """Return the verdict about the moment as a line, in the colour of its level."""
     doubt = health and doubt_of(job_state(health.progress.state, NOT_ASKED), health.row, health.now_ms)
     found = verdict_of(registry, doubt)
-    return Text(f"{found.text}.", LEVELS[found.level])
+    return Text(found.text, LEVELS[found.level])
 
 
 def _heard(holder: lists.Holder) -> str:
     if holder.down:
-        return f"down, heard last {time_text(holder.down.last_heard_at)}, gone {time_text(holder.down.gone_at)}"
+        ended = ENDED_BY.get(holder.down.ended_by, holder.down.ended_by)
+        heard, gone = time_text(holder.down.last_heard_at), time_text(holder.down.gone_at)
+        if holder.state == "left":
+            return f"{ended} {gone}"
+        return f"down since {heard}, {ended} {gone}" if holder.down.ended_by == "EXPIRED" else f"down, {ended} {gone}"
     if not isinstance(holder.silent_millis, int):
-        return ""
-    return f"{duration_text(holder.silent_millis)} before{', suspect' if holder.state == 'suspect' else ''}"
+        return "suspect" if holder.state == "suspect" else ""
+    state = "up" if holder.state == "alive" else holder.state
+    return f"{state}, heartbeat {age_text(holder.silent_millis)}"
 
 
 @reads("brokerList", AskBrokers, without=["after"])
 def broker_list(registry: RegistryAt, health: Health | None, question: AskBrokers) -> Answer:
-    """List every broker address with a lease, and every broker that is down.
+    """List the brokers that are up, and those that are down.
 
-    An id in parentheses is held by another address, or by none.
+    A role in parentheses belongs to another address, or to none.
     """
-    found = lists.brokers(registry, question).brokers
-    columns = ["cluster:", "broker:", "#id", "address", "heard?", "lease", "release?", "version?"]
-    down = sum(bool(each.down) for each in found)
-    title = heading_of(
-        counted(len(found) - down, "live address") + (f", {down:,} down" if down else ""), registry, health
-    )
-    return Answer(found, Group(title, Rows(columns, map(_lease_row, found))))
+    page = lists.brokers(registry, question)
+    found = page.brokers
+    columns = ["cluster:", "broker group:", "role", "address", "state?", "timeout", "release?", "data version?"]
+    counts = Counter("unregistered" if each.state == "left" else "down" if each.down else "up" for each in found)
+    told = ", ".join(f"{counts[state]:,} {state}" for state in ("up", "down", "unregistered") if counts[state])
+    title = shown_of(len(found), page.total, "broker", "first") + (f": {told}" if told else "")
+    if not registry.live and not down_brokers(registry) and not left_brokers(registry):
+        title = "no broker has registered yet"
+    return Answer(found, Group(heading_of(title, registry, health), Rows(columns, map(_lease_row, found))))
 
 
 def _lease_row(each: lists.Broker) -> list[object]:
     return [
         each.cluster_name,
         each.broker_name,
-        each.broker_id if each.holds_id else f"({each.broker_id})",
+        role_text(each.broker_id) if each.holds_id or each.down else f"({role_text(each.broker_id)})",
         each.broker_addr,
         _state_of(each, each.wiped),
         duration_text(each.heartbeat_timeout_millis) if each.heartbeat_timeout_millis else "",
@@ -172,7 +210,7 @@ def _lease_row(each: lists.Broker) -> list[object]:
 @click.option("-s", "--namespace", required=True)
 @click.option("-k", "--key", required=True)
 def get_kv_config(registry: RegistryAt, _health: Health | None, namespace: str, key: str) -> Answer:
-    """Print one value of the KV table, alone on its line."""
+    """Print one value of the KV table."""
     value = lists.kv_value(registry, namespace, key)
     return Answer({"value": value}, Text(value))
 
@@ -180,7 +218,10 @@ def get_kv_config(registry: RegistryAt, _health: Health | None, namespace: str, 
 @reads("listKvConfig")
 @click.option("-s", "--namespace", required=True)
 def list_kv_config(registry: RegistryAt, health: Health | None, namespace: str) -> Answer:
-    """List all keys of a namespace. --json prints RocketMQ's KVTable."""
+    """List all keys of a KV namespace.
+
+    --json prints RocketMQ's KVTable.
+    """
     values = lists.kv_values(registry, namespace)
     title = heading_of(f"{namespace}: {counted(len(values), 'key')}", registry, health)
     return Answer(bodies.KVTable(values), Group(title, Rows(["key", "value+"], values.items())))
@@ -188,6 +229,9 @@ def list_kv_config(registry: RegistryAt, health: Health | None, namespace: str) 
 
 @reads("getNamesrvConfig")
 def get_namesrv_config(registry: RegistryAt, _health: Health | None) -> Answer:
-    """Print all settings in force here, including those that UPDATE_NAMESRV_CONFIG changed for all processes."""
+    """Print all settings in force.
+
+    They include those that UPDATE_NAMESRV_CONFIG changed for all processes.
+    """
     settings = registry.settings
     return Answer(settings.properties(), Text(printed_settings(settings).rstrip("\n")))

@@ -1,6 +1,6 @@
 """The command `status`: the job, Kafka, the gateways and the tables, each by itself.
 
-The part that fails has the next step.
+A part that fails names the next step.
 """
 
 from __future__ import annotations
@@ -35,54 +35,46 @@ from namesrv_stream.cli.output import LEVELS, heading, print_answer, say, time_t
 from namesrv_stream.cli.view import Answer, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError, masked
-from namesrv_stream.reporting.texts import counted, duration_text
+from namesrv_stream.reporting.texts import age_text, counted, duration_text
 from namesrv_stream.tables.job_progress import job_progress
 from namesrv_stream.tables.moment import RegistryAt
 
 _STATES: dict[JobState, tuple[str, str, int]] = {
     "running": ("running", "green", 0),
-    "catching up": ("catching up: {lag} of event time behind", "yellow", 3),
-    "starting": ("starting, last claim or publication: {since}", "yellow", 3),
-    "taking over": ("a job takes the registry over from one that has ended: wait for some seconds", "yellow", 3),
-    "not started": ("none, and there are no tables yet. Start one: a first start takes some seconds", "yellow", 1),
-    "stopped in order": ("stopped in order at {since}: start it by `up`, `submit` or spark-submit", "yellow", 4),
-    "standby": ("standby: jobs wait, and none has been active since {since}", "yellow", 4),
-    "waiting": ("waiting: {problem}", "red", 5),
-    "not answering": ("{problem}. If it stays so for a minute, the job ends and a standby goes on", "bold red", 5),
+    "catching up": ("catching up: {lag} behind", "yellow", 3),
+    "starting": ("starting. Last update: {since}", "yellow", 3),
+    "taking over": ("a job is taking over from one that has ended. Wait some seconds", "yellow", 3),
+    "not started": ("not started: there are no tables yet. Start it with `up` or `submit`", "yellow", 1),
+    "stopped in order": ("stopped at {since}. Start it with `up`, `submit` or spark-submit", "yellow", 4),
+    "standby": ("standby: no job has been active since {since}", "yellow", 4),
+    "waiting": ("blocked: {problem}", "red", 5),
+    "not answering": ("{problem}. If this lasts a minute, the job stops and a standby takes over", "bold red", 5),
     "no ticks": (
-        "nothing has come from Kafka since {since}, no tick either: run a gateway, or set jobTicker=true",
+        "no records and no clock ticks from Kafka since {since}. Start a gateway, or set jobTicker=true",
         "yellow",
         5,
     ),
-    "other log": ("unknown, as these tables are not made from this topic: see Kafka below", "bold red", 1),
-    "unknown": (
-        "unknown, as Kafka does not answer; {sign}. See Kafka below",
-        "red",
-        1,
-    ),
-    "silent": ("nothing was published since {since}: only Kafka shows whether a job waits or is dead", "bold red", 1),
-    "dead": (
-        "dead, {sign}: no job takes part in the election. Start one, and see the log of the last one",
-        "bold red",
-        1,
-    ),
+    "other log": ("unknown: the tables belong to another Kafka topic. See Kafka below", "bold red", 1),
+    "unknown": ("unknown: Kafka is unreachable; {sign}. See Kafka below", "red", 1),
+    "silent": ("published nothing since {since}. Without --no-kafka, `status` shows whether it runs", "bold red", 1),
+    "dead": ("not running; {sign}. Start it; the log of the former job shows why it stopped", "bold red", 1),
 }
 """State of the job -> its text on the screen, the colour, and the exit status."""
 
-_SEE_LOG = "the active job publishes nothing, and its log shows what it waits for"
+_SEE_LOG = "the active job publishes nothing. Its log shows the cause"
 _NO_ROOM_STATUS = 5
 _SILENT_MS = 15_000
 
 
 @click.command("status")
-@click.option("--no-kafka", is_flag=True, help="Do not ask Kafka how far behind the tables are, and which jobs wait.")
+@click.option("--no-kafka", is_flag=True, help="Do not ask Kafka for the lag and the standby jobs.")
 @view_options(as_of=False)
 @click.pass_context
 def status(context: click.Context, no_kafka: bool, view: View) -> None:
-    """Show the state of the job, of Kafka, of the gateways and of the tables, with the served snapshot.
+    """Show the state of job, Kafka, gateways and tables.
 
-    Ends with 0 if the job runs, 3 if it starts, takes over or catches up, 4 if no job is active on purpose, 5 if it
-    waits or does not answer, else with 1. With --json it always prints JSON.
+    Exit status: 0 running; 3 starting, taking over or catching up; 4 stopped or standby; 5 blocked; 1 otherwise.
+    --json prints JSON in each case.
     """
     invocation: Invocation = context.obj
     settings = invocation.settings
@@ -146,7 +138,7 @@ def _grid(parts: list[tuple[str, str | Text]]) -> Table:
 
 def _state_text(state: JobState, since: int | None, lag_ms: int | None, problem: str | None) -> Text:
     text, colour, _ = _STATES[state]
-    sign = f"its last sign was at {time_text(since)}" if since else "no sign of one is in the tables"
+    sign = f"last update {time_text(since)}" if since else "no update in the tables"
     facts = {"since": time_text(since), "sign": sign, "lag": duration_text(lag_ms or 0), "problem": problem or _SEE_LOG}
     return Text(text.format(**facts), colour)
 
@@ -154,19 +146,19 @@ def _state_text(state: JobState, since: int | None, lag_ms: int | None, problem:
 def _job_lines(found: Status, kafka: FromKafka) -> Iterator[tuple[str, str | Text]]:
     yield "job", _state_text(found.state, found.since, found.lag_millis, found.job_problem)
     batch = "no batch yet" if found.batch_id is None else f"batch {found.batch_id}"
-    yield "", f"run {found.run_id}, term {found.term}, {batch}"
+    yield "", f"{batch}, run {found.run_id}, term {found.term}"
     yield from _candidates(kafka)
 
 
 def _candidates(kafka: FromKafka) -> Iterator[tuple[str, str | Text]]:
     for job in kafka.jobs or ():
-        yield "", f"{'active' if job.is_active else 'waits'}: run {job.run_id} on {job.host}"
+        yield "", f"{'active' if job.is_active else 'standby'}: {job.host}, run {job.run_id}"
 
 
 def _kafka_lines(settings: NamesrvSettings, kafka: FromKafka, now_ms: int) -> Iterator[tuple[str, str | Text]]:
     """Return the lines of Kafka, and of the gateways, of which Kafka has the newest tick or heartbeat."""
     if kafka.problem is not None:
-        unknown = "" if kafka.is_other_log else "unknown: "
+        unknown = "" if kafka.is_other_log or kafka == NOT_ASKED else "unknown: "
         yield "Kafka", Text(f"{unknown}{kafka.problem}", "yellow" if kafka == NOT_ASKED else "bold red")
     else:
         yield "Kafka", Text(f"{settings.kafka_bootstrap_servers}, topic {settings.kafka_topic}")
@@ -174,35 +166,37 @@ def _kafka_lines(settings: NamesrvSettings, kafka: FromKafka, now_ms: int) -> It
     if silent_ms is None:
         return
     if silent_ms > _SILENT_MS:
-        problem = f"no record and no tick has reached Kafka for {duration_text(silent_ms)}: does a gateway run?"
-        yield "gateways", Text(f"{problem} Its /readyz/writes and its log show what it waits for", "red")
+        problem = f"no records and no clock ticks in Kafka for {duration_text(silent_ms)}"
+        step = "Check that a gateway is running; its /readyz/writes and its log show what blocks it"
+        yield "gateways", Text(f"{problem}. {step}", "red")
     else:
-        yield "gateways", f"the newest record reached Kafka {duration_text(silent_ms)} ago"
+        yield "gateways", f"newest record in Kafka {age_text(silent_ms)}"
 
 
 def _brokers(found: Status) -> Text:
     """Return the numbers of brokers, by the history. Whatever ails the history, the other lines are shown."""
-    up = Text(f"{counted(found.brokers_up, 'broker')} up, {counted(found.broker_names, 'broker name')}")
+    up = Text(f"{counted(found.brokers_up, 'broker')} up, {counted(found.broker_names, 'broker group')}")
     if found.history_problem:
-        return up.append(f"; who is down is not known: {found.history_problem}", "bold red")
-    down = f", {found.brokers_down:,} down: `namesrv-stream clusterList` shows since when"
+        return up.append(f"; brokers that are down are unknown: {found.history_problem}", "bold red")
+    down = f", {found.brokers_down:,} down. `namesrv-stream clusterList` shows since when"
     return up.append(down, "bold red") if found.brokers_down else up
 
 
 def _table_lines(registry: RegistryAt, found: Status) -> Iterator[tuple[str, str | Text]]:
-    times = f"published {time_text(found.published_at)}, event time {time_text(found.event_time)}"
-    yield "serves", f"epoch {found.epoch}, {times}"
+    times = f"data as of {time_text(found.event_time, with_zone=True)}, published {time_text(found.published_at)}"
+    yield "snapshot", f"{found.epoch}, {times}"
     if found.problem:
-        yield "tables", Text(f"{found.problem}: make room, and the job goes on by itself", "bold red")
+        yield "tables", Text(f"{found.problem}. Free space; the job resumes automatically", "bold red")
     if found.health is not None:
-        yield "health", Text(f"{found.health}.", LEVELS[found.health_level])
+        yield "health", Text(found.health, LEVELS[found.health_level])
     down = {each.cluster_name for each in down_brokers(registry)} if found.history_problem is None else set()
     yield "clusters", Text(", ".join(sorted({*registry.clusters, *down})) or "none")
     yield "brokers", _brokers(found)
     lost = {"without a route": found.topics_without_route, "not writable": found.topics_not_writable}
     more = "".join(f", {count:,} {what}" for what, count in lost.items() if count)
-    yield "topics", Text(f"{found.topics:,} beside system topics").append(more, "bold red")
+    yield "topics", Text(f"{found.topics:,} without system topics").append(more, "bold red")
     if found.rejected_records:
-        yield "rejected", Text(f"{found.rejected_records} records: `namesrv-stream rejected` lists them", "yellow")
+        count = counted(found.rejected_records, "record")
+        yield "rejected", Text(f"{count}. `namesrv-stream rejected` lists them", "yellow")
     if found.changed_settings:
         yield "changed", Text(", ".join(f"{key}={value}" for key, value in sorted(found.changed_settings.items())))

@@ -20,16 +20,16 @@ _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
 
 @click.command("submit", context_settings={"ignore_unknown_options": True})
 @click.option("--program", type=click.Choice(PROGRAMS), default=PROGRAMS[0], help="A program of jobs/.")
-@click.option("--master", metavar="URL", help="Spark's master; without it this machine.")
-@click.option("--py-files", metavar="FILES", help="Zip files of Python for executors, with commas between them.")
-@click.option("-s", "settings", multiple=True, callback=key_values, metavar="KEY=VALUE", help="As --set.")
+@click.option("--master", metavar="URL", help="Spark's master (default: this machine).")
+@click.option("--py-files", metavar="FILES", help="Zip files of Python for executors, separated by commas.")
+@click.option("-s", "settings", multiple=True, callback=key_values, metavar="KEY=VALUE", help="Same as --set.")
 @click.option(
     "--conf",
     "spark_options",
     multiple=True,
     callback=key_values,
     metavar="KEY=VALUE",
-    help="Any other option of Spark, over those of spark-defaults.conf. Repeatable.",
+    help="Set any other option of Spark; repeatable.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -42,10 +42,11 @@ def submit(
     arguments: tuple[str, ...],
     **named: Any,
 ) -> None:
-    """Run the job, or another program of jobs/, by spark-submit with the settings of conf/, from any folder.
+    """Run the streaming job with spark-submit.
 
-    ARGUMENTS are the program's, such as --standby. This process becomes spark-submit. Java uses the archive of classes
-    that `namesrv-stream archive` makes, if there is one.
+    Or another program of jobs/, from any folder, with the settings of conf/. ARGUMENTS are those of the program, such
+    as --standby. This process becomes spark-submit. Java uses the class archive of `namesrv-stream archive` if it
+    exists.
     """
     options = {**context.obj.options, **settings}
     in_force = replace(context.obj, options=options).settings
@@ -65,9 +66,10 @@ def submit(
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(["spark", "kafka", "s3"]), metavar="[spark] [kafka] [s3]")
 def jars(parts: tuple[str, ...]) -> None:
-    """Fetch the jars of Spark (and with `kafka` or `s3` those of Kafka or S3), and print their folders.
+    """Fetch the jars of Spark, and print their folders.
 
-    Jars that exist are not fetched again. For spark-submit use --jars "$(namesrv-stream jars)/*.jar".
+    With `kafka` or `s3` those of Kafka or S3. Existing jars are not fetched again. For spark-submit use
+    --jars "$(namesrv-stream jars)/*.jar".
     """
     for part in parts or ("spark",):
         click.echo(retrieved_jars(part))
@@ -75,12 +77,13 @@ def jars(parts: tuple[str, ...]) -> None:
 
 @click.command("archive")
 def archive() -> None:
-    """Make an archive (190 MB) of the Java classes that the job loads. The job then starts a third sooner.
+    """Create a class archive, so that the job starts sooner.
 
-    `submit` uses it, and so do the Spark sessions of `up`, of `replay` and of the notebooks.
+    190 MB of Java classes; a start takes a third less time. `submit` uses it, and so do the Spark sessions of `up`, of
+    `replay` and of the notebooks.
 
-    This runs the job for a minute with a Kafka of its own. Run it again after an update of Java, pyspark or the jars,
-    because Java ignores an archive that does not fit.
+    This runs the job for a minute with a Kafka of its own. Run it again after an update of Java, pyspark or the jars:
+    Java ignores an archive that does not fit.
     """
     from namesrv_stream.tools.local.class_archive import record_archive  # noqa: PLC0415 -- `submit` needs no Kafka
 

@@ -26,7 +26,7 @@ from namesrv_stream.cli.output import console, heading, print_answer, say, time_
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.config.written_times import ACCEPTED, day_begin, epoch_in, parsed_time
 from namesrv_stream.errors import PublicationLostError
-from namesrv_stream.reporting.texts import SHOWN_ZONE, duration_text
+from namesrv_stream.reporting.texts import SHOWN_ZONE, age_text, duration_text
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.damage_watch import has_later_lines, require_publication
 from namesrv_stream.tables.moment import RegistryAt
@@ -60,9 +60,9 @@ def moment(text: str) -> AsOf:
     try:
         at = _past_time(text)
     except click.BadParameter as error:
-        raise click.BadParameter(f"{error.message} A number is an epoch.") from error
+        raise click.BadParameter(f"{error.message} A number is that of a snapshot.") from error
     if is_still_to_come(at.at_ms or 0, datetime.now(UTC)):
-        raise click.BadParameter(f"{text!r} is still to come: `now` is the newest moment.")
+        raise click.BadParameter(f"{text!r} is in the future. Use `now` for the newest snapshot.")
     return at
 
 
@@ -79,7 +79,7 @@ as_of_option = click.option(
     "--as-of",
     type=moment,
     metavar="EPOCH|TIME",
-    help=f"Answer as of this epoch, or of this event time: {ACCEPTED}.",
+    help=f"Answer as of this snapshot or time: {ACCEPTED}.",
 )
 
 
@@ -98,7 +98,7 @@ def seconds_option(name: str, default_s: float, help_text: str, *, least_s: floa
 
 def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
     """Return a decorator that adds --json, --as-of and --watch to a command, which receives them as `view`."""
-    follows = f"Follow new snapshots until Ctrl-C, checking every {_WATCH_S:g} s."
+    follows = f"Repeat for each new snapshot (default: look every {_WATCH_S:g} s)."
     watch_option = seconds_option("watch", _WATCH_S, follows, least_s=MIN_WATCH_S)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,7 +107,7 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
             *args: object, as_json: bool, as_of: AsOf | None = None, watch_s: float | None = None, **options: object
         ) -> object:
             if as_of is not None and watch_s is not None:
-                raise click.UsageError("--watch follows the present, --as-of looks at the past: give one of them.")
+                raise click.UsageError("--watch and --as-of exclude each other. Give one of them.")
             return command(*args, view=View(as_json, as_of, watch_s), **options)
 
         with_watch = watch_option(with_view) if watch else with_view
@@ -120,8 +120,9 @@ def heading_of(title: str, registry: RegistryAt, health: Health | None) -> Text:
     """Return a line with the title and the moment of the answer. `health`: None if the question is about the past."""
     row = registry.snapshot
     event_time = time_text(row.event_time, with_zone=True)  # all times below are in this zone too
-    published = health and f"published {duration_text(health.now_ms - row.published_at)} ago"
-    return heading(title, f"epoch {row.epoch}, event time {event_time}, {published or 'as of then'}")
+    published = f", published {age_text(health.now_ms - row.published_at)}" if health else ""
+    stopped = ", job stopped" if health and health.progress.state == "stopped in order" else ""
+    return heading(title, f"snapshot {row.epoch}, data as of {event_time}{published}{stopped}")
 
 
 class Answer(NamedTuple):
@@ -205,19 +206,21 @@ def _current(opened: Registry) -> tuple[RegistryAt, Health]:
 
 
 def _stale_text(health: Health) -> str:
-    """Return the text that the tables are far behind, and why; empty text if they are not."""
-    if not health.is_stale:
+    """Return the text that the tables are far behind, and why; empty text if they are not.
+
+    A job that was stopped is no surprise: the heading of each answer has it.
+    """
+    if not health.is_stale or health.progress.state == "stopped in order":
         return ""
     progress = health.progress
     because = {
         "catching up": "The streaming job is catching up:",
         "starting": "The streaming job is starting:",
-        "stopped in order": f"The streaming job was stopped at {time_text(progress.since_ms)}: start it.",
-        "silent": f"The streaming job has published nothing since {time_text(progress.since_ms)}: is it running?",
+        "silent": f"The streaming job has published nothing since {time_text(progress.since_ms)}. Check that it runs:",
     }
     return (
-        f"the tables are {duration_text(progress.lag_ms or 0)} of event time behind although brokers are live. "
-        f"{because.get(progress.state, 'The streaming job runs:')} `namesrv-stream status` shows more."
+        f"the tables are {duration_text(progress.lag_ms or 0)} behind. "
+        f"{because.get(progress.state, 'The streaming job is running:')} `namesrv-stream status` shows more."
     )
 
 

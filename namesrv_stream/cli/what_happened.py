@@ -33,7 +33,16 @@ from namesrv_stream.cli.view import (
 from namesrv_stream.config import Invocation
 from namesrv_stream.config.values import java_text
 from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.reporting.texts import SHOWN_ZONE, counted, duration_text, iso_text, perm_text, shown_of
+from namesrv_stream.reporting.texts import (
+    SHOWN_ZONE,
+    age_text,
+    broker_text,
+    duration_text,
+    iso_text,
+    perm_text,
+    role_text,
+    shown_of,
+)
 from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
@@ -41,19 +50,19 @@ from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.schemas import TABLES
 
-_UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
+_UNCHANGED = {"CLAIM": "(run began)", "STOP": "(run ended)"}
 _READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeoutMillis": duration_text}
 
 
 @reads("history", AskEvents)
 def history(registry: RegistryAt, health: Health | None, question: AskEvents) -> Answer:
-    """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
+    """List events of brokers and topics, newest last."""
     page = accounts.events(registry, question)
     found = page.events
     _warn_of(page.unknown)
     rows = ([time_text(each.event_time), each.epoch, _event_type(each.type), each.text] for each in found)
     title = heading_of(shown_of(len(found), page.total, "event"), registry, health)
-    return Answer(found, Group(title, Rows(["time", "#epoch", "event", "what happened+"], rows)))
+    return Answer(found, Group(title, Rows(["time", "#snapshot", "type", "event+"], rows)))
 
 
 def _warn_of(unknown: Unknown | None) -> None:
@@ -68,29 +77,28 @@ def _event_type(name: str) -> Text:
 @reads("why", AskWhy, watch=False)
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
 def why(registry: RegistryAt, health: Health | None, question: AskWhy, subject: str) -> Answer:
-    """Show the story of a broker name, a broker address or a topic, in sentences, newest last."""
+    """Show the history of a broker or a topic, newest last."""
     story = accounts.why(registry, subject, question)
     _warn_of(story.unknown)
     rows: list[list[object]] = [
         *([time_text(each.event_time), each.epoch, each.text] for each in story.sentences),
-        ["now" if health else "then", registry.snapshot.epoch, _present(registry, story.name)],
+        ["now" if health else "", registry.snapshot.epoch, _present(registry, story.name)],
     ]
-    title = heading_of(f"why {story.name}", registry, health)
-    return Answer(story.sentences, Group(title, Rows(["time", "#epoch", "what happened+"], rows)))
+    count = shown_of(len(story.sentences), story.total, "event")
+    title = heading_of(f"{story.name}: {count}", registry, health)
+    return Answer(story.sentences, Group(title, Rows(["time", "#snapshot", "event+"], rows)))
 
 
 def _present(registry: RegistryAt, subject: str) -> str:
     if lease := registry.live.get(subject):
-        silence = duration_text(0 if registry.is_historical else silence_ms(lease, registry.snapshot) or 0)
-        return (
-            f"{subject} is alive as {lease.broker_name} {lease.broker_id} of {lease.cluster_name}, "
-            f"last sign of life {silence} before."
-        )
+        silence = None if registry.is_historical else silence_ms(lease, registry.snapshot)
+        heard = "" if silence is None else f", last heartbeat {age_text(silence)}"
+        return f"{broker_text(lease.broker_name, lease.broker_id)} in {lease.cluster_name} ({subject}) is up{heard}."
     if holders := registry.brokers.get(subject):
-        return f"{subject} has {', '.join(f'{number} at {row.broker_addr}' for number, row in holders.items())}."
+        return f"{subject} is up: {', '.join(f'{role_text(each)} {row.broker_addr}' for each, row in holders.items())}."
     if queues := registry.of_topic(subject).queues.get(subject):
-        return f"{subject} is on {', '.join(row.broker_name for row in queues)}."
-    return f"{subject} is in no route table."
+        return f"{subject} has queues on {', '.join(row.broker_name for row in queues)}."
+    return f"{subject} is not in the routes."
 
 
 @click.command("diff")
@@ -99,15 +107,19 @@ def _present(registry: RegistryAt, subject: str) -> str:
 @json_option
 @click.pass_obj
 def diff(invocation: Invocation, /, before: AsOf, after: AsOf, as_json: bool, **options: Any) -> None:
-    """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
+    """Compare two snapshots or times.
 
-    Of a date A is the begin of that day, and B its end.
+    Lists the rows that were added (+), removed (-) or changed (~) from A to B. Each is the number of a snapshot or a
+    time. A date stands for the begin of that day in A, and for its end in B.
     """
     registry = open_registry(invocation.settings)
     question = asked(AskDiff, {"from": str(before), **options})
     found = accounts.diff(registry.at(*before), registry.at(*after), question)
-    title = heading(counted(found.total, "difference"), f"{before} to {after}")
-    shown = Group(title, Rows(["table:", "", "key", "what+"], _diff_rows(found)))
+    title = heading(
+        shown_of(len(found.differences), found.total, "difference", "first"),
+        f"{before} to {after}".replace("epoch", "snapshot"),
+    )
+    shown = Group(title, Rows(["table:", "", "key", "values+"], _diff_rows(found)))
     print_answer(found, shown, as_json=as_json)
 
 
@@ -142,12 +154,12 @@ def _text(name: str, value: Any) -> str:
 
 def _require_sql(context: click.Context) -> None:
     if not context.params.get("sql"):
-        raise click.BadParameter("it needs --sql.")
+        raise click.BadParameter("works only together with --sql.")
 
 
 def _schema_name(context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
     if name is not None and not re.fullmatch(r"[A-Za-z0-9_]+", name):
-        raise click.BadParameter("a schema's name has letters, digits and _ alone.")
+        raise click.BadParameter("expected letters, digits and _ only.")
     if name is not None:
         _require_sql(context)
     return name
@@ -158,16 +170,20 @@ def _views(context: click.Context, _parameter: click.Parameter, lists: tuple[str
     if names:
         _require_sql(context)
     if not all(names):
-        raise click.BadParameter("a name is empty.")
+        raise click.BadParameter("expected names of views, separated by commas.")
     return names
 
 
 @click.command("snapshots")
 @click.option("--limit", type=click.IntRange(min=1), default=20, help="Show the newest N.")
-@click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
+@click.option("--sql", is_flag=True, is_eager=True, help="Print SQL with which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
 @click.option(
-    "--only", multiple=True, callback=_views, metavar="VIEW,...", help="With --sql: these views and what they read."
+    "--only",
+    multiple=True,
+    callback=_views,
+    metavar="VIEW,...",
+    help="With --sql: these views and what they read.",
 )
 @view_options()
 @click.pass_obj
@@ -179,16 +195,16 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     only: tuple[str, ...],
     view: View,
 ) -> None:
-    """List the published snapshots, newest first. With --as-of only the one that has exactly the tables of then.
+    """List the published snapshots, newest first.
 
-    Other programs can pin a snapshot for `snapshot.exact`, an hour, after it was published.
-
-    With --sql and --watch print the statements of each new snapshot, for a client that keeps permanent views fresh.
+    --as-of shows only the snapshot that has exactly the tables of that time. Other programs can pin a snapshot for
+    `snapshot.exact` (an hour) after it was published. --sql with --watch prints the statements of each new snapshot,
+    for a client that keeps permanent views up to date.
     """
     if view.watch_s is not None and not sql:
-        raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
+        raise click.UsageError("--watch works only together with --sql: it prints the SQL of each new snapshot.")
     if sql and view.as_json:
-        raise click.UsageError("--sql prints statements, which have no --json.")
+        raise click.UsageError("--sql and --json exclude each other. Give one of them.")
     registry = open_registry(invocation.settings)
     if sql:
         _print_statements(registry, view, schema, only or None)
@@ -202,13 +218,13 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
     found = list(map(accounts.Snapshot.of_row, rows))
     newest = time_text(found[0].published_at if found else None, with_zone=True)
     total = len(found) if view.as_of else newest_row.epoch
-    title = heading(shown_of(len(found), total, "snapshot"), f"newest first, published {newest}")
-    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
+    title = heading(shown_of(len(found), total, "snapshot"), f"last published {newest}")
+    columns = ["#snapshot", "published", "data as of", "#term", "run", "#batch", "offsets", "rows changed+"]
     print_answer(found, Group(title, Rows(columns, map(_snapshot_row, found))), as_json=view.as_json)
 
 
 def _snapshot_row(each: accounts.Snapshot) -> list[object]:
-    changes = _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time alone)")
+    changes = _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time only)")
     times = [time_text(each.published_at), time_text(each.event_time)]
     return [each.epoch, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
 
@@ -247,7 +263,7 @@ def _print_statements(registry: Registry, view: View, schema: str | None, only: 
 @reads("rejected", watch=False)
 @click.option("--limit", type=click.IntRange(min=1), default=20, help="Show the newest N.")
 def rejected(registry: RegistryAt, health: Health | None, limit: int) -> Answer:
-    """List records that violate the contract, and requests that gateways refused, newest first."""
+    """List rejected records and requests, newest first."""
     found = accounts.rejected(registry, limit)
     rows = ([time_text(each.event_time), each.offset, each.key, each.length, each.reason] for each in found)
     title = heading_of(shown_of(len(found), registry.rejected_count(), "rejected record"), registry, health)

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from namesrv_stream.config.values import parsed_duration
 
-ACCEPTED = "now, 03:12, 2026-11-21, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"
+ACCEPTED = "now, 03:12, 2026-11-21, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or '1d 2h ago'"
 
 _TO_THE_SECOND = re.compile(r":\d\d:\d\d(?![\d.,:])")
 _REST_OF_A_SECOND = timedelta(milliseconds=999)
@@ -37,7 +37,7 @@ def parsed_time(text: str, now: datetime, zone: tzinfo = UTC, *, is_begin: bool 
     if found := _relative(text, now) or _time_of_day(text, now, zone, is_begin) or _iso(text, now, zone, is_begin):
         is_second = not is_begin and _TO_THE_SECOND.search(text)
         return max(found, min(now, found + _REST_OF_A_SECOND)) if is_second else found
-    raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")
+    raise ValueError(f"invalid time {text!r}. Use {ACCEPTED}.")
 
 
 def day_begin(text: str) -> str:
@@ -96,7 +96,7 @@ def _iso(text: str, now: datetime, zone: tzinfo, is_begin: bool) -> datetime | N
     except (ValueError, OverflowError):
         return None
     if not moments:
-        raise ValueError(f"there was no {text} in {zone}: the clocks were put forward. Give another time, or UTC.")
+        raise ValueError(f"{text} does not exist in {zone}: the clocks were put forward. Use another time, or UTC.")
     return moments[0] if is_begin else next((at for at in moments[::-1] if at <= now), moments[0])
 
 

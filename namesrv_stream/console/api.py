@@ -45,7 +45,7 @@ from namesrv_stream.answers.questions import (
     AskWhy,
     Question,
 )
-from namesrv_stream.answers.times import moment_up_to
+from namesrv_stream.answers.times import moment_up_to, zone_named
 from namesrv_stream.answers.verdict import Doubt
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.config.written_times import day_begin
@@ -54,6 +54,7 @@ from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
+from namesrv_stream.reporting.texts import SHOWN_ZONE
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.moment import RegistryAt
 
@@ -69,8 +70,8 @@ def check_parameters(request: Request) -> None:
     known = [each["name"] for each in about.get("parameters", ()) if each["in"] == "query"]
     for name in request.query_params:
         if name not in known:
-            advice = did_you_mean(name, known) or (f"Accepted are {', '.join(known)}. " if known else "It has none. ")
-            raise BadQuestionError(f"{name[:100]!r} is no parameter of this path. {advice}/docs describes all.")
+            advice = did_you_mean(name, known) or (f"Use {', '.join(known)}. " if known else "")
+            raise BadQuestionError(f"unknown parameter {name[:100]!r}. {advice}/docs describes all parameters.")
 
 
 def _running(request: Request) -> Running:
@@ -148,7 +149,7 @@ def question(
         hints, names = get_type_hints(compute), [*signature(compute).parameters][1:]
 
         def answer(console: Running, request: Request, question: Question, **name: str) -> Response:
-            _ = question.time_zone  # raises for an unknown one, also where no time is asked for
+            SHOWN_ZONE.set(question.time_zone)  # of this request alone, which has a context of its own
             asked = Asked(console, request, console.at(question.moment))
             given = [question if each == "question" else name[each] for each in names]
             return asked.answer(partial(compute, asked, *given), with_oldest=with_oldest, with_doubt=with_doubt)
@@ -269,8 +270,11 @@ def _of_now(answer: Struct, status: int = 200) -> Response:
     responses=_described("/status", job_status.Status),
     tags=["present"],
 )
-def status(console: Console) -> Response:
+def status(
+    console: Console, tz: Annotated[str | None, Query(description="Zone of the times in sentences; else UTC.")] = None
+) -> Response:
     """Return the state of the job as the newest snapshot shows it now."""
+    SHOWN_ZONE.set(zone_named(tz))
     return _of_now(console.status())
 
 
@@ -284,7 +288,7 @@ _WATCHED[200]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
 async def watch(console: Console, request: Request, question: Annotated[AskWatch, Query()]) -> Response:
     """Send an event for each epoch that changes a route of the topics, from the epoch on whose state the sender has."""
     if len(question.topics) > _MAX_WATCHED:
-        raise BadQuestionError(f"one watcher may watch {_MAX_WATCHED} topics: open several.")
+        raise BadQuestionError(f"a watcher can watch at most {_MAX_WATCHED} topics. Open several.")
     await console.await_snapshot()
     # The header wins: a browser that reconnects sends the first URL again.
     since = Place.parsed(request.headers.get("last-event-id", ""))

@@ -47,6 +47,13 @@ def moment_text(epoch_ms: int) -> str:
     return datetime.fromtimestamp(epoch_ms / 1000, SHOWN_ZONE.get()).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+def clock_text(epoch_ms: int) -> str:
+    """Return the time as a sentence has it: `moment_text`, without the day if it is today's."""
+    zone = SHOWN_ZONE.get()
+    at = datetime.fromtimestamp(epoch_ms / 1000, zone)
+    return f"{at:%H:%M:%S %Z}" if at.date() == datetime.now(zone).date() else moment_text(epoch_ms)
+
+
 def is_of_two_offsets(moment: datetime) -> bool:
     """Return whether the clocks change on the local day of a time, so that an hour of it comes twice or not at all."""
     begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -59,14 +66,42 @@ def natural_key(text: str) -> list[tuple[bool, int, str]]:
 
 
 def duration_text(millis: int) -> str:
-    """Return the duration in its two greatest units: `3m 20s`, `2d 4h`, `12s`; `0s` if it is below a second."""
+    """Return the duration in its two greatest units: `3m 20s`, `2d 4h`, `12s`; `<1s` if it is below a second."""
     parts: list[str] = []
     rest = max(0, millis) // 1000
     for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
         count, rest = divmod(rest, seconds)
-        if count or (unit == "s" and not parts):
+        if count:
             parts.append(f"{count}{unit}")
-    return " ".join(parts[:2])
+    return " ".join(parts[:2]) or "<1s"
+
+
+def age_text(millis: int) -> str:
+    """Return how long ago something was: `12s ago`, `just now` if it is below a second."""
+    return f"{duration_text(millis)} ago" if millis >= 1000 else "just now"
+
+
+def role_text(broker_id: int | str | None) -> str:
+    """Return the role of a broker in its group: `master` or `slave 1`."""
+    return "master" if int(broker_id or 0) == 0 else f"slave {broker_id}"
+
+
+def broker_text(broker_name: str | None, broker_id: int | str | None) -> str:
+    """Return a broker by its group and its role: `broker-7 slave 1`."""
+    return f"{broker_name} {role_text(broker_id)}"
+
+
+def zone_text(zone: str) -> str:
+    """Return the zone as a sentence has it: `zone eu-1`, or its bare name if that begins with "zone"."""
+    return zone if zone.lower().startswith("zone") else f"zone {zone}"
+
+
+def percent_text(count: int, total: int) -> str:
+    """Return a share: `33%`. It is 100% only of all."""
+    percent = round(100 * count / total)
+    if percent == 100 and count < total:
+        return "over 99%"
+    return f"{percent}%" if percent else "under 1%"
 
 
 def port_owner_command(port: int) -> str:
@@ -75,9 +110,9 @@ def port_owner_command(port: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return the number with its noun: `1 topic`, `20,000 topics`, `2 addresses`."""
+    """Return the number with its noun: `no topics`, `1 topic`, `20,000 topics`, `2 addresses`."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
+    return f"{count:,} {noun if count == 1 else plural}" if count else f"no {plural}"
 
 
 def all_of(count: int, noun: str) -> str:
@@ -90,6 +125,12 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def shown_of(shown: int, total: int, noun: str) -> str:
-    """Return how many of a list are shown, and how many there are if that is more: `the newest 50 of 462 events`."""
-    return counted(shown, noun) if shown >= total else f"the newest {shown:,} of {counted(total, noun)}"
+def named(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names of a list, and how many there are besides: `A, B`, `A, B, C, D, E and 7 more`."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def shown_of(shown: int, total: int, noun: str, which: str = "newest") -> str:
+    """Return how many of a list are shown, and how many there are if that is more: `newest 50 of 462 events`."""
+    return counted(shown, noun) if shown >= total else f"{which} {shown:,} of {counted(total, noun)}"

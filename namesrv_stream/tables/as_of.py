@@ -97,7 +97,7 @@ def row_of(snapshots: SnapshotTable, moment: AsOf) -> tuple[SnapshotRow, Snapsho
                 raise unknown.error
             first = _of_lines(snapshots.root, newest, "min(event_time)", "true")
             begin = "" if first is None else moment_text(round(first.timestamp() * 1000))
-            raise NoSuchSnapshotError(f"event time {moment}", newest.epoch, begin)
+            raise NoSuchSnapshotError(str(moment), newest.epoch, begin)
         row = earlier or (later or newest)._replace(offsets={})  # a job goes on there, and leaves out no record
         if epoch is not None:
             published = next(iter(snapshots.readable(1, epoch)), row)

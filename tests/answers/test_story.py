@@ -5,7 +5,8 @@ import json
 import pytest
 
 from namesrv_stream.answers.broker_lines import broker_lines
-from namesrv_stream.answers.story import story_of_broker, story_of_group, story_of_topic
+from namesrv_stream.answers.sentences import story_of_group
+from namesrv_stream.answers.story import story_of_broker, story_of_topic
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.history import log_gap_line
 from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion
@@ -73,12 +74,14 @@ def names(topic, line):
     return f"'{topic}'" in str([each.key for each in line.changes]) or f'"topic":"{topic}"' in (line.command or "")
 
 
-@pytest.mark.parametrize(("brokers", "last"), [(20, "broker-19 0 "), (21, "1 more brokers"), (900, "880 more brokers")])
+@pytest.mark.parametrize(
+    ("brokers", "last"), [(20, "broker-19 master "), (21, "1 more broker "), (900, "880 more brokers")]
+)
 def test_a_mass_event_names_the_first_twenty_brokers_in_the_log_and_counts_the_others(brokers, last):
     come = [{"register": f"10.0.0.1:{number}", "broker_name": f"broker-{number}"} for number in range(brokers)]
     found = [line.text for line in broker_lines(Life().happens(come))]
     assert (len(found), found[-1].startswith(last)) == (min(brokers, 21), True)
-    assert found[-1].endswith("cluster c1" if brokers == 20 else " came; `namesrv-stream history` lists them")
+    assert found[-1].endswith("cluster c1" if brokers == 20 else " came online; `namesrv-stream history` lists them")
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -101,7 +104,7 @@ def test_every_line_has_a_sentence_and_nothing_changed_only_if_it_has_no_row(see
 
 def test_a_line_of_a_later_release_is_told_by_its_type_and_asked_for_by_nobody():
     line = log_gap_line(LogPosition(1_000, 0, 1), 1)._replace(type="MOON_FELL", cause="MOON")
-    assert texts(story_of_broker([line])) == ["MOON_FELL, which this release does not know, because of MOON."]
+    assert texts(story_of_broker([line])) == ["Event MOON_FELL, unknown to this release, caused by MOON."]
 
 
 def line_of(kind, name, broker_id=0, **more):
@@ -116,12 +119,14 @@ def deletion(name):
 
 @pytest.mark.parametrize(
     ("lines", "told"),
-    [([line_of("EXPIRED", "b-2")] * 8, "b-2 0 of cluster-b expired 8 times."),
-     ([line_of("EXPIRED", "b-2"), line_of("EXPIRED", "b-2", 1)], "2 brokers of cluster-b expired: b-2 0, b-2 1."),
+    [([line_of("EXPIRED", "b-2")] * 8, "b-2 master in cluster-b expired 8 times."),
+     ([line_of("EXPIRED", "b-2"), line_of("EXPIRED", "b-2", 1)],
+      "2 brokers in cluster-b expired: b-2 master, b-2 slave 1."),
      ([line_of("REGISTERED", f"b-{number % 7}") for number in range(9)],
-      "7 brokers of cluster-b registered, 9 times in all: b-0 0, b-1 0, b-2 0, b-3 0, b-4 0 and 2 more."),
+      "7 brokers in cluster-b registered, 9 times in all: "
+      "b-0 master, b-1 master, b-2 master, b-3 master, b-4 master and 2 more."),
      ([deletion(f"b-{number}") for number in range(8)],
-      "ann@desk asked for DELETE_TOPIC_IN_NAMESRV of T on b-0, b-1, b-2, b-3, b-4 and 3 more (reason: retired).")],
+      "ann@desk deleted topic T on b-0, b-1, b-2, b-3, b-4 and 3 more (reason: retired).")],
 )  # fmt: skip
 def test_one_sentence_is_for_a_group_and_names_what_it_has(lines, told):
     assert story_of_group(lines) == told

@@ -89,7 +89,7 @@ def assert_told(run, good):
     assert events[0]["type"] == "RESTORE"
     ends = {(e["type"], e.get("brokerAddr")) for e in events}
     assert {("REGISTERED", "10.0.0.2:10911"), ("UNREGISTERED", "10.0.0.3:10911")} <= ends
-    assert "was taken out by the restore that ann asked for" in run("why broker-c").stdout
+    assert "was removed by the restore of ann" in run("why broker-c").stdout
     rows = json.dumps(events[0])
     assert '"value": "wrong"' in rows, "before"
     assert '"value": "broker-a:8"' in rows, "after"

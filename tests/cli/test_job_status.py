@@ -30,10 +30,10 @@ def test_the_jobs_state_is_what_the_holder_of_the_lock_reports_unless_nobody_hol
     [
         ("running", 60, None),
         ("dead", 10, None),
-        ("dead", 11, "no job"),
-        ("unknown", 11, "Kafka is unreachable"),
+        ("dead", 11, "no job running"),
+        ("unknown", 11, "Kafka unreachable"),
         ("taking over", 9, None),
-        ("stopped in order", 3_600, "no job"),
+        ("stopped in order", 3_600, "no job running"),
     ],
 )
 def test_the_present_is_not_known_ten_seconds_after_the_last_sign_of_a_job_that_does_not_run(state, age_s, reason):

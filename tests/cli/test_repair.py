@@ -134,8 +134,8 @@ def test_damage_of_each_kind_is_named_and_mended_and_the_job_goes_on(run, regist
     try:
         work_as_a_job(registry.copied_to(f"{registry.root}-of-job").root, table)
     except TableDamagedError as error:
-        assert f"the table {table} under" in str(error)
-        assert "cannot be read at version" in str(error)
+        assert f"cannot read table {table} under" in str(error)
+        assert " at version " in str(error)
         assert "namesrv-stream repair" in str(error)
     result = run("repair --take-over --as ann --yes")
     assert result.exit_code == 0, result.output
@@ -175,7 +175,7 @@ def test_a_table_without_its_log_is_damaged_and_no_job_begins_a_new_one_there(ru
     table, lines = gone.partition("/")[0], events(run)
     shutil.rmtree(Path(registry.root, gone))
     assert f"table {table}" in [each["check"] for each in findings(registry.root) if each["state"] == "failed"]
-    with pytest.raises(TableDamagedError, match=rf"table {table} .* cannot be read.*: its file _delta_log is missing"):
+    with pytest.raises(TableDamagedError, match=rf"cannot read table {table} .*: its file _delta_log is missing"):
         work_as_a_job(registry.root, table)
     asked = run("repair --take-over").stderr
     assert (f"Lost rows of {table} stay lost unless a backup has them" in asked) == is_lost
@@ -189,7 +189,7 @@ def test_a_publication_whose_commit_of_snapshot_is_gone_is_told(registry, monkey
     monkeypatch.setattr(damage_watch, "_PUBLISHED_WITHIN_S", 0)
     commit_of(registry.root, "snapshot").unlink()
     [found] = [each for each in findings(registry.root) if each["state"] == "warning"]
-    assert "have rows of epoch 7, and the newest row of snapshot is of epoch 6" in found["found"]
+    assert "have rows of epoch 7, but table snapshot ends at epoch 6" in found["found"]
     watch = damage_watch.DamageWatch(Root(registry.root))
     watch.look()
     assert watch.problem is None, "it may be published at this moment"
@@ -203,7 +203,7 @@ def test_a_missing_file_is_told_by_whoever_has_the_tables_in_memory_until_it_is_
     assert watch.problem is None
     hidden = file.rename(file.with_name("hidden"))
     watch.look()
-    assert f"the table topic under {registry.root} cannot be read at version" in watch.problem
+    assert f"cannot read table topic under {registry.root} at version" in watch.problem
     assert f"its file {file.relative_to(Path(registry.root, 'topic'))} is missing" in watch.problem
     hidden.rename(file)
     watch.look()
@@ -230,7 +230,7 @@ def test_a_data_file_that_is_lost_costs_no_row_and_no_record_and_the_history_has
     place = Registry(registry.root).newest().snapshot
     data_of(registry.root, "topic").unlink()
     result = run("repair --take-over --as ann")
-    assert "topic: 5 rows made from row_change." in result.stdout
+    assert "topic: 5 rows rebuilt from row_change." in result.stdout
     assert "lost" not in result.stdout
     newest = Registry(registry.root).newest().snapshot
     assert tables(registry.root) == made.wanted
@@ -240,7 +240,8 @@ def test_a_data_file_that_is_lost_costs_no_row_and_no_record_and_the_history_has
     assert (line["type"], line["requestedBy"]) == ("REPAIR", "ann")
     assert line["command"]["rows"] | {"topic": 5, "broker": 2, "live": 2} == line["command"]["rows"]
     assert (line["command"]["made"], line["command"]["lost"], line["command"]["holes"]) == (["topic"], {}, [])
-    assert "ann asked for REPAIR of epoch 7: topic made from row_change, nothing lost." in run("history").stdout
+    repaired = "ann repaired the tables of snapshot 7: topic rebuilt from row_change, nothing lost."
+    assert repaired in run("history").stdout
 
 
 def test_a_publication_whose_row_is_lost_has_not_happened_and_the_log_is_read_again_from_the_one_before(
@@ -249,7 +250,7 @@ def test_a_publication_whose_row_is_lost_has_not_happened_and_the_log_is_read_ag
     place, *_ = Registry(registry.root).read(lambda snapshots: snapshots.readable(1, 6))
     cut(data_of(registry.root, "snapshot"))
     result = run("repair --take-over --as ann")
-    assert "snapshot: the newest row is lost. The job reads the log again from epoch 6 on." in result.stdout
+    assert "snapshot: the newest row is lost. The job reads Kafka's log again from snapshot 6 on." in result.stdout
     newest = Registry(registry.root).newest().snapshot
     assert tables(registry.root) == made.before
     assert (newest.epoch, newest.term, newest.offsets) == (10, place.term + 2, place.offsets)
@@ -268,7 +269,7 @@ def test_lines_of_a_run_that_died_before_its_snapshot_are_no_history_after_a_rep
     cut(data_of(registry.root, "broker_event", newest=False))
     result = run("repair --take-over --yes")
     assert "broker_event: 2 rows lost." in result.stdout
-    assert "(epoch 2) will not be known any more." in result.stdout
+    assert "(epoch 2) is lost." in result.stdout
     assert [each for each in events(run) if each[0] == epoch] == []
 
 
@@ -315,7 +316,7 @@ def test_a_kv_value_that_is_lost_is_asked_about_and_named(run, registry):
         file.unlink()
     refused = run("repair --take-over")
     assert (refused.exit_code, "Lost rows of kv_config and row_change stay lost" in refused.stderr) == (1, True)
-    assert "may be missing or old: n/gone." in refused.stdout
+    assert "maybe missing or outdated: n/gone." in refused.stdout
 
 
 def test_a_job_that_publishes_while_a_repair_is_planned_loses_nothing(registry):
@@ -368,9 +369,9 @@ def test_status_shows_job_and_kafka_although_a_table_is_damaged(run, registry, m
     result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
     assert result.exit_code == 1
     told = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
-    assert "unknown, as Kafka does not answer" in told["job"]
-    assert f"127.0.0.1:{closed_port} does not answer" in told["Kafka"]
-    assert "the table topic" in told["tables"]
+    assert "unknown: Kafka is unreachable" in told["job"]
+    assert f"cannot reach Kafka at 127.0.0.1:{closed_port}" in told["Kafka"]
+    assert "table topic" in told["tables"]
 
 
 @pytest.mark.parametrize("source", [pytest.param("--from-log", marks=pytest.mark.full), "--from {}"])

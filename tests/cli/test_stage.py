@@ -41,7 +41,7 @@ def test_a_demo_refuses_settings_and_the_folder_of_somebody_else(tmp_path, demo)
     (tmp_path / "notes").touch()
     for given in (["--root", "r"], ["--set", "listenPort=1"], ["-c", "file"]):
         result = CliRunner().invoke(main, [*given, demo, "--data", str(tmp_path / "data")])
-        assert (result.exit_code, "leave -c, --root and --set out" in result.stderr) == (2, True)
+        assert (result.exit_code, "Leave out -c, --root and --set" in result.stderr) == (2, True)
     result = CliRunner().invoke(main, [demo, "--data", str(tmp_path)])
     assert (result.exit_code, f"{tmp_path} is neither empty" in result.stderr) == (1, True)
     assert [file.name for file in tmp_path.iterdir()] == ["notes"]
@@ -53,4 +53,4 @@ def test_ctrl_c_ends_a_demo_and_names_the_tables(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalStack, "__enter__", interrupted)
     result = CliRunner().invoke(main, ["demo", "--data", str(tmp_path / "data")])
-    assert (result.exit_code, f"tables is in {tmp_path}/data/registry.\n" in result.stderr) == (130, True)
+    assert (result.exit_code, f"tables so far are in {tmp_path}/data/registry.\n" in result.stderr) == (130, True)

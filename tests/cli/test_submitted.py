@@ -27,4 +27,4 @@ def test_settings_are_given_by_root_and_set(options, said):
 
 def test_a_setting_without_a_value_is_refused():
     done = CliRunner().invoke(program, ["--set", "delta.root"])
-    assert (done.exit_code, "delta.root is no KEY=VALUE" in done.output) == (2, True)
+    assert (done.exit_code, "expected KEY=VALUE, not 'delta.root'" in done.output) == (2, True)

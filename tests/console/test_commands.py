@@ -24,7 +24,7 @@ def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic
         assert up.status == 409
         assert "10.0.0.1:10911 is up as broker-a 0 of cluster c1" in up.json["detail"]
         unknown = client.post(RETIRE | {"brokerName": "nobody"})
-        assert (unknown.status, "there is no down broker nobody 0" in unknown.json["detail"]) == (409, True)
+        assert (unknown.status, "no down broker 'nobody master" in unknown.json["detail"]) == (409, True)
         registry.command(record)
         assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
         assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]

@@ -6,6 +6,12 @@ import { ago, duration, when } from "./words.js";
 const place = document.getElementById("banner");
 const statusLine = document.getElementById("status");
 const IN_ORDER = ["running", "catching up", "starting"];
+const STATES = {
+  "stopped in order": "stopped",
+  dead: "not running",
+  waiting: "blocked",
+  "not answering": "not responding",
+};
 
 let wrong = null;
 let shown = null;
@@ -44,61 +50,65 @@ export function drawBanner(job, isConnected, isPresent) {
   }
   const age = place.querySelector(".age");
   if (age)
-    age.textContent = `All below is of ${when(job.eventTime ?? job.publishedAt)}, ${ago(job.eventTime ?? job.publishedAt)}.`;
+    age.textContent = `Data as of ${when(job.eventTime ?? job.publishedAt)} (${ago(job.eventTime ?? job.publishedAt)}).`;
 }
 
 const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 
 // What is wrong with the present, as short as a tab has room for, as a sentence, and what to do.
 function reasonOf(job, isConnected) {
-  if (!isConnected) return ["no console", "The console does not answer.", "This page goes on when it is back."];
-  if (job.problem) return ["tables damaged", "No newer snapshot can be read, or the tables are damaged.", job.problem];
+  if (!isConnected)
+    return ["console unreachable", "The console is unreachable.", "This page continues automatically when it answers."];
+  if (job.problem) return ["tables damaged", "The tables are damaged, or no newer snapshot can be read.", job.problem];
   const state = job.state === "running" ? "behind" : job.state;
-  return [`job ${state}`, ...ofState(job, state)];
+  return [`job ${STATES[state] ?? state}`, ...ofState(job, state)];
 }
 
 function ofState(job, state) {
   const since = when(job.publishedAt);
-  const start = "Start it: `namesrv-stream submit`, or `namesrv-stream up` for all on this machine.";
+  const start = "Start it with `namesrv-stream submit`, or with `namesrv-stream up` for everything on this machine.";
   const known = {
     silent: [
       `The streaming job has published nothing since ${since}.`,
-      "Is it running, and does Kafka answer? `namesrv-stream status` shows more.",
+      "Check that it is running and that Kafka is reachable: `namesrv-stream status`.",
     ],
     "stopped in order": [`The streaming job was stopped at ${since}.`, start],
     dead: [
-      `The streaming job is dead, its last publication was at ${since}.`,
-      `${start} The log of the last one shows why.`,
+      `The streaming job is not running. Last update: ${since}.`,
+      `${start} The log of the former job shows why it stopped.`,
     ],
-    waiting: ["The streaming job waits.", job.jobProblem ?? "Its log shows what it waits for."],
+    waiting: ["The streaming job is blocked.", job.jobProblem ?? "Its log shows the cause."],
     "not answering": [
-      "The streaming job does not answer.",
-      `${job.jobProblem}. If it stays so for a minute, the job ends and a standby goes on.`,
+      "The streaming job is not responding.",
+      `${job.jobProblem}. If this lasts a minute, the job stops and a standby takes over.`,
     ],
     "no ticks": [
-      `Nothing has come from Kafka since ${since}, no tick either.`,
-      "Run a gateway, or set `jobTicker=true`.",
+      `No records and no clock ticks from Kafka since ${since}.`,
+      "Start a gateway, or set `jobTicker=true`.",
     ],
-    "other log": ["The tables are not made from the topic that this console asks.", job.kafka],
-    unknown: ["Whether the streaming job runs is not known.", job.kafka],
-    standby: [`No streaming job has been active since ${since}.`, "Jobs wait. `namesrv-stream status` shows which."],
-    "taking over": ["A streaming job takes the registry over.", "Wait for some seconds."],
+    "other log": ["The tables belong to another Kafka topic than the one that this console reads.", job.kafka],
+    unknown: ["The state of the streaming job is unknown.", job.kafka],
+    standby: [
+      `No streaming job has been active since ${since}.`,
+      "Only standby jobs are running. `namesrv-stream status` lists them.",
+    ],
+    "taking over": ["A streaming job is taking over.", "Wait some seconds."],
   };
   return (
-    known[state] ?? [`The streaming job is ${state}.`, "Lookups may be wrong until it has read the rest of the log."]
+    known[state] ?? [`The streaming job is ${state}.`, "Lookups may be outdated until it has read the rest of the log."]
   );
 }
 
 export function drawStatus(job, isConnected, newest) {
   const isWrong = isStale(job, isConnected);
   const kind = !isConnected ? "down" : isWrong ? "late" : job ? "alive" : "";
-  const jobText = job && (job.state === "running" ? `job running, term ${job.term}` : `job ${job.state}`);
+  const jobText = job && `job ${STATES[job.state] ?? job.state}`;
   const parts = isConnected
-    ? [jobText, newest && `epoch ${newest}`, job?.eventTime && `tables of ${ago(job.eventTime)}`]
-    : ["the console does not answer; trying again"];
+    ? [jobText, newest && `snapshot ${newest}`, job?.eventTime && `data as of ${ago(job.eventTime)}`]
+    : ["console unreachable, retrying"];
   statusLine.className = kind;
   statusLine.title = job
-    ? `run ${job.runId}, published ${when(job.publishedAt)}, lag ${duration(job.lagMillis ?? 0)}`
+    ? `run ${job.runId}, term ${job.term}, published ${when(job.publishedAt)}, lag ${duration(job.lagMillis ?? 0)}`
     : "";
   patch(statusLine, [h("i", { class: `dot ${kind}` }), h("span", {}, parts.filter(Boolean).join(" · "))]);
 }
@@ -120,7 +130,7 @@ export function drawVerdict(known, title, moment, eventTime = null) {
         ]
       : [],
   );
-  shown = { title, isPast, gravest: verdict?.level === "critical" ? verdict.text.split(/[;:,] /)[0] : null };
+  shown = { title, isPast, gravest: verdict?.level === "critical" ? (verdict.headline ?? known?.headline) : null };
   drawTab();
 }
 

@@ -3,18 +3,17 @@
 import { sessionsChart } from "./chart.js";
 import { card, dot, h, link, topicState, verdictLine } from "./dom.js";
 import { chooser, filterForm, listPath, pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
-import { counted, duration, percent, perm, visible } from "./words.js";
+import { age, brokerText, counted, duration, endText, percent, perm, role, STATES, visible } from "./words.js";
 
 const path = encodeURIComponent;
-const STATES = { alive: "alive", late: "late", suspect: "suspect", down: "down", left: "unregistered" };
 const SORTS = {
   broker: "name",
   address: "address",
   cluster: "cluster",
   zone: "zone",
   state: "state",
-  heard: "silent",
-  "alive since": "since",
+  "last heartbeat": "silent",
+  "up since": "since",
   topics: "topics",
 };
 
@@ -23,7 +22,8 @@ export const brokerList = {
   ask: (state) => [`${listPath("brokers", state)}&limit=${wantedOf("brokers")}`, "v1/overview"],
   show: ([found, all], moment, { state, go }) => [
     card(
-      counted(found?.total ?? 0, "address", "addresses"),
+      "brokers",
+      counted(found?.total ?? 0, "broker"),
       filterForm(all, state, go, STATES, "Name or address"),
       brokerTable(found, moment, state, go),
     ),
@@ -32,15 +32,15 @@ export const brokerList = {
 
 function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
   const sort = filters.sort ?? "name";
-  const columns = ["broker", "#id", "address", "cluster", "zone", "state", "heard", "alive since", "#topics"];
+  const columns = ["broker", "role", "address", "cluster", "zone", "state", "last heartbeat", "up since", "#topics"];
   const heads = sortHeads(columns, SORTS, sort, chooser(filters, go)("sort"));
   const row = (each) => [
     link("broker", each.brokerName, moment),
-    ownId(each),
+    ownRole(each),
     each.down ? h("s", {}, each.brokerAddr) : each.brokerAddr,
     visible(each.clusterName),
     each.zoneName,
-    h("span", { class: "holder" }, dot(each.state), each.state),
+    h("span", { class: "holder" }, dot(each.state), STATES[each.state]),
     ...heard(each),
     each.topics,
   ];
@@ -51,17 +51,18 @@ function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
     row,
     heads,
     name: "brokers",
-    empty: "No such broker at this moment.",
+    empty: "No brokers match at this time.",
   });
 }
 
-const ownId = (each) => (each.holdsId || each.down ? each.brokerId : `(${each.brokerId})`);
+// A role in parentheses is that of another address, or of none.
+const ownRole = (each) => (each.holdsId || each.down ? role(each.brokerId) : `(${role(each.brokerId)})`);
 
-// When a broker was heard last, and since when it is alive or out of the routes.
+// The last heartbeat of a broker, and since when it is up or was removed from routes.
 const heard = (each) =>
   each.down
-    ? [stamp(each.down.lastHeardAt), h("span", {}, "out since ", stamp(each.down.goneAt), ` (${each.down.endedBy})`)]
-    : [Number.isFinite(each.silentMillis) ? `${duration(each.silentMillis)} before` : "", stamp(each.leaseBeganAt)];
+    ? [stamp(each.down.lastHeardAt), h("span", {}, `${endText(each.down.endedBy)} at `, stamp(each.down.goneAt))]
+    : [Number.isFinite(each.silentMillis) ? age(each.silentMillis) : "", stamp(each.leaseBeganAt)];
 
 export const broker = {
   title: ({ name }) => name,
@@ -72,42 +73,54 @@ export const broker = {
   ],
   show: ([found, churned, why], moment, { state, go, actions }) => [
     found && verdictLine(found.text, found.brokers.some((each) => each.state === "down") ? "down" : ""),
-    card("Addresses", addresses(found ?? {})),
+    card("members", "Brokers of this group", addresses(found ?? {})),
     card(
-      "The week before this moment",
-      churned ? sessionsChart(churned, (text) => text) : null,
-      Object.entries(churned?.availability ?? {}).map(([each, share]) =>
-        h("p", { class: "share" }, `${each}: in the routes ${percent(share)} of the time in which it was expected`),
+      "sessions",
+      "Last 7 days",
+      churned ? sessionsChart(churned, (session) => brokerText(session)) : null,
+      membersOf(churned).map(([each, share]) =>
+        h(
+          "p",
+          { class: "share" },
+          `${brokerText(each)} in ${each.clusterName}: up ${percent(share)} of the expected time`,
+        ),
       ),
     ),
     h(
       "div",
       { class: "columns" },
       card(
-        "Why it is so",
-        story(
-          [...(why?.sentences ?? [])].reverse(),
-          "The history has nothing about this broker up to this moment.",
-          why?.total,
-          () => go({}),
+        "why",
+        "History",
+        story([...(why?.sentences ?? [])].reverse(), "No events about this broker up to this time.", why?.total, () =>
+          go({}),
         ),
       ),
-      card(found ? counted(found.total, "topic") : "Topics", found && topicsOf(found, moment, state)),
+      card("topics", found ? counted(found.total, "topic") : "Topics", found && topicsOf(found, moment, state)),
     ),
     moment.epoch === null &&
       found &&
       card(
+        "change",
         "Change",
         actions([...changes(found), ...found.brokers.filter((each) => each.state === "down").map(retirement)]),
       ),
   ],
 };
 
+// Each broker of the sessions, with its share of the expected time.
+function membersOf(churned) {
+  const members = new Map((churned?.sessions ?? []).map((each) => [each.broker, each]));
+  return Object.entries(churned?.availability ?? {})
+    .filter(([broker]) => members.has(broker))
+    .map(([broker, share]) => [members.get(broker), share]);
+}
+
 function addresses({ brokers: leases = [], snapshot } = {}) {
   const row = (lease) => [
     h("span", { class: "holder" }, dot(lease.state), lease.down ? h("s", {}, lease.brokerAddr) : lease.brokerAddr),
-    ownId(lease),
-    lease.state,
+    ownRole(lease),
+    STATES[lease.state],
     visible(lease.clusterName),
     lease.zoneName,
     ...heard(lease),
@@ -115,14 +128,14 @@ function addresses({ brokers: leases = [], snapshot } = {}) {
     lease.brokerVersion,
   ];
   return pages(
-    ["address", "#id", "state", "cluster", "zone", "heard", "alive since", "lease", "release"],
+    ["address", "role", "state", "cluster", "zone", "last heartbeat", "up since", "timeout", "release"],
     { leases, total: leases.length, next: null, snapshot },
     {
       key: "leases",
       row,
       name: "addresses",
       path: "",
-      empty: "At this moment no address of this broker is alive, and none is expected.",
+      empty: "No broker of this group is up or expected at this time.",
     },
   );
 }
@@ -135,32 +148,32 @@ function topicsOf(found, moment, { at: time, epoch, newest }) {
     each.writeQueueNums,
     perm(each.perm),
   ];
-  return pages(["topic", "state", "#read", "#write", "perm"], found, {
+  return pages(["topic", "state", "#read queues", "#write queues", "permission"], found, {
     path: `v1/brokers/${path(found.brokerName)}`,
     epoch: time ?? epoch ?? newest,
     key: "topics",
     row,
     name: `topics-of-${found.brokerName}`,
-    empty: "No topic.",
+    empty: "No topics.",
   });
 }
 
 const retirement = (each) => [
-  `Retire ${each.brokerName} ${each.brokerId} …`,
+  `Retire ${brokerText(each)} …`,
   { type: "RETIRE_BROKER", clusterName: each.clusterName, brokerName: each.brokerName, brokerId: each.brokerId },
-  `${each.brokerName} ${each.brokerId} of ${visible(each.clusterName)} counts as gone for good: it is not expected until it is back. Its figures up to now stay as they are.`,
+  `${brokerText(each)} in ${visible(each.clusterName)} is gone for good: it is not expected until it registers again. Its figures up to now stay as they are.`,
 ];
 
 function changes({ brokerName: name, brokers, total, writeQueueNums }) {
   if (brokers.every((each) => each.down)) return [];
   const up = brokers.filter((each) => !each.down),
     clusters = [...new Set(up.map((each) => each.clusterName))].join(", ");
-  const what = `${counted(total, "topic")} with ${counted(writeQueueNums, "write queue")} on ${name} (${counted(up.length, "broker")} of ${clusters})`;
+  const what = `${counted(total, "topic")} with ${counted(writeQueueNums, "write queue")} on ${name} (${counted(up.length, "broker")} in ${clusters})`;
   return [
     [
       "Make read-only …",
       { type: "WIPE_WRITE_PERM_OF_BROKER", brokerName: name },
-      `${what}: clients stop sending there, until it registers with a new data version.`,
+      `${what}: clients stop sending to it until it registers with a new data version.`,
     ],
     [
       "Make writable …",

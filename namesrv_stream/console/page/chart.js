@@ -1,7 +1,7 @@
 // Sessions of brokers as bars, and their ends as marks: one line a broker.
 
 import { h } from "./dom.js";
-import { percent, when } from "./words.js";
+import { brokerText, counted, endText, percent, when } from "./words.js";
 
 const WIDTH = 1000;
 const MAX_ROWS = 40;
@@ -12,7 +12,7 @@ export function sessionsChart(found, label) {
   const since = Math.max(new Date(found.since).getTime(), Math.min(...begins, until));
   const rows = new Map();
   for (const session of found.sessions) rows.set(session.broker, [...(rows.get(session.broker) ?? []), session]);
-  if (!rows.size) return h("p", { class: "quiet" }, "No broker was in the routes in this time.");
+  if (!rows.size) return h("p", { class: "quiet" }, "No broker was up in this time.");
   const ends = (sessions) => sessions.filter((each) => each.endedBy).length;
   const most = [...rows]
     .sort((one, other) => ends(other[1]) - ends(one[1]) || one[0].localeCompare(other[0], undefined, { numeric: true }))
@@ -22,14 +22,14 @@ export function sessionsChart(found, label) {
     h(
       "div",
       { class: "line" },
-      h("span", { class: "name" }, label(broker)),
+      h("span", { class: "name" }, label(sessions[0])),
       h(
         "svg",
         {
           viewBox: `0 0 ${WIDTH} 20`,
           preserveAspectRatio: "none",
           role: "img",
-          "aria-label": `${broker}: ${ends(sessions)} ends`,
+          "aria-label": `${brokerText(sessions[0])}: ${counted(ends(sessions), "end")}`,
         },
         h("rect", { class: "away", x: 0, y: 8, width: WIDTH, height: 4 }),
         sessions.map((each) =>
@@ -51,7 +51,7 @@ export function sessionsChart(found, label) {
                 width: 4,
                 height: 20,
               },
-              h("title", {}, `${each.endedBy} ${when(each.to)}`),
+              h("title", {}, `${endText(each.endedBy)} at ${when(each.to)}`),
             ),
           ),
       ),
@@ -73,7 +73,7 @@ export function sessionsChart(found, label) {
           "span",
           { class: "legend" },
           h("i", { class: "up" }),
-          "in the routes ",
+          "up ",
           h("i", { class: "left" }),
           "unplanned end ",
           h("i", { class: "asked" }),
@@ -83,6 +83,7 @@ export function sessionsChart(found, label) {
       ),
       h("span"),
     ),
-    rows.size > MAX_ROWS && h("p", { class: "quiet" }, `The ${MAX_ROWS} brokers with most ends, of ${rows.size}.`),
+    rows.size > MAX_ROWS &&
+      h("p", { class: "quiet" }, `Showing the ${MAX_ROWS} brokers with most ends, of ${rows.size}.`),
   );
 }

@@ -3,7 +3,7 @@
 import { sessionsChart } from "./chart.js";
 import { card, h, link, quiet } from "./dom.js";
 import { rowsOf, stamp, table } from "./lists.js";
-import { clock, counted, duration } from "./words.js";
+import { brokerText, clock, counted, duration } from "./words.js";
 
 const FEW = 6;
 const FEW_ROWS = 20;
@@ -12,9 +12,9 @@ export const churn = {
   title: () => "Churn",
   ask: ({ window: span }) => [`v1/churn?since=${span === "all" ? "30d" : span}`],
   show: ([found], moment) => {
-    const name = (text) => link("broker", text.split(" ").slice(-2)[0], moment, text);
+    const name = (each) => link("broker", each.brokerName, moment, `${brokerText(each)} in ${each.clusterName}`);
     const flapping = rowsOf(found.flapping, (each) => [
-      name(each.broker),
+      name(each),
       each.unplannedEnds,
       each.flaps,
       duration(each.shortestMillis),
@@ -26,7 +26,7 @@ export const churn = {
       Object.entries(each.clusters)
         .map(([cluster, count]) => `${cluster}: ${count}`)
         .join(", "),
-      names(each.brokers, name),
+      names(each.members, name),
     ]);
     const rejected = rowsOf(found.rejected, (each) => [
       stamp(each.eventTime),
@@ -36,36 +36,39 @@ export const churn = {
       h("code", {}, each.text),
     ]);
     return [
-      card("Up and down", sessionsChart(found, name)),
+      card("sessions", "Sessions", sessionsChart(found, name)),
       h(
         "div",
         { class: "columns" },
         card(
+          "flapping",
           "Flapping",
           table(
             ["broker", "#unplanned ends", "#back within 10 min", "shortest session"],
             flapping,
-            "No broker ended unplanned in this time.",
+            "No unplanned ends in this time.",
             { name: "flapping", step: FEW_ROWS, of: found.snapshot },
           ),
         ),
         card(
-          "Several at once",
+          "outages",
+          "Shared outages",
           table(
-            ["from", "to", "#brokers", "clusters", "which"],
+            ["first end", "last end", "#brokers", "clusters", "brokers"],
             outages,
-            "No two brokers ended unplanned within a minute.",
+            "No two unplanned ends within a minute.",
             { name: "outages", step: FEW_ROWS, of: found.snapshot },
           ),
         ),
       ),
       card(
+        "rejected",
         "Rejected records",
-        table(["time", "#offset", "key", "reason", "begins with"], rejected, "Every record kept the contract.", {
+        table(["time", "#offset", "key", "reason", "begins with"], rejected, "No records were rejected.", {
           name: "rejected",
           of: found.snapshot,
         }),
-        found.rejectedMore && quiet("Older ones are in the table rejected."),
+        found.rejectedMore && quiet("The table `rejected` has older ones."),
       ),
     ];
   },

@@ -25,7 +25,7 @@ function ask(text, command, effect, name = null) {
     name: "reason",
     required: true,
     maxlength: 500,
-    placeholder: "why, for the history",
+    placeholder: "reason, kept in the history",
     "aria-label": "Reason",
   });
   const typed =
@@ -41,15 +41,15 @@ function ask(text, command, effect, name = null) {
   const onSubmit = async (event) => {
     event.preventDefault();
     if (typed && typed.value !== name) {
-      outcome.textContent = `Nothing was sent: to go on, type ${name}.`;
+      outcome.textContent = `Not sent. Type ${name} to confirm.`;
       return;
     }
-    outcome.textContent = "Sent; waiting until it is published …";
+    outcome.textContent = "Sent. Waiting for the next snapshot …";
     try {
       const done = await send({ ...command, reason: reason.value });
       outcome.textContent = done.epoch
-        ? `Published with epoch ${done.epoch}.`
-        : `Kafka has it at offset ${done.offset}; no snapshot has it yet. Is the job running?`;
+        ? `Visible in snapshot ${done.epoch}.`
+        : "Sent, but not yet in a snapshot. Check that the streaming job is running.";
     } catch (problem) {
       outcome.textContent = problem.message;
     }

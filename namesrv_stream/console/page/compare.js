@@ -2,11 +2,11 @@
 
 import { card, h, link } from "./dom.js";
 import { pages, rowsOf, table, wantedOf } from "./lists.js";
-import { counted, duration, perm, snapshotText, when } from "./words.js";
+import { brokerText, counted, duration, perm, snapshotText, when } from "./words.js";
 
 const TABLES = {
   live: "leases",
-  broker: "broker ids",
+  broker: "roles",
   cluster: "cluster members",
   topic: "topic rows",
   topic_mapping: "static mappings",
@@ -34,7 +34,7 @@ export function comparison([found, before, after], moment, state) {
       "p",
       { class: "moment" },
       h("strong", {}, snapshotText(each.snapshot)),
-      ` — epoch ${each.snapshot.epoch}: ${each.counts.alive.toLocaleString()} alive, ${each.counts.late === null ? "" : `${each.counts.late} late, `}${counted(each.counts.brokerNames, "broker name")}, ${counted(each.counts.topics, "topic")}`,
+      ` — snapshot ${each.snapshot.epoch}: ${counted(each.counts.alive, "broker")} up, ${each.counts.late === null ? "" : `${each.counts.late} late, `}${counted(each.counts.brokerNames, "broker group")}, ${counted(each.counts.topics, "topic")}`,
     );
   const items = Object.entries(found.counts).map(([name, each]) => ({ table: name, ...each }));
   const counts = rowsOf(items, (each) => [
@@ -44,7 +44,7 @@ export function comparison([found, before, after], moment, state) {
     each.changed,
   ]);
   const sign = (each) =>
-    each.before === null ? ["+ came", "came"] : each.after === null ? ["− left", "left"] : ["~ changed", "asked"];
+    each.before === null ? ["+ added", "came"] : each.after === null ? ["− removed", "left"] : ["~ changed", "asked"];
   const row = (each) => [
     h("b", { class: sign(each)[1] }, sign(each)[0]),
     TABLES[each.table] ?? each.table,
@@ -53,16 +53,18 @@ export function comparison([found, before, after], moment, state) {
   ];
   const one = state.filters.table;
   return [
-    h("div", { class: "columns even" }, card("Before", side(before)), card("After", side(after))),
+    h("div", { class: "columns even" }, card("before", "Before", side(before)), card("after", "After", side(after))),
     card(
-      "What changed",
-      table(["table", "#came", "#left", "#changed"], counts, "Both moments are the same.", {
+      "changes",
+      "Changes by table",
+      table(["table", "#added", "#removed", "#changed"], counts, "No differences.", {
         name: "changes",
         of: after.snapshot,
       }),
     ),
     found.total > 0 &&
       card(
+        "differences",
         `${counted(found.total, "difference")}${one ? ` in ${TABLES[one] ?? one}` : ""}`,
         one && h("p", {}, link("compare", "", pinned, "All tables")),
         pages(["", "table", "key", "what"], found, {
@@ -87,7 +89,7 @@ function named(each, { before, after }, moment) {
   if (each.table === "topic") return link("topic", each.key[0], there, text);
   if (each.table === "cluster") return link("broker", each.key[1], there, text);
   const name = each.table === "broker" ? each.key[0] : row?.brokerName;
-  return name ? link("broker", name, there, each.table === "live" ? `${name} ${row.brokerId} ${text}` : text) : text;
+  return name ? link("broker", name, there, each.table === "live" ? `${brokerText(row)} ${text}` : text) : text;
 }
 
 function values({ before, after, key }) {

@@ -1,6 +1,8 @@
 // Answers of the API. An answer about an epoch never changes, so it is kept; moving through time asks once for each.
 // Paths are relative: the console may be below a path of another server.
 
+import { zone } from "./words.js";
+
 const MOST_KEPT = 600;
 const kept = new Map();
 const asked = new Map();
@@ -14,8 +16,11 @@ export class Problem extends Error {
 }
 
 // A moment is an epoch, or the text of an event time within one.
-const withEpoch = (path, epoch) =>
-  `${path}${path.includes("?") ? "&" : "?"}${typeof epoch === "string" ? `at=${encodeURIComponent(epoch)}` : `epoch=${epoch}`}`;
+// Sentences have their times in the reader's zone.
+const withEpoch = (path, epoch) => {
+  const moment = typeof epoch === "string" ? `at=${encodeURIComponent(epoch)}` : `epoch=${epoch}`;
+  return `${path}${path.includes("?") ? "&" : "?"}${moment}&tz=${encodeURIComponent(zone())}`;
+};
 
 export function peek(path, epoch) {
   return kept.get(withEpoch(path, epoch));
@@ -44,11 +49,18 @@ export async function read(url, options) {
   try {
     response = await fetch(url, options);
   } catch {
-    throw new Problem(0, "The console does not answer. It may have been stopped; this page goes on when it is back.");
+    throw new Problem(
+      0,
+      "The console is unreachable. Check that it is running. This page continues automatically when it answers.",
+    );
   }
   const body = await response.json().catch(() => ({}));
   if (!response.ok)
-    throw new Problem(response.status, body.detail ?? `The console answers ${response.status}.`, body.type);
+    throw new Problem(
+      response.status,
+      body.detail ?? `The console answered with status ${response.status}.`,
+      body.type,
+    );
   return body;
 }
 
@@ -56,10 +68,10 @@ export async function read(url, options) {
 export const dayBegin = (text) => text.trim().replace(/^\d{4}-\d\d-\d\d$/, "$& 00:00");
 
 // The moment that a reader has typed: an epoch, `now`, or a time in `zone`. `at` is null if it is all of an epoch.
-export async function momentOf(text, zone) {
+export async function momentOf(text) {
   if (text.trim().toLowerCase() === "now") return { epoch: null, at: null };
   if (/^\d{1,15}$/.test(text.trim())) return { epoch: Number(text), at: null };
-  const { snapshot } = await read(`v1/overview?${new URLSearchParams({ at: text, tz: zone })}`);
+  const { snapshot } = await read(`v1/overview?${new URLSearchParams({ at: text, tz: zone() })}`);
   const whole = (await at("v1/overview", snapshot.epoch)).snapshot;
   return { epoch: snapshot.epoch, at: whole.eventTime === snapshot.eventTime ? null : snapshot.eventTime };
 }

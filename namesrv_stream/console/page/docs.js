@@ -50,6 +50,7 @@ function operation(path, method, about) {
     ),
   );
   return card(
+    `${method} ${path}`,
     `${method.toUpperCase()} ${path}`,
     h("p", {}, about.summary, ". ", about.description),
     parameters.length > 0 && grid(parameters),

@@ -1,6 +1,6 @@
 // Builds elements. Text from brokers only ever becomes text nodes and attributes, never markup.
 
-import { visible } from "./words.js";
+import { STATES, visible } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "path", "rect", "circle", "line", "text", "title"]);
@@ -71,42 +71,32 @@ function become(element, fresh) {
   if (element.nodeName === "DETAILS" && element.open) fresh.listeners?.toggle?.({ currentTarget: element });
 }
 
-// A card's key is the same for one address and for many.
-export const card = (title, ...children) =>
-  h(
-    "section",
-    {
-      class: "card",
-      "data-key": title
-        .replace(/^[\d.,\s]+/, "")
-        .replace(/s$/, "")
-        .slice(0, 6),
-    },
-    h("h2", {}, title),
-    children,
-  );
+// `key` is the same in each drawing of a view, whatever the title counts.
+export const card = (key, title, ...children) =>
+  h("section", { class: "card", "data-key": key }, h("h2", {}, title), children);
 export const verdictLine = (text, kind) => h("p", { class: `verdict ${kind}`, "data-key": "verdict" }, text);
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const link = (kind, name, moment, text = visible(name), filters = {}) =>
   h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
-const STATES = {
-  alive: "alive",
-  late: "late: silent for over three quarters of its lease",
-  suspect: "suspect: its lease is over, and the guard against mass expiry holds it",
-  down: "down: expected, and not up",
+const MEANINGS = {
+  alive: "up",
+  late: "late: silent for over three quarters of its heartbeat timeout",
+  suspect: "suspect: silent for its whole heartbeat timeout, kept by the mass-expiry guard",
+  down: "down: expected, but not up",
+  left: "unregistered",
 };
 
-export const dot = (state, label = state) =>
-  h("i", { class: `dot ${state}`, title: label === state ? STATES[state] : label, role: "img", "aria-label": label });
+export const dot = (state, label = STATES[state] ?? state) =>
+  h("i", { class: `dot ${state}`, title: MEANINGS[state] ?? label, role: "img", "aria-label": label });
 
 export const TOPIC_STATES = {
   writable: "writable",
   read_only: "read-only",
   degraded: "degraded",
   not_writable: "not writable",
-  without_route: "without route",
-  left: "left",
+  without_route: "no route",
+  left: "removed",
 };
 export const kindOf = (state) =>
   ({ without_route: "down", not_writable: "down", degraded: "late", left: "" })[state] ?? "alive";
@@ -151,12 +141,13 @@ export function parsed(hash) {
   const wrong = [];
   const number = (key) => {
     const text = values.get(key);
-    if (text !== null && !/^\d{1,15}$/.test(text)) wrong.push(`${key}=${text} is no epoch, which is a whole number.`);
+    if (text !== null && !/^\d{1,15}$/.test(text))
+      wrong.push(`invalid ${key} '${text}'. Use the number of a snapshot.`);
     return wrong.length || text === null ? null : Number(text);
   };
   const filters = Object.fromEntries(FILTERS.filter((key) => values.has(key)).map((key) => [key, values.get(key)]));
   const span = values.get("window") ?? "all";
-  if (!SPANS.includes(span)) wrong.push(`window=${span} is none of ${SPANS.join(", ")}.`);
+  if (!SPANS.includes(span)) wrong.push(`invalid window '${span}'. Use ${SPANS.join(", ")}.`);
   const one = name.join("/") && { brokers: "broker", topics: "topic" }[view]; // as the paths of the API
   return {
     wrong,

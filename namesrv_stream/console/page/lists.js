@@ -15,10 +15,7 @@ const wanted = new Map();
 export const wantedOf = (name, step = STEP) => Math.min(MOST_A_PAGE, wanted.get(name) ?? step);
 export const wantedOfStory = () => wantedOf("story", STORY_STEP);
 export const forgetWanted = () => wanted.clear();
-const shownOf = (count, total) =>
-  count < total
-    ? `${count.toLocaleString()} of ${total.toLocaleString()} are shown`
-    : `All ${total.toLocaleString()} are shown`;
+const shownOf = (count, total) => `Showing ${count.toLocaleString()} of ${total.toLocaleString()}`;
 
 // `columns`: names, `#` before those of numbers. `more`: the rest of a list of which `rows` is the first page.
 // `heads`: what to show in place of the names, each with its value of aria-sort. `of` is where the rows are from, for the
@@ -70,7 +67,7 @@ export function table(
     const rest = state.more !== null || count < state.rows.length;
     const isFull = state.more !== null && count >= MOST_A_PAGE; // one answer, which the page asks for when a snapshot comes
     return [
-      quiet(`${shownOf(count, total)}${isFull ? "; CSV saves all" : ""}.`),
+      quiet(count < total ? `${shownOf(count, total)}${isFull ? ". CSV saves all rows." : "."}` : ""),
       h(
         "span",
         { class: "buttons" },
@@ -111,7 +108,7 @@ export function listPath(kind, { filters }, more = {}) {
 export function filterForm(all, { filters }, go, states, names, ...more) {
   const choose = chooser(filters, go);
   const select = (key, options) =>
-    choice(key[0].toUpperCase() + key.slice(1), [["*", `every ${key}`], ...options], filters[key] ?? "*", choose(key));
+    choice(key[0].toUpperCase() + key.slice(1), [["*", `any ${key}`], ...options], filters[key] ?? "*", choose(key));
   const places = (key, column) =>
     select(
       key,
@@ -245,7 +242,7 @@ export function story(lines, empty, total = null, ask = null) {
       h(
         "div",
         { class: "foot" },
-        quiet(`${shownOf(lines.length, total)}.`),
+        quiet(lines.length < total ? `${shownOf(lines.length, total)}.` : ""),
         h(
           "button",
           { type: "button", onclick: show, hidden: isWhole },

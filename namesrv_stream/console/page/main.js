@@ -65,7 +65,7 @@ function noteOf(problem) {
 
 async function goToTyped(text) {
   try {
-    const found = await momentOf(text, zone());
+    const found = await momentOf(text);
     if (found.epoch !== null) found.epoch = found.epoch >= newest && found.at === null ? null : found.epoch;
     if (found.epoch !== null) await at("v1/clusters", found.at ?? found.epoch);
     go(found, true);
@@ -79,7 +79,7 @@ async function resolve() {
   if (state.at === null) return true;
   const asked = state.at;
   try {
-    const found = await momentOf(asked, zone());
+    const found = await momentOf(asked);
     if (state.at !== asked) return false;
     state = { ...state, ...found };
     history.replaceState(null, "", address(state));
@@ -129,14 +129,14 @@ function mistakes() {
   const isKnown = state.view === "compare" || Object.hasOwn(views, state.view);
   return [
     ...state.wrong,
-    ...(isKnown ? [] : [`There is no view ${state.view}. There are ${[...Object.keys(views), "compare"].join(", ")}.`]),
+    ...(isKnown ? [] : [`No view '${state.view}'. Use ${[...Object.keys(views), "compare"].join(", ")}.`]),
   ].join(" ");
 }
 
 async function draw(isMove = true) {
   const turn = ++drawing;
   drawNav();
-  if (mistakes()) return showProblem(new Problem(404, mistakes()), "This address is wrong");
+  if (mistakes()) return showProblem(new Problem(404, mistakes()), "Invalid address");
   track.at = state.at;
   track.place(state.epoch);
   track.spans.value = state.window;
@@ -179,14 +179,14 @@ function show(found, now) {
   const moment = { epoch: state.epoch, at: state.at, window: state.window };
   const view = views[state.view] ?? views.overview;
   const isCompare = state.view === "compare";
-  const title = isCompare ? "Compare two moments" : view.title(state);
+  const title = isCompare ? "Compare two times" : view.title(state);
   const all = found.at(-1);
   drawVerdict(all?.verdict ?? null, title, moment, all?.snapshot.eventTime);
   const page = { state: { ...state, newest: now }, go, actions };
   const parts = isCompare ? comparison(found, moment, page.state) : view.show(found, moment, page);
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
   if (snapshot && state.epoch !== null) track.place(state.epoch, snapshot.eventTime);
-  const share = h("button", { type: "button", class: "share-link", onclick: copyLink }, "Copy link to this moment");
+  const share = h("button", { type: "button", class: "share-link", onclick: copyLink }, "Copy link to this time");
   const drawn = [
     h(
       "div",
@@ -233,7 +233,7 @@ function compareForm([, before, after]) {
         name,
         value: epoch,
         autocomplete: "off",
-        title: "An epoch, or a time: 03:12, 2026-11-21 03:12, 2h ago, now",
+        title: "A snapshot number, or a time: 03:12, 2026-11-21 03:12, 2h ago, now",
       }),
     );
   const onSubmit = async (event) => {
@@ -241,7 +241,7 @@ function compareForm([, before, after]) {
     const typed = new FormData(event.target);
     try {
       const texts = [dayBegin(typed.get("before")), typed.get("after")];
-      const [first, second] = await Promise.all(texts.map((text) => momentOf(text, zone())));
+      const [first, second] = await Promise.all(texts.map((text) => momentOf(text)));
       go({ other: first.epoch ?? newest, ...second }, true);
     } catch (problem) {
       noteOf(problem);
@@ -253,7 +253,7 @@ function compareForm([, before, after]) {
     input("before", "from", before.snapshot.epoch),
     input("after", "to", after.snapshot.epoch),
     h("button", {}, "Compare"),
-    h("small", { class: "quiet" }, "epochs or times; the track moves the second"),
+    h("small", { class: "quiet" }, "snapshot numbers or times; the track changes the second one"),
   );
 }
 
@@ -272,20 +272,16 @@ function showProblem(problem, title = null, all = null) {
     );
   const heading =
     title ??
-    (problem.isEmpty
-      ? "There is nothing to show yet"
-      : problem.status === 404
-        ? "Not found at this moment"
-        : "This cannot be shown now");
+    (problem.isEmpty ? "No registry yet" : problem.status === 404 ? "Not found at this time" : "Cannot be shown now");
   const begin = problem.isEmpty
     ? h(
         "p",
         {},
-        "To make one on this machine: ",
+        "To start one on this machine: ",
         h("code", {}, "namesrv-stream up"),
         " runs Kafka, the job and eight simulated brokers; ",
         h("code", {}, "namesrv-stream demo"),
-        " shows an outage of some. This page goes on when there is a registry.",
+        " shows an outage. This page continues automatically when there is a registry.",
       )
     : "";
   content.replaceChildren(
@@ -308,7 +304,7 @@ function drawPresent() {
   timeLine.hidden = newest === null;
   drawBanner(job, isConnected, state.epoch === null);
   drawStatus(job, isConnected, newest);
-  const stopped = isStale(job, isConnected) && job ? `nothing newer since ${ago(job.publishedAt)}` : null;
+  const stopped = isStale(job, isConnected) && job ? `last update ${ago(job.publishedAt)}` : null;
   if (stopped === track.stopped) return;
   track.stopped = stopped;
   track.place(state.epoch);
@@ -319,7 +315,7 @@ let unanswered = 0; // a hidden page has no stream that would tell
 async function readStatus() {
   const before = newest;
   try {
-    job = await read("v1/status");
+    job = await read(`v1/status?tz=${encodeURIComponent(zone())}`);
     newest = Math.max(newest ?? 0, job.epoch);
     unanswered = 0;
     isConnected = true;

@@ -2,11 +2,11 @@
 
 import { card, dot, h, link, quiet } from "./dom.js";
 import { rowsOf, story, table } from "./lists.js";
-import { clock, counted, duration, visible, when } from "./words.js";
+import { brokerText, clock, counted, duration, endText, role, STATES, visible, when } from "./words.js";
 
 const MOST_CAUSES = 12;
 const TOPIC_STATES = {
-  withoutRoute: ["without_route", "topics without route"],
+  withoutRoute: ["without_route", "topics without a route"],
   notWritable: ["not_writable", "topics not writable"],
   degraded: ["degraded", "topics degraded"],
 };
@@ -16,7 +16,7 @@ export function overview(found, moment, actions) {
   const brokers = ["alive", "late", "suspect", "down"]
     .filter((state) => counts[state] || !["late", "suspect"].includes(state))
     .map((state) =>
-      tile(state, counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state }), state),
+      tile(STATES[state], counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state }), state),
     );
   const topics = Object.entries(TOPIC_STATES)
     .filter(([key]) => verdict.topics[key])
@@ -33,10 +33,10 @@ export function overview(found, moment, actions) {
       "dl",
       { class: "figures", "data-key": "figures" },
       brokers,
-      tile("broker names", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())),
+      tile("broker groups", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())),
       verdict.brokers.namesWithoutMaster > 0 &&
         tile(
-          "without master",
+          "groups without a master",
           verdict.brokers.namesWithoutMaster,
           verdict.brokers.namesWithoutMaster.toLocaleString(),
           "down",
@@ -48,12 +48,13 @@ export function overview(found, moment, actions) {
     counts.suspect > 0 && held(counts.suspect, found.groups, moment, actions),
     verdict.brokers.left > 0 &&
       card(
-        "Unregistered within the hour, and not back",
+        "left",
+        "Unregistered within the last hour",
         h(
           "p",
           {},
           link("brokers", "", moment, counted(verdict.brokers.left, "broker"), { state: "left" }),
-          ": a planned end, so nobody expects them back. A rollout that stopped halfway looks like this too.",
+          ", not returned. Their end was planned, so they are not expected. A rollout that stopped halfway looks the same.",
         ),
       ),
     verdict.causes.length > 0 && causes(verdict.causes, moment),
@@ -62,11 +63,10 @@ export function overview(found, moment, actions) {
       { class: "columns", "data-key": "columns" },
       h("div", {}, members(found, moment)),
       card(
-        "What happened last",
-        lastHour(found.lastHour),
-        story(found.events, "Nothing has happened up to this moment."),
-        found.events.length > 0 &&
-          quiet(`The newest ${found.events.length.toLocaleString()} are shown: the track leads to older ones.`),
+        "events",
+        "Latest events",
+        quiet(found.lastHourText ? `In the last hour: ${found.lastHourText}.` : "No events in the last hour."),
+        story(found.events, "No events up to this time."),
       ),
     ),
   ];
@@ -78,18 +78,19 @@ const tile = (name, count, shown, kind = "") =>
 function held(count, groups, moment, actions) {
   const clusters = [...new Set(groups.filter((each) => each.suspect).map((each) => each.clusterName))].join(", ");
   return card(
-    "Held by the guard against mass expiry",
+    "held",
+    "Kept by the mass-expiry guard",
     h(
       "p",
       {},
-      `The leases of ${counted(count, "broker")} are over. Clients still get them, until they are heard again or expiryGuardMaxMillis has passed.`,
+      `${counted(count, "broker")} silent for the whole heartbeat timeout. Clients still get them until they send a heartbeat, or until expiryGuardMaxMillis has passed.`,
     ),
     moment.epoch === null &&
       actions([
         [
           "Lift the guard …",
           { type: "LIFT_EXPIRY_GUARD" },
-          `The ${counted(count, "suspect broker")} of ${clusters} leave the routes at once.`,
+          `Removes the ${counted(count, "suspect broker")} in ${clusters} from the routes at once.`,
         ],
       ]),
   );
@@ -104,7 +105,8 @@ function causes(all, moment) {
     );
   const rest = all.slice(MOST_CAUSES);
   return card(
-    "What is wrong",
+    "problems",
+    "Problems",
     list(all.slice(0, MOST_CAUSES)),
     rest.length > 0 && h("details", {}, h("summary", {}, `${rest.length} more`), list(rest)),
   );
@@ -115,17 +117,11 @@ function cause(each, moment) {
   const only = (places) => (places.length === 1 ? (places[0] ?? "") : undefined);
   const filters = { cluster: only(each.clusters), zone: only(each.zones), state: each.state };
   const one = (broker) =>
-    h(
-      "li",
-      {},
-      link("broker", broker.brokerName, moment, `${broker.brokerName} ${broker.brokerId}`),
-      " ",
-      h("small", {}, broker.brokerAddr),
-    );
+    h("li", {}, link("broker", broker.brokerName, moment, brokerText(broker)), " ", h("small", {}, broker.brokerAddr));
   const times =
     each.state === "down"
-      ? `last heard ${span(each)}, out of the routes from ${when(each.goneAt)} on (${Object.entries(each.endedBy)
-          .map(([kind, count]) => `${count.toLocaleString()} ${kind}`)
+      ? `last heartbeat ${span(each)}, removed from routes from ${when(each.goneAt)} on (${Object.entries(each.endedBy)
+          .map(([type, count]) => `${count.toLocaleString()} ${endText(type)}`)
           .join(", ")})`
       : `since ${span(each)}`;
   const rest = each.count - each.brokers.length;
@@ -141,7 +137,7 @@ function cause(each, moment) {
         "ul",
         { class: "names" },
         each.brokers.map(one),
-        h("li", {}, link("brokers", "", moment, rest > 0 ? `and ${rest.toLocaleString()} more` : "list", filters)),
+        h("li", {}, link("brokers", "", moment, rest > 0 ? `and ${rest.toLocaleString()} more` : "show list", filters)),
       ),
     ),
   );
@@ -152,14 +148,14 @@ const span = ({ firstAt, lastAt }) => (firstAt === lastAt ? when(firstAt) : `${w
 function members(found, moment) {
   if (!found.groups.length)
     return card(
+      "clusters",
       "Clusters",
-      quiet(
-        "No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`.",
-      ),
+      quiet("No brokers registered. Set namesrvAddr of a broker to a gateway, or start `namesrv-stream fleet`."),
     );
   if (!found.clusters.length) return clusterCounts(found, moment);
   return found.clusters.map((cluster) =>
     card(
+      cluster.name,
       visible(cluster.name),
       h(
         "div",
@@ -182,14 +178,14 @@ function groupCard(group, moment) {
           .join(", ");
   const told = (each) =>
     each.down
-      ? `down since ${when(each.down.lastHeardAt)}, ${each.down.endedBy.toLowerCase()} ${clock(each.down.goneAt)}`
+      ? `down since ${when(each.down.lastHeardAt)} (${endText(each.down.endedBy)} at ${clock(each.down.goneAt)})`
       : silent(each);
   const holder = (each) =>
     h(
       "li",
       { class: each.down ? "ghost" : null },
       dot(each.state),
-      h("b", {}, each.brokerId),
+      h("b", {}, role(each.brokerId)),
       h("span", { class: "address" }, each.brokerAddr),
       h("small", {}, told(each)),
     );
@@ -200,7 +196,7 @@ function groupCard(group, moment) {
     { class: "group", "data-key": group.brokerName },
     h("h3", {}, isUp ? link("broker", group.brokerName, moment) : h("s", {}, link("broker", group.brokerName, moment))),
     quiet(
-      [group.zoneName, counted(group.topics, "topic"), isUp && !hasMaster && "no master: no writes"]
+      [group.zoneName, counted(group.topics, "topic"), isUp && !hasMaster && "no master, not writable"]
         .filter(Boolean)
         .join(" · "),
     ),
@@ -216,7 +212,7 @@ function clusterCounts({ groups, snapshot }, moment) {
   const states = (of) =>
     ["alive", "late", "suspect", "down"]
       .filter((state) => sum(of, state))
-      .map((state) => [dot(state), `${sum(of, state).toLocaleString()} ${state} `]);
+      .map((state) => [dot(state), `${sum(of, state).toLocaleString()} ${STATES[state]} `]);
   const number = (each, state) =>
     each[state]
       ? link("brokers", "", moment, each[state].toLocaleString(), {
@@ -255,20 +251,13 @@ function clusterCounts({ groups, snapshot }, moment) {
         "summary",
         {},
         h("h2", {}, visible(cluster)),
-        h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)),
+        h("span", {}, `${counted(sum(of, "brokerNames"), "broker group")}: `, states(of)),
         bar(of),
       ),
-      table(["zone", "#broker names", "#alive", "#late", "#suspect", "#down", ""], rowsOf(of, zoneRow), "", {
+      table(["zone", "#broker groups", "#up", "#late", "#suspect", "#down", ""], rowsOf(of, zoneRow), "", {
         name: cluster,
         of: snapshot,
       }),
     ),
   );
-}
-
-function lastHour(counts) {
-  const told = Object.entries(counts).map(
-    ([kind, count]) => `${count.toLocaleString()} ${kind.toLowerCase().replaceAll("_", " ")}`,
-  );
-  return quiet(told.length ? `In the last hour: ${told.join(", ")}.` : "Nothing in the last hour.");
 }

@@ -2,7 +2,7 @@
 
 import { at } from "./data.js";
 import { h, patch } from "./dom.js";
-import { counted, visible, when } from "./words.js";
+import { brokerText, counted, visible, when } from "./words.js";
 
 const MOST = 6;
 const PAUSE_MS = 120;
@@ -43,7 +43,7 @@ export function setUpSearch(epoch, go) {
       list,
       found.length
         ? [...found.map(option), ...(part ? [h("li", { class: "quiet" }, part)] : [])]
-        : [h("li", { class: "quiet" }, "Nothing at this moment has that in its name.")],
+        : [h("li", { class: "quiet" }, "No match at this time.")],
     );
   };
 
@@ -112,21 +112,26 @@ async function candidates(text, epoch) {
   const found = [];
   for (const each of brokers?.brokers ?? [])
     found.push({
-      kind: `broker of ${each.clusterName}`,
-      text: `${each.brokerName} ${each.brokerId}`,
+      kind: `broker in ${each.clusterName}`,
+      text: brokerText(each),
       view: "broker",
       name: each.brokerName,
     });
   for (const each of (brokers?.brokers ?? []).filter((one) => one.brokerAddr.includes(text)))
-    found.push({ kind: `address of ${each.brokerName}`, text: each.brokerAddr, view: "broker", name: each.brokerName });
+    found.push({
+      kind: `address of ${brokerText(each)}`,
+      text: each.brokerAddr,
+      view: "broker",
+      name: each.brokerName,
+    });
   for (const each of topics?.topics ?? [])
     found.push({ kind: "topic", text: each.topic, view: "topic", name: each.topic, isLast: each.isSystem });
   for (const each of went?.topics ?? [])
-    found.push({ kind: "topic that went", text: each.topic, view: "topic", name: each.topic });
+    found.push({ kind: "removed topic", text: each.topic, view: "topic", name: each.topic });
   for (const each of left?.brokers ?? [])
     found.push({
-      kind: `broker, unregistered ${when(each.down.goneAt)}`,
-      text: `${each.brokerName} ${each.brokerId}`,
+      kind: `broker, unregistered at ${when(each.down.goneAt)}`,
+      text: brokerText(each),
       view: "broker",
       name: each.brokerName,
     });
@@ -145,6 +150,6 @@ async function candidates(text, epoch) {
     ["topic", topics],
   ]
     .filter(([, page]) => page?.next)
-    .map(([noun, page]) => `${MOST} of ${counted(page.total, noun)}`);
+    .map(([noun, page]) => `Showing ${MOST} of ${counted(page.total, noun)}`);
   return [once.sort((one, other) => rank(one) - rank(other)).slice(0, 4 * MOST), part.join(", ")];
 }

@@ -13,11 +13,17 @@ import {
   wantedOf,
   wantedOfStory,
 } from "./lists.js";
-import { counted, perm, visible } from "./words.js";
+import { counted, perm, role, visible } from "./words.js";
 
 const path = encodeURIComponent;
 
-const SORTS = { topic: "name", state: "state", read: "read", write: "write", "broker names up": "brokerNamesUp" };
+const SORTS = {
+  topic: "name",
+  state: "state",
+  "read queues": "read",
+  "write queues": "write",
+  "groups with a master": "brokerNamesUp",
+};
 
 const topicsPath = (state) => listPath("topics", state, { system: state.filters.system === "1" });
 
@@ -34,9 +40,10 @@ export const topicList = {
       each.writeQueueNums,
       `${each.brokerNamesUp} of ${each.brokerNames}`,
     ];
-    const columns = ["topic", "state", "#read", "#write", "#broker names up"];
+    const columns = ["topic", "state", "#read queues", "#write queues", "#groups with a master"];
     return [
       card(
+        "topics",
         counted(found.total, "topic"),
         filterForm(all, state, go, TOPIC_STATES, "Name", systemSwitch(filters.system === "1", found, choose("system"))),
         pages(columns, found, {
@@ -46,7 +53,7 @@ export const topicList = {
           row,
           heads: sortHeads(columns, SORTS, filters.sort ?? "name", choose("sort")),
           name: "topics",
-          empty: "No such topic at this moment.",
+          empty: "No topics match at this time.",
         }),
       ),
     ];
@@ -73,27 +80,27 @@ export const topic = {
   show: ([found, why], moment, { go, actions }) => [
     found && verdictLine(found.text, kindOf(found.state)),
     card(
+      "route",
       "Route, as clients get it",
       routeTable(found, moment),
       found?.missing.length > 0 && missing(found.missing, moment),
       found?.route && routeText(found.route),
     ),
     card(
-      "Why it is so",
-      story(
-        [...(why?.sentences ?? [])].reverse(),
-        "The history has nothing about this topic up to this moment.",
-        why?.total,
-        () => go({}),
+      "why",
+      "History",
+      story([...(why?.sentences ?? [])].reverse(), "No events about this topic up to this time.", why?.total, () =>
+        go({}),
       ),
     ),
     moment.epoch === null &&
       found?.route &&
       card(
+        "change",
         "Change",
         actions([
           [
-            "Delete from the routes …",
+            "Delete from routes …",
             { type: "DELETE_TOPIC_IN_NAMESRV", topic: found.topic },
             deletion(found),
             found.topic,
@@ -106,15 +113,15 @@ export const topic = {
 function deletion({ topic: name, route }) {
   const sum = (kind) => route.queueDatas.reduce((count, queue) => count + queue[kind], 0).toLocaleString();
   const clusters = [...new Set(route.brokerDatas.map((each) => each.cluster))].join(", ");
-  return `Remove ${name} from the routes: ${sum("readQueueNums")} read and ${sum("writeQueueNums")} write queues on ${counted(route.queueDatas.length, "broker name")} of ${clusters}. A broker that still has it adds it again with its next registration.`;
+  return `Removes ${name} from the routes: ${sum("readQueueNums")} read queues and ${sum("writeQueueNums")} write queues on ${counted(route.queueDatas.length, "broker group")} in ${clusters}. A broker that still has the topic adds it again with its next registration.`;
 }
 
-// Broker names that take no messages for the topic.
+// Broker groups to which producers cannot send for the topic.
 function missing(names, moment) {
   return h(
     "p",
     { class: "missing" },
-    "Takes no messages: ",
+    "Not writable on: ",
     names.map((each, index) => [
       index ? ", " : "",
       each.why === "down"
@@ -126,9 +133,9 @@ function missing(names, moment) {
 }
 
 const WHY = {
-  down: " is down",
-  "no master": " has no master: no writes",
-  "no write permission": " has no permission to write",
+  down: " (down)",
+  "no master": " (no master)",
+  "no write permission": " (no write permission)",
 };
 
 function routeTable(found, moment) {
@@ -144,7 +151,7 @@ function routeTable(found, moment) {
   const rows = rowsOf(items, (queue) => {
     const group = groups.get(queue.brokerName);
     const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) =>
-      h("div", { class: "holder" }, dot(states.get(addr) ?? "down"), h("b", {}, id), ` ${addr} `),
+      h("div", { class: "holder" }, dot(states.get(addr) ?? "down"), h("b", {}, role(id)), ` ${addr} `),
     );
     return [
       link("broker", queue.brokerName, moment),
@@ -157,9 +164,9 @@ function routeTable(found, moment) {
     ];
   });
   return table(
-    ["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"],
+    ["broker group", "cluster", "zone", "#read queues", "#write queues", "permission", "brokers"],
     rows,
-    "At this moment clients get no route: TOPIC_NOT_EXIST.",
+    "Clients get no route at this time (TOPIC_NOT_EXIST).",
     { name: `route-of-${found?.topic}`, of: found?.snapshot },
   );
 }

@@ -31,7 +31,7 @@ export class Track {
     this.tip = h("div", { class: "tip", hidden: true });
     this.edges = [h("span"), h("span")];
     this.most = h("span");
-    this.legend = h("span", { hidden: true }, " ", h("i", { class: "unknown" }), "not known");
+    this.legend = h("span", { hidden: true }, " ", h("i", { class: "unknown" }), "unknown");
     this.band = h("div", { class: "band", hidden: true });
     this.whole = h("button", { type: "button", hidden: true, onclick: () => this.zoom(null) }, "Zoom out");
     this.rail = h(
@@ -40,7 +40,7 @@ export class Track {
         class: "rail",
         tabindex: "0",
         role: "slider",
-        "aria-label": "Moment",
+        "aria-label": "Time shown",
         "aria-orientation": "horizontal",
         onkeydown: (event) => this.onKey(event),
         onpointerdown: (event) => this.onDown(event),
@@ -78,19 +78,18 @@ export class Track {
         },
       },
       [
-        ["all", "all that is known"],
         ["1h", "1 hour"],
         ["6h", "6 hours"],
         ["24h", "1 day"],
         ["7d", "1 week"],
-        ["30d", "30 days"],
+        ["all", "30 days"],
       ].map(([value, text]) => h("option", { value }, text)),
     );
     this.typed = h("input", {
       name: "moment",
-      "aria-label": "Moment: an epoch or a time",
+      "aria-label": "Snapshot number or time",
       autocomplete: "off",
-      title: "An epoch, or a time in the zone beside: 03:12, 2026-11-21 03:12, 2h ago, now",
+      title: "A snapshot number, or a time in the zone beside: 03:12, 2026-11-21 03:12, 2h ago, now",
     });
     this.zones = h(
       "select",
@@ -132,7 +131,7 @@ export class Track {
         h(
           "div",
           { class: "buttons" },
-          step(-1, "‹", "Change before"),
+          step(-1, "‹", "Previous change"),
           this.play,
           step(1, "›", "Next change"),
           this.now,
@@ -159,11 +158,11 @@ export class Track {
           "span",
           { class: "legend" },
           h("i", { class: "came" }),
-          "came ",
+          "came online ",
           h("i", { class: "left" }),
-          "left ",
+          "went offline ",
           h("i", { class: "asked" }),
-          "command ",
+          "operator command ",
           h("i", { class: "up" }),
           this.most,
           this.legend,
@@ -187,7 +186,7 @@ export class Track {
     const changes = this.marks.reduce((sum, mark) => sum + (mark.epochs ?? 1), 0);
     this.edges[1].textContent =
       (this.zoomed ? `${when(this.range[1])} · ` : "") +
-      (changes ? `${counted(changes, "moment")} of change` : "nothing changed in this time");
+      (changes ? counted(changes, "change") : "no changes in this time");
     this.draw();
     this.place(this.epoch);
   }
@@ -231,7 +230,7 @@ export class Track {
     const steps = this.marks.map(
       (mark) => `H${this.x(mark).toFixed(1)}V${y(mark.leastAlive ?? mark.alive)}V${y(mark.alive)}`,
     );
-    this.most.textContent = `brokers up, ${most.toLocaleString()} at most`;
+    this.most.textContent = `brokers up, at most ${most.toLocaleString()}`;
     return `M${this.unknownRange()[1].toFixed(1)} ${HEIGHT}V${y(aliveBefore)}${steps.join("")}H${WIDTH}V${HEIGHT}Z`;
   }
 
@@ -266,7 +265,7 @@ export class Track {
     this.now.disabled = epoch === null;
     if (document.activeElement !== this.typed) {
       this.typed.value = "";
-      this.typed.placeholder = epoch === null ? "epoch or time" : `epoch ${epoch}`;
+      this.typed.placeholder = epoch === null ? "snapshot or time" : `snapshot ${epoch}`;
     }
     const text = this.words(mark, at, time);
     patch(
@@ -278,34 +277,29 @@ export class Track {
 
   words(mark, at, time) {
     if (this.epoch === null && this.stopped)
-      return [h("strong", {}, "The newest known"), h("span", {}, ` — ${this.stopped}`)];
-    if (this.epoch === null)
-      return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
+      return [h("strong", {}, "Last known state"), h("span", {}, ` — ${this.stopped}`)];
+    if (this.epoch === null) return [h("strong", {}, "Now"), h("span", {}, " — updated with each change")];
     if (this.at)
       return [
         h("strong", {}, momentText(this.at)),
-        h("span", {}, ` — all events up to then, the last of them in epoch ${this.epoch}`),
+        h("span", {}, ` — all events until this time, the last one in snapshot ${this.epoch}`),
       ];
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
     const next = this.marks[at + 1];
     if (this.holds(next))
       return [
-        h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`),
-        h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`),
+        h("strong", {}, seen ? momentText(seen) : `Snapshot ${this.epoch}`),
+        h("span", {}, ` — one of ${next.epochs} changes close together. The arrows show each.`),
       ];
     if (!seen)
       return [
-        h("strong", {}, `Epoch ${this.epoch}`),
-        h("span", {}, next && at < 0 && this.zoomed === null ? " — before the first change that this track shows" : ""),
+        h("strong", {}, `Snapshot ${this.epoch}`),
+        h("span", {}, next && at < 0 && this.zoomed === null ? " — before the first change on this track" : ""),
       ];
     const since =
       mark &&
       (mark.epoch === this.epoch ? eventsText(mark) : `no change since ${when(mark.eventTime)} (${eventsText(mark)})`);
-    const then = next
-      ? `; nothing more until ${when(next.eventTime)}`
-      : this.zoomed === null
-        ? "; nothing has changed since"
-        : "";
+    const then = next ? `; next change at ${when(next.eventTime)}` : this.zoomed === null ? "; no changes since" : "";
     return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? since + then : ""}`)];
   }
 

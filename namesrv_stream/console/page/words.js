@@ -49,7 +49,19 @@ const zoneText = (at) => formats.zone.formatToParts(new Date(at)).find((part) =>
 export const clock = (at) => formats.clock.format(new Date(at));
 export const visible = (name) => (name === name.trim() ? name : `"${name}"`); // a blank at an end is seen
 export const counted = (count, noun, plural = `${noun}s`) => `${count.toLocaleString()} ${count === 1 ? noun : plural}`;
-export const percent = (share) => `${(100 * share).toFixed(share > 0.999 && share < 1 ? 3 : 1)} %`;
+export const percent = (share) => `${(100 * share).toFixed(share > 0.999 && share < 1 ? 3 : 1)}%`;
+export const role = (id) => (Number(id) === 0 ? "master" : `slave ${id}`);
+export const brokerText = ({ brokerName, brokerId }) => `${brokerName} ${role(brokerId)}`;
+
+export const STATES = { alive: "up", late: "late", suspect: "suspect", down: "down", left: "unregistered" };
+const ENDS = {
+  EXPIRED: "expired",
+  CHANNEL_CLOSED: "disconnected",
+  UNREGISTERED: "unregistered",
+  MOVED: "moved",
+  REFUSED: "rejected",
+};
+export const endText = (type) => ENDS[type] ?? type;
 
 const dateOf = (at) => formats.date.format(new Date(at));
 const daysAgo = (at) => Math.round((new Date(dateOf(Date.now())) - new Date(dateOf(at))) / 86_400_000);
@@ -89,12 +101,13 @@ export function duration(millis) {
   ]) {
     const count = Math.floor(rest / size);
     rest %= size;
-    if (count || (unit === "s" && !parts.length)) parts.push(`${count}${unit}`);
+    if (count) parts.push(`${count}${unit}`);
   }
-  return parts.slice(0, 2).join(" ");
+  return parts.slice(0, 2).join(" ") || "<1s";
 }
 
-export const ago = (at) => `${duration(Date.now() - new Date(at))} ago`;
+export const age = (millis) => (millis < 1000 ? "just now" : `${duration(millis)} ago`);
+export const ago = (at) => age(Date.now() - new Date(at));
 
 export function perm(bits) {
   const letters = [
@@ -109,12 +122,12 @@ export function perm(bits) {
 
 export function eventsText(mark) {
   const told = [];
-  const isOne = !(mark.epochs > 1); // of several epochs a broker may have come and left more than once
-  if (mark.begins) told.push(isOne ? `${counted(mark.begins, "broker")} came` : counted(mark.begins, "arrival"));
-  if (mark.ends) told.push(isOne ? `${counted(mark.ends, "broker")} left` : counted(mark.ends, "departure"));
-  if (mark.commands) told.push(counted(mark.commands, "command"));
-  if (mark.gaps) told.push(`${counted(mark.gaps, "time")} without a tick`);
+  const isOne = !(mark.epochs > 1); // in several snapshots a broker may have come online and gone offline more than once
+  if (mark.begins) told.push(isOne ? `${counted(mark.begins, "broker")} came online` : counted(mark.begins, "start"));
+  if (mark.ends) told.push(isOne ? `${counted(mark.ends, "broker")} went offline` : counted(mark.ends, "end"));
+  if (mark.commands) told.push(counted(mark.commands, "operator command"));
+  if (mark.gaps) told.push(`${counted(mark.gaps, "gap")} without clock ticks`);
   if (mark.others) told.push(counted(mark.others, "other change"));
-  if (!isOne) told.push(`in ${counted(mark.epochs, "moment")} up to then`);
+  if (!isOne) told.push(`in ${counted(mark.epochs, "snapshot")}`);
   return told.join(", ");
 }
