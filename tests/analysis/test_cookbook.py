@@ -68,7 +68,7 @@ def test_spark_answers_each_question_with_as_many_rows_of_the_same_columns(spark
 
 
 def test_the_page_names_what_duckdb_does_not_know():
-    [named] = re.findall(r"unchanged, except those with\n(.*?): DuckDB has", PAGE)
+    [named] = re.findall(r"unchanged, except those\s+with\s+(.*?): DuckDB has", PAGE)
     assert tuple(re.findall("`(.*?)`", named)) == OF_SPARK_ALONE
 
 
