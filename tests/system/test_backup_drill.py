@@ -1,4 +1,4 @@
-"""The drill of docs/operations.md: the tables are lost, the backup is imported, and the job reads on from Kafka."""
+"""The drill of docs/recovery.md: the tables are lost, the backup is imported, and the job reads on from Kafka."""
 
 import shutil
 from pathlib import Path

@@ -32,7 +32,7 @@ def python_without_the_package(folder):
     return python
 
 
-PAGE = (CHECKOUT / "docs" / "operations.md").read_text("utf-8")
+PAGE = (CHECKOUT / "docs" / "run.md").read_text("utf-8")
 RECIPE = re.search(r"### A standalone cluster.*?```sh\n(.*?)```", PAGE, re.DOTALL)[1]
 
 
