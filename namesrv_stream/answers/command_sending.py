@@ -51,7 +51,7 @@ def parsed_order(body: bytes) -> OperatorCommand:
     command = decode_record(body)
     if not isinstance(command, OperatorCommand):
         kinds = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(OperatorCommand))
-        raise BadQuestionError(f"{command.__struct_config__.tag} is no operator's command. Send one of {kinds}.")
+        raise BadQuestionError(f"{command.__struct_config__.tag} is not an operator command. Use {kinds}.")
     return command
 
 

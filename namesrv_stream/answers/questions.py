@@ -209,16 +209,16 @@ class AskWhy(SpanQuestion):
 
 
 class AskDiff(Question):
-    """What changed between two moments?"""
+    """What changed between two times?"""
 
-    start: Annotated[str, Field(alias="from", description="An epoch or an event time.")]
+    start: Annotated[str, Field(alias="from", description="The number of a snapshot, or an event time.")]
     end: Annotated[
         str | None,
-        Field(alias="to", description="An epoch or an event time; without it the moment of epoch or at."),
+        Field(alias="to", description="The number of a snapshot, or an event time; by default that of `epoch` or `at`."),
     ] = None
     table: Annotated[str | None, Field(description="Only the rows of this table.")] = None
     limit: Annotated[Limit, Cli(default=ALL)] = MAX_LISTED
-    after: Annotated[int, Field(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0
+    after: Annotated[int, Field(ge=0, description="Skip this many differences: `next` of the previous page.")] = 0
 
 
 class AskSnapshots(Question):
@@ -236,7 +236,7 @@ class AskTimeline(Question):
 
 
 class AskChurn(Question):
-    """Which brokers came and went?"""
+    """Which brokers went online and offline, and which flapped?"""
 
     since: Since = "24h"
     broker: OfBroker = None

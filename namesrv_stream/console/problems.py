@@ -147,7 +147,7 @@ def problems(told: dict[int | str, str]) -> dict[int | str, dict[str, Any]]:
 OF_ALL = problems(
     {
         400: "A parameter or a body that the console cannot use.",
-        503: "The tables or Kafka do not answer, or there is no registry yet.",
+        503: "The tables or Kafka are unreachable, or no registry exists yet.",
         "4XX": "Another refusal; the detail says why.",
     }
 )

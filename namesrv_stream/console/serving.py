@@ -161,7 +161,7 @@ class ConsoleServer(uvicorn.Server):
     def serve_until_stopped(self) -> None:
         """Serve until `should_exit` is set, or a signal comes after `stop_on_signals`."""
         self.run(sockets=[self._socket])
-        log.info("the console has stopped in order")
+        log.info("the console has stopped")
 
     def stop_on_signals(self) -> None:
         """Let SIGTERM and Ctrl-C end the serving in order, from now on. Call it in the main thread.
