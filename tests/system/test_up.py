@@ -25,7 +25,7 @@ def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
     assert up.returncode == 0, logged
     assert said.endswith(f"Ended in order. The tables stay in {tmp_path / 'r'}.\n")
     told = [re.sub(r"^\S+ \S+ ", "", line) for line in logged.splitlines()]
-    steps = ["starting Kafka", "Kafka answers", "starting Spark", "run ", "name server listens"]
+    steps = ["starting Kafka", "Kafka answers", "starting Spark", "run ", "the gateway listens"]
     ends = ["stopping the brokers", "stopping the job", "stopping Kafka"]
     found = [next(i for i, line in enumerate(told) if line.startswith(f"INFO {step}")) for step in steps + ends]
     assert found == sorted(found)
