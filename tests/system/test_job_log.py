@@ -34,7 +34,7 @@ def kafka(tmp_path):
 
 @eventually
 def await_attempts(log, count):
-    assert log.read_text().count("Next attempt in") >= count
+    assert log.read_text().count("Retrying in") >= count
 
 
 def logged(log):

@@ -94,7 +94,7 @@ def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(node, heartbeats, sp
 def await_attempts(caplog, kafka_address, number):
     """The pauses in seconds before the first `number` new attempts, each of which has named Kafka's address."""
     of_job = [each.getMessage() for each in caplog.records if each.name.startswith("namesrv_stream.job")]
-    lines = [line for line in of_job if "Next attempt in" in line]
+    lines = [line for line in of_job if "Retrying in" in line]
     assert len(lines) >= number
     assert all(kafka_address in line for line in lines)
-    return [float(line.split("Next attempt in ")[1].split(" s")[0]) for line in lines[:number]]
+    return [float(line.split("Retrying in ")[1].split(" s")[0]) for line in lines[:number]]
