@@ -60,7 +60,7 @@ def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: boo
             raise
         finally:
             forget_session(spark)  # whose JVM may have died
-        log.info("the job has stopped in order")
+        log.info("the job has stopped cleanly")
     except NamesrvError as error:
         if debug:
             raise

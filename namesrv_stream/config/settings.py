@@ -206,7 +206,7 @@ class NamesrvSettings(RocketmqSettings):
     are rejected."""
 
     console_base_path: str = setting("console.basePath", "", "console", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
-    """Path that a proxy puts before the console's paths, such as /routes. Empty if there is none."""
+    """Path that a proxy keeps before the console's paths, such as /routes. Empty if there is none."""
 
     console_trusted_proxies: Networks = setting("console.trustedProxies", "", "console")
     """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For are trusted, such as 10.0.0.5,10.1.0.0/16."""

@@ -62,8 +62,8 @@ def test_records_that_kafka_no_longer_has_are_named_and_the_job_goes_on_behind_t
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
     assert heartbeats.live() == [address(1), address(3)]
-    assert "what was in between is lost" in caplog.text
-    assert "goes on before offset 2, the oldest that Kafka has" in caplog.text
+    assert "are lost: Kafka deleted them before the job read them" in caplog.text
+    assert "it continues before offset 2, the oldest in Kafka" in caplog.text
 
 
 def delete_records(heartbeats, before):
