@@ -102,7 +102,7 @@ test-alerts: .venv/.installed ## the alert rules by promtool, which Debian's pac
 	  'promtool is missing: install the package prometheus of Debian or Ubuntu, or put promtool on the PATH' >&2; exit 1; }
 	$(BIN)/python -m pytest tests/test_alerts.py $(ARGS)
 
-lint: .venv/.installed ## ruff, biome and mypy; the hook of pre-commit runs the same script
+lint: .venv/.installed ## ruff, biome, mypy and the words of texts for users; the hook of pre-commit runs the same script
 	@.ci/lint
 
 # The linter of the forge's workflows; it comes as a Go module at a pinned version.

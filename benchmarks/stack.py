@@ -220,7 +220,7 @@ class Site:
 
     def stands_by(self, number: int) -> bool:
         """Return whether a job waits for its turn."""
-        return "standby: waits" in (self._folder / f"job-{number}" / "job.log").read_text(encoding="utf-8")
+        return "this job is a standby" in (self._folder / f"job-{number}" / "job.log").read_text(encoding="utf-8")
 
 
 def of_stack(folder: Path, brokers: int, topics: int, changes: int) -> Cells:

@@ -1,10 +1,10 @@
-"""Register the brokers of a file, by kafka-python alone: to copy for a sidecar, a health checker, or a bridge.
+"""Register the brokers of a file, with kafka-python only: to copy for a sidecar, a health checker, or a bridge.
 
     python jobs/heartbeat_agent.py --from-file brokers.json --kafka 127.0.0.1:9092
 
 The file is a JSON list of registrations as docs/records.md has them, without `type` and `dataVersion`. The agent reads
-it every second: it registers what was added or changed, and unregisters what was removed; what cannot be read changes
-nothing. SIGTERM and Ctrl-C unregister all. If the agent is killed, the leases end by silence.
+it every second, registers added and changed brokers, and unregisters removed ones. A file that cannot be read changes
+nothing. SIGTERM and Ctrl-C unregister all. If the agent is killed, the brokers expire.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def read_brokers(file: Path) -> Brokers:
     """Return the brokers of the file by address. Raises OSError or ValueError, which name what to mend."""
     listed = json.loads(file.read_text("utf-8"))
     if not isinstance(listed, list):
-        raise ValueError("it is no JSON list of brokers")
+        raise ValueError("expected a JSON list of brokers")
     brokers = {each["brokerAddr"]: each for each in listed if is_broker(each)}
     if len(brokers) < len(listed):
-        wrong = next((each for each in listed if not is_broker(each)), "an address is there twice")
+        wrong = next((each for each in listed if not is_broker(each)), "an address appears twice")
         raise ValueError(
-            "a broker needs the texts clusterName, brokerName and brokerAddr (host:port, each once) and the number "
-            f"brokerId: {json.dumps(wrong)[:200]}"
+            "a broker needs the strings clusterName, brokerName and brokerAddr (host:port, each once) and the number "
+            f"brokerId, not {json.dumps(wrong)[:200]}"
         )
     return brokers
 
@@ -129,24 +129,26 @@ def main() -> None:
         try:
             wanted = {} if is_leaving else read_brokers(given.from_file)
         except (OSError, ValueError, RecursionError) as error:
-            problem = f"{given.from_file}: {error}. Mend it; until then its brokers stay as they were."
+            problem = f"cannot read {given.from_file}: {error}. Its brokers stay registered as before. Correct it."
         is_due = time.monotonic() >= beat_at + heartbeat_s(wanted)
         batch = list(records(wanted, registered, unsure, is_due, is_full=beats % FULL_EVERY == 0))
         try:
             if batch:
                 send(batch, given.topic, bootstrap_servers=given.kafka.split(","))
-                log.info("sent %s", ", ".join(f"{each['type']} {each['brokerAddr']}" for each in batch))
+                log.info("agent sent %s", ", ".join(f"{each['type']} {each['brokerAddr']}" for each in batch))
             registered, unsure = wanted, set()
             if is_due:
                 beats, beat_at = beats + 1, time.monotonic()
         except (KafkaError, ValueError) as error:
             unsure |= {each["brokerAddr"] for each in batch}
-            problem = f"Kafka at {given.kafka} did not take {len(batch)} records, which are sent again: {error!r}"
+            problem = (
+                f"cannot write {len(batch)} records to Kafka at {given.kafka}: {error!r}; the agent sends them again"
+            )
         if problem != former:
-            log.info("%s", problem or "the problem is over")
+            log.info("%s", problem or "the agent has recovered")
         if is_leaving:
             left = registered.keys() | unsure
-            sys.exit(f"{len(left)} brokers are not unregistered; their leases end by silence" if left else 0)
+            sys.exit(f"{len(left)} brokers could not be unregistered; they expire" if left else 0)
         stop.wait(1)
 
 

@@ -25,7 +25,7 @@ def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
     with progress("maintain_tables") as shown:
 
         def on_table(name: str) -> None:
-            shown.activity = f"table {name}"
+            shown.activity = f"maintaining table {name}"
 
         maintained = maintain(
             root,
@@ -34,8 +34,8 @@ def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
             on_table=on_table,
         )
     for care in maintained:
-        skipped_because = f", put off: {care.skipped_because}" if care.skipped_because else ""
-        click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{skipped_because}")
+        skipped_because = f"; skipped, because {care.skipped_because}" if care.skipped_because else ""
+        click.echo(f"{care.table}: {care.files_before} files before, {care.files_after} now{skipped_because}")
 
 
 if __name__ == "__main__":

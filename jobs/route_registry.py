@@ -35,9 +35,7 @@ log = logging.getLogger("namesrv_stream.route_registry")
 @click.command()
 @takes_settings
 @click.option("--standby", is_flag=True, help="Wait while another job is active, and take over when it ends.")
-@click.option(
-    "--accept-new-log", is_flag=True, help="Keep the tables, and go on with another topic or Kafka than theirs."
-)
+@click.option("--accept-new-log", is_flag=True, help="Keep the tables, and continue with another topic or Kafka.")
 @click.option("--debug", is_flag=True, help="Log more, and show tracebacks.")
 def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: bool) -> None:
     """Run the route registry until SIGTERM or Ctrl-C."""
@@ -60,7 +58,7 @@ def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: boo
             raise
         finally:
             forget_session(spark)  # whose JVM may have died
-        log.info("the job has stopped in order")
+        log.info("the job has stopped cleanly")
     except NamesrvError as error:
         if debug:
             raise

@@ -97,7 +97,7 @@ def test_a_kind_of_problem_is_due_once_a_minute_however_its_text_changes(monkeyp
     assert due == [True, False, True, False, True]
 
 
-HISTORY = "`namesrv-stream history` lists brokers that came or went"
+HISTORY = "`namesrv-stream history` lists brokers that came online or went offline"
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_host_has_ten_lines_in_ten_seconds_and_a_count_of_the_rest(log, caplog
     log.sum_up(10)
     assert (
         caplog.messages[-1]
-        == "10.0.0.1: 15 more lines about its connections, requests and brokers are left out in 10 s; " + HISTORY
+        == "10.0.0.1: 15 more lines about its connections, requests and brokers in 10 s are left out; " + HISTORY
     )
     log.line("10.0.0.1", 10, logging.INFO, "refused again")
     log.sum_up(30)
@@ -130,7 +130,7 @@ def test_all_hosts_have_two_hundred_lines_in_ten_seconds_and_eleven_for_the_rest
     log.sum_up(10)
     summed_up = caplog.messages[LINES_OF_ALL:]
     assert len(summed_up) == 11
-    assert summed_up[-1] == "4890 other addresses: 9780 more of the same in 10 s"
+    assert summed_up[-1] == "4890 other addresses: 9780 more such lines in 10 s are left out"
     log.line("10.0.0.1", 10, logging.INFO, "refused again")
     assert caplog.messages[-1] == "refused again"
 

@@ -84,6 +84,6 @@ class Certificates:
                 context.load_verify_locations(settings.tls_trust_cert_path)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             files = ", ".join(map(str, self._files))
-            problem = f"TLS certificate not usable: {error}. Check {files} and tls.server.keyPassword."
+            problem = f"cannot use the TLS certificate: {error}. Check {files} and tls.server.keyPassword."
             raise NamesrvError(problem) from error
         return context

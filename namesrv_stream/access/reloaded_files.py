@@ -31,9 +31,9 @@ class ReloadedFiles(Generic[T]):
         self._seen = seen
         try:
             self.value = self._read()
-            log.info("%s read again from %s", self._what, self._files[0])
+            log.info("the %s changed and was read again from %s", self._what, self._files[0])
         except NamesrvError as error:
-            log.error("%s The %s before stays in force.", error, self._what)
+            log.error("%s The former %s stays in force.", error, self._what)
 
     def _stamps(self) -> list[tuple[int, ...]]:
         return [_stamp(file) for file in self._files]

@@ -30,8 +30,8 @@ def check_exposure(settings: NamesrvSettings, key: str, bind_address: str) -> No
         raise SettingError(
             "auth.mode",
             f"is not set, and {key} {bind_address} lets other machines connect",
-            "Set observe, operators or writes with auth.usersPath, or auth.mode=off if everybody who reaches "
-            "this address may change routes.",
+            "Set auth.usersPath, and auth.mode to observe, operators or writes. Set auth.mode=off only if every client "
+            "that reaches this address may change routes.",
         )
 
 
@@ -126,7 +126,7 @@ class NotAllowedError(NamesrvError):
         self.missing = missing
         super().__init__(
             f"{self.request} needs {missing}: {reason or _reason(sender)}. Send it with the keys of a user who has "
-            "that right, or have the right added to the users file of this name server."
+            "that right, or have the right added to the users file of this gateway or console."
         )
 
 
@@ -201,7 +201,7 @@ def check_settings(command: RemotingCommand, sender: Sender) -> None:
 def _check_bounds(command: RemotingCommand, sender: Sender, user: User, live: Mapping[str, LiveRow]) -> None:
     for kind, claimed, allowed in _claims(command, sender, user, live):
         if not is_within(claimed, allowed):
-            reason = f"user {user.name} may speak for {', '.join(allowed)} alone"
+            reason = f"user {user.name} may only act for {', '.join(allowed)}"
             raise NotAllowedError(command.code, sender, f"the right to {kind} {claimed[:MAX_SHOWN_CHARS]!r}", reason)
 
 

@@ -29,12 +29,12 @@ _CLOSED_TO = stat.S_IWGRP | stat.S_IRWXO
 """The mode bits that a file of secrets must not have. The group may read it, because Kubernetes mounts secrets so."""
 
 _RETIRED = {
-    "networks": "An address proves nobody: give the user keys or a certificate, and let a firewall keep others out.",
-    "secretKeyFile": "Put the secret into the users file itself, as secretKey.",
+    "networks": "An address identifies no user. Give the user keys or a certificate, and restrict hosts by a firewall.",
+    "secretKeyFile": "Put the secret into the users file, as secretKey.",
 }
 """Keys of earlier releases -> what to do instead."""
 
-_FORM = "The file is TOML: a [[user]] each, with name, role, and accessKey and secretKey or certificates."
+_FORM = "The file is TOML, with a [[user]] for each: name, role, and accessKey and secretKey, or certificates."
 
 USER_NAME = r"^[^\s\x00-\x1f\x7f]{1,128}(?![\s\S])"
 _Name = Annotated[str, msgspec.Meta(pattern=USER_NAME)]
@@ -101,9 +101,7 @@ class Users:
         if access_key is not None:
             signer = self._by_access_key.get(access_key)
             if signer is None or not is_signed_with(command, signer.secret_key.encode()):
-                return Sender(
-                    None, "its AccessKey is not known, or its Signature is wrong"
-                )  # one reason reveals no key
+                return Sender(None, "its AccessKey is unknown, or its Signature is wrong")  # one reason reveals no key
             return Sender(signer)
         found = sorted(certificate_names & self._by_certificate.keys())
         return Sender(self._by_certificate[found[0]]) if found else Sender(None, "it is not signed")
@@ -112,7 +110,7 @@ class Users:
         """Return the user who has these keys. The reason is the same for an unknown key and a wrong secret."""
         user = self._by_access_key.get(access_key)
         if user is None or not hmac.compare_digest(user.secret_key.encode(), secret_key):
-            return Sender(None, "its accessKey is not known, or its secretKey is wrong")
+            return Sender(None, "its accessKey is unknown, or its secretKey is wrong")
         return Sender(user)
 
     def named(self, name: str) -> Sender:
@@ -161,22 +159,22 @@ def _text(file: Path) -> str:
     with file.open(encoding="utf-8") as opened:
         mode = os.fstat(opened.fileno()).st_mode
         if os.name == "posix" and mode & _CLOSED_TO:
-            raise ValueError(f"it has secrets and its mode is {stat.filemode(mode)}: run chmod 600 on it")
+            raise ValueError(f"it has secrets, and others may read it ({stat.filemode(mode)}). Run `chmod 600` on it")
         return opened.read()
 
 
 def _problems(user: User) -> Iterator[str]:
     if bool(user.access_key) != bool(user.secret_key):
-        yield "accessKey and secretKey belong together, give both"
+        yield "accessKey and secretKey are needed together"
     if user.secret_key and len(user.secret_key) < MIN_SECRET_CHARS:
         yield f"its secretKey is shorter than {MIN_SECRET_CHARS} characters"
     if user.role is Role.BROKER and not (user.access_key or user.certificates):
-        yield "a broker cannot be recognised: give accessKey and secretKey, or certificates"
+        yield "a broker needs accessKey and secretKey, or certificates"
     bounds = (user.clusters, user.names, user.addresses)
     if user.role is Role.BROKER and not all(bounds):
-        yield 'a broker needs clusters, names and addresses that it may speak for, ["*"] for all'
+        yield 'a broker needs clusters, names and addresses that it may act for; ["*"] allows all'
     if user.role is not Role.BROKER and any(bounds):
-        yield "clusters, names and addresses are for the role broker alone"
+        yield "only the role broker has clusters, names and addresses"
 
 
 def _check_unique(known: Sequence[User]) -> None:
@@ -187,4 +185,4 @@ def _check_unique(known: Sequence[User]) -> None:
         ("certificate", [name for user in known for name in user.certificates]),
     ):
         if twice := [each for each, times in Counter(found).items() if times > 1]:
-            raise ValueError(f"the {what} {twice[0]} is there twice")
+            raise ValueError(f"more than one user has the {what} {twice[0]}")

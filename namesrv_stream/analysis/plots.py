@@ -17,6 +17,7 @@ import pyarrow as pa
 from namesrv_stream.analysis import palette
 from namesrv_stream.analysis.ask import Views
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.history import UNPLANNED
 
 try:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 MAX_BROKERS = 60
 """Most rows of a plot that has a row for each broker: one page."""
 
-_BROKER_LABEL = "cluster, broker name, id"
+_BROKER_LABEL = "cluster, broker name, broker ID"
 _ROW_INCHES = 0.28
 _ROWS_WITHOUT_BROKERS = 7
 _WIDTH_INCHES, _DOTS_AN_INCH = 10, 96
@@ -173,7 +174,7 @@ class Plot(NamedTuple):
         figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DOTS_AN_INCH, layout="constrained")
         axes = figure.subplots()
         axes.set_title(f"{self.title}, {period(since, until)}", fontsize="medium")
-        sentence = "nothing in this period" if rows.empty else self.draw(axes, rows, since, until)
+        sentence = "no events in this period" if rows.empty else self.draw(axes, rows, since, until)
         if sentence:
             axes.set_axis_off()
             axes.text(0.5, 0.5, sentence, ha="center", va="center", transform=axes.transAxes)
@@ -287,14 +288,14 @@ def _flapping(axes: Axes, rows: Any, _since: datetime, _until: datetime) -> str 
     if len(rows) == 1:
         [only] = rows.itertuples()
         return (
-            f"One broker fell out unplanned: {only.broker}, {only.ends} times, {only.flaps} times for less "
-            "than ten minutes."
+            f"Only {only.broker} went down unplanned: {counted(only.ends, 'time')}, {only.flaps} of them for up to 10 "
+            "minutes."
         )
-    _note_number(axes, "that flapped most", len(rows), rows["brokers"].max())
+    _note_number(axes, "with most flaps", len(rows), rows["brokers"].max())
     rows = rows[::-1]
     axes.barh(rows["broker"], rows["flaps"], color=palette.VERMILION, label="back within 10 minutes")
     others = rows["ends"] - rows["flaps"]
-    axes.barh(rows["broker"], others, left=rows["flaps"], color=palette.GREY, label="later or not")
+    axes.barh(rows["broker"], others, left=rows["flaps"], color=palette.GREY, label="back later, or not back")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("unplanned ends of leases (EXPIRED, CHANNEL_CLOSED)")
     axes.set_ylabel(_BROKER_LABEL)
@@ -307,12 +308,12 @@ def _expiry(axes: Axes, rows: Any, _since: datetime, _until: datetime) -> str | 
     seconds = rows["seconds"].astype(float)
     if seconds.nunique() == 1:
         leases = "1 lease" if len(seconds) == 1 else f"Each of {len(seconds):,} leases"
-        return f"{leases} expired {seconds.iloc[0]:,.1f} s after the last sign of life."
+        return f"{leases} expired {seconds.iloc[0]:,.1f} s after the last heartbeat."
     axes.hist(seconds, bins=60, range=(0, 1.1 * max(120.0, seconds.max())), color=palette.ENDS["EXPIRED"].colour)
     axes.set_xlim(left=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(
-        "seconds from the last sign of life to the end of the lease "
+        "seconds from the last heartbeat to the end of the lease "
         f"(median {seconds.median():,.1f}, longest {seconds.max():,.1f})"
     )
     axes.set_ylabel("expired leases")

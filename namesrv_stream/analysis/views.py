@@ -186,8 +186,8 @@ def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[
     wanted = {only} if isinstance(only, str) else set(only)
     if unknown := wanted - known:
         raise NamesrvError(
-            f"no view or table is called {' or '.join(sorted(unknown))}. {did_you_mean(min(unknown), known)}"
-            f"There are {', '.join(sorted(known))}."
+            f"no view or table is named {' or '.join(sorted(unknown))}. {did_you_mean(min(unknown), known)}"
+            f"Use one of {', '.join(sorted(known))}."
         )
     for name in reversed(list(queries)):  # a view reads only those before it
         if name in wanted:
@@ -278,7 +278,7 @@ def history_queries(zone: str = "UTC", unknown: UnknownPast | None = None) -> di
     Raises NamesrvError if there is no such zone. No comment or literal in that file holds a semicolon.
     """
     if zone not in available_timezones():
-        raise NamesrvError(f"no time zone is called {zone}. Use one like Europe/Berlin.")
+        raise NamesrvError(f"no time zone '{zone}'. Use a name such as Europe/Berlin.")
     text = files("namesrv_stream.analysis").joinpath("views.sql").read_text("utf-8").replace("'UTC'", f"'{zone}'")
     if unknown is not None:
         text = text.replace("0 /*lost_epoch*/", str(unknown.to_epoch))

@@ -4,7 +4,7 @@
 --     namesrv-stream snapshots --sql > registry.sql && spark-sql -S -i registry.sql
 --
 -- A broker here is (cluster_name, broker_name, broker_id): it stays the same broker when its address changes. broker_key is
--- its one key for tools that join by one column: 'cluster/name/id', each name as in a URL so that no name holds a slash.
+-- its one key for tools that join by one column: 'cluster/name/id', each name encoded as in a URL, so without a slash.
 -- Days, hours and months are those of UTC, whatever the session's time zone is: they are computed from milliseconds. The
 -- views local_hour, local_day and broker_local_availability are those of another zone, if one is given (zone=, --tz).
 -- If a view has the column event_month ('2026-11'), a condition on it leaves the files of other months unopened.
@@ -12,7 +12,7 @@
 -- Spark and DuckDB read this very text. DuckDB gets a few functions of Spark as macros (analysis/ask.py), sums of whole
 -- numbers are cast (DuckDB makes them wider), whole numbers are divided by floor(a / b), and min_by and max_by get no NULL.
 --
--- The words for it are in docs/definitions.md: up, expected, down, planned end, outage, flap, writable, degraded.
+-- docs/definitions.md defines the terms: up, expected, down, planned end, outage, flap, writable, degraded.
 
 -- One row for each epoch: the run that published it, and when.
 CREATE OR REPLACE TEMPORARY VIEW publication AS
@@ -25,20 +25,20 @@ FROM (SELECT max(event_time) AS known_at,
              date_from_unix_date(CAST(floor(unix_millis(max(event_time)) / 86400000) AS INT)) AS known_day
       FROM snapshot);
 
--- One row: where the history begins to be whole. A repair of damaged tables may have lost rows of it: then known_epoch is the
+-- One row: the begin of the complete history. A repair of damaged tables may have lost rows of it: then known_epoch is the
 -- last epoch that lacks some and known_at its time, else they are 0 and NULL. Sessions that began before are cut there, and
 -- views of what was expected begin 7 days later, at expected_at: until then a broker may be down since before known_at.
 CREATE OR REPLACE TEMPORARY VIEW known_from AS
 SELECT CAST(0 /*lost_epoch*/ AS BIGINT) AS known_epoch, timestamp_millis(CAST(NULL /*lost_ms*/ AS BIGINT)) AS known_at,
        timestamp_millis(CAST(NULL /*lost_ms*/ AS BIGINT)) + INTERVAL 168 HOURS AS expected_at;
 
--- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
--- ended_by are NULL and last_addr is the present address. back_at: when the broker's next session began. zone_name is the
--- broker's zone at the end of the session.
+-- One row for each session: a period in which a broker was in the routes. While a session lasts, to_time and ended_by are
+-- NULL and last_addr is the present address. back_at: begin of the broker's next session. zone_name: zone of the broker at
+-- the end of the session.
 --
--- If one address held the id from the beginning of its lease to its end, the line of the end has all facts of the
--- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id has
--- ever passed between living addresses (a promotion, a new address). They are selected by a hash, which is faster to
+-- If one address was registered as the broker from the begin of its lease to its end, the event of the end has all facts of
+-- the session, and `live` has those of a session that lasts. Events are followed one by one only for brokers that have ever
+-- passed between addresses that were up (a promotion, a new address). They are selected by a hash, which is faster to
 -- join by: another broker with the same hash is followed too, with the same sessions as result.
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
 WITH handed_over AS (
@@ -119,8 +119,8 @@ SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, t
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key, zone_name
 FROM beside;
 
--- One row for each command that retired a broker, which was down: from retired_at on it is not expected. former_at: when it
--- was retired before.
+-- One row for each command that retired a broker that was down: from retired_at on it is not expected. former_at: time of
+-- its former retirement.
 CREATE OR REPLACE TEMPORARY VIEW broker_retirement AS
 SELECT cluster_name, broker_name, broker_id, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
        event_time AS retired_at, requested_by, reason,
@@ -128,14 +128,14 @@ SELECT cluster_name, broker_name, broker_id, concat_ws('/', url_encode(cluster_n
 FROM broker_event
 WHERE type = 'RETIRE_BROKER' AND NOT held_id;
 
--- One row for each session, as a stretch in which the broker was expected: up from from_millis to up_until_millis, then
+-- One row for each session, as a period in which the broker was expected: up from from_millis to up_until_millis, then
 -- down to expected_until_millis.
 --
--- A broker is expected from its first registration on. After a planned end (it unregistered, moved to another cluster
--- or name, or lost its id to another address) it is not expected until it is back. After any other end it is down until
--- it is back, for 7 days at most. Then it counts as decommissioned. So the figures of a time do not depend on the time at
--- which the broker comes back. The figures of any period are sums over the parts of stretches within it.
--- A broker that is down and retired by an operator is not expected from then on either: retired_at.
+-- A broker is expected from its first registration on. After a planned end it is not expected until it is back: it
+-- unregistered, moved to another cluster or name, or another address registered as it. After any other end it is down until
+-- it is back, for 7 days at most. Then it has aged out. So the figures of a time do not depend on the time at which the
+-- broker comes back. The figures of any period are sums over the parts of stretches within it.
+-- A broker that is down and retired by an operator is not expected from retired_at on.
 CREATE OR REPLACE TEMPORARY VIEW broker_stretch AS
 SELECT session.*, retired_at, unix_millis(from_time) AS from_millis,
        unix_millis(coalesce(to_time, known_at)) AS up_until_millis,
@@ -148,11 +148,11 @@ FROM broker_session session CROSS JOIN known_until
        ON session.broker_key = retired.broker_key AND to_time <= retired_at AND coalesce(to_time > former_at, true)
           AND coalesce(retired_at < back_at, true);
 
--- One row for each outage of a broker: a session of it that ended unplanned. It lasts until the broker is back, for 7 days
--- at most, as in broker_stretch: the sum of down_millis is what availability lacks.
+-- One row for each outage of a broker: the time after a session that ended unplanned. It lasts until the broker is back, for
+-- 7 days at most, as in broker_stretch. The sum of down_millis is what availability lacks.
 --
--- zone_name and broker_addr are those with which it fell out. back_at and away_millis: when it was back and after how
--- long, NULL if it is not, or was not within 7 days. down_millis: how long it was, or has been, down.
+-- zone_name and broker_addr: those of the broker as it went down. back_at and away_millis: time of its return and time until
+-- then, NULL if it did not return within 7 days. down_millis: time for which it was, or has been, down.
 CREATE OR REPLACE TEMPORARY VIEW outage AS
 SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(to_time) / 86400000) AS INT)) AS STRING), 1, 7) AS month,
        cluster_name, zone_name, broker_name, broker_id, broker_key, last_addr AS broker_addr, ended_by,
@@ -164,8 +164,8 @@ SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(to_time) / 8640
 FROM broker_stretch
 WHERE ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
 
--- One row for each broker that is down: expected, and not up. gone_at: the end of its lease, last_heard_at: its last sign
--- of life, broker_addr: its last address, zone_name: its zone then.
+-- One row for each broker that is down: expected, and not up. gone_at: end of its lease. last_heard_at: its last heartbeat.
+-- broker_addr: its last address. zone_name: its zone at that time.
 CREATE OR REPLACE TEMPORARY VIEW broker_down AS
 SELECT cluster_name, broker_name, broker_id, broker_key, outage.zone_name, outage.broker_addr, ended_by, last_heard_at, gone_at
 FROM outage CROSS JOIN known_until ANTI JOIN broker USING (cluster_name, broker_name, broker_id)
@@ -255,10 +255,10 @@ SELECT cluster_name, day,
 FROM broker_availability
 GROUP BY cluster_name, day;
 
--- One row for each group of two or more brokers that ended unplanned, each within a minute of the one before: the
--- outage of a zone, a switch or a host. A silent broker ended at its last sign of life, so brokers that die together
--- are together here, whenever they expire. The view counts leases that end: a dead master counts, even if a slave has
--- taken its id before it expires. `which` has each broker as 'cluster name id', broker_keys by its key.
+-- One row for each group of two or more brokers that went down unplanned, each within a minute of the one before: the
+-- outage of a zone, a switch or a host. A silent broker counts at its last heartbeat, so brokers that fail together are
+-- together here, whenever they expire. The view counts leases that end: a failed master counts even if a slave has registered
+-- as the master before it expires. `which` has each broker as 'cluster name id', broker_keys by its key.
 CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
 WITH gone AS (
   SELECT cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
@@ -283,9 +283,9 @@ SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(first_gone_at) 
 FROM of_group CROSS JOIN known_from
 WHERE brokers >= 2 AND coalesce(first_gone_at > known_at + INTERVAL 1 MINUTE, true);
 
--- One row for each cluster, zone and month with outages: their number, how many of them are over (repaired: the broker was
--- back within 7 days), the mean time to repair of those (mttr_millis), and the time of the longest, which may last.
--- zone_name is the zone of that time, NULL for brokers that sent none.
+-- One row for each cluster, zone and month with outages: their number, the number that is over (repaired: the broker was
+-- back within 7 days), the mean time to repair of those (mttr_millis), and the time of the longest, which may still last.
+-- zone_name: zone at that time, NULL for brokers that sent none.
 CREATE OR REPLACE TEMPORARY VIEW zone_outage AS
 SELECT month, cluster_name, zone_name, count(*) AS outages, count(DISTINCT broker_key) AS brokers,
        count(away_millis) AS repaired, CAST(floor(avg(away_millis)) AS BIGINT) AS mttr_millis,
@@ -304,7 +304,7 @@ WITH fallen AS (
 )
 SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank, * FROM fallen;
 
--- One row for each expired lease: the time from its last sign of life to its end.
+-- One row for each expired lease: the time from its last heartbeat to its end.
 CREATE OR REPLACE TEMPORARY VIEW time_to_expiry AS
 SELECT event_month, event_time, epoch, cluster_name, broker_name, broker_id, broker_addr, last_heard_at,
        unix_millis(event_time) - unix_millis(last_heard_at) AS expiry_millis, lease_millis,
@@ -312,7 +312,7 @@ SELECT event_month, event_time, epoch, cluster_name, broker_name, broker_id, bro
 FROM broker_event
 WHERE type = 'EXPIRED';
 
--- One row for each topic that only one broker name has: without that broker name the topic is gone.
+-- One row for each topic that only one broker name has: without that broker name the topic has no route.
 CREATE OR REPLACE TEMPORARY VIEW topic_with_one_broker AS
 SELECT topic, min(broker_name) AS broker_name, min(write_queue_nums) AS write_queue_nums
 FROM topic
@@ -321,7 +321,7 @@ HAVING count(*) = 1;
 
 -- One row for each broker name that is in the routes: cluster and zone of its latest registration (D6), as lookups show
 -- them, and its number of brokers. A broker name may be in several clusters at once (table `cluster`), so a join of
--- `topic` or `broker` with `cluster` by broker_name alone can give a row twice. A join with this view cannot.
+-- `topic` or `broker` with `cluster` by broker_name only can give a row twice. A join with this view cannot.
 CREATE OR REPLACE TEMPORARY VIEW broker_name_dim AS
 SELECT broker_name, max_by(cluster_name, registered_at) AS cluster_name,
        nullif(max_by(coalesce(zone_name, ''), registered_at), '') AS zone_name,
@@ -335,8 +335,8 @@ SELECT topic, broker_name, cluster_name, zone_name, read_queue_nums, write_queue
        (perm & 4) <> 0 AS is_readable, (perm & 2) <> 0 AS is_writable
 FROM topic LEFT JOIN broker_name_dim USING (broker_name);
 
--- One row for each broker that has ever been in the routes, with its latest address and zone. last_seen_at: while it is in
--- the routes, the time up to which the history is known.
+-- One row for each broker that has ever been in the routes, with its latest address and zone. last_seen_at: last time in the
+-- routes. While it is there, the time up to which the history is known.
 CREATE OR REPLACE TEMPORARY VIEW broker_dim AS
 SELECT broker_key, cluster_name, broker_name, broker_id,
        nullif(max_by(coalesce(zone_name, ''), from_time), '') AS zone_name, max_by(last_addr, from_time) AS broker_addr,
@@ -355,16 +355,16 @@ SELECT cluster_name, zone_name, broker_name,
 FROM broker_name_dim LEFT JOIN topic USING (broker_name)
 GROUP BY cluster_name, zone_name, broker_name;
 
--- One row for each topic and broker name that a line of the history changed. before and after: the row of `topic`, a
--- struct, NULL if there was or is none. requested_by and reason: who asked for it and why, as far as the record says.
+-- One row for each topic and broker name that an event changed. before and after: the row of `topic`, a struct, NULL if
+-- there was or is none. requested_by and reason: sender of the request and its reason, if the record has them.
 CREATE OR REPLACE TEMPORARY VIEW topic_change AS
 SELECT event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
        row_change.topic, row_change.broker_name, topic_before AS before, topic_after AS after
 FROM row_change JOIN broker_event line USING (event_month, epoch, seq)
 WHERE table_name = 'topic';
 
--- One row for each broker id whose row in `broker` a line of the history changed, in the same form. cluster_name and
--- broker_key are those after the change, or before it if nobody holds the id any more.
+-- One row for each broker whose row in `broker` an event changed, in the same form. cluster_name and broker_key are those
+-- after the change, or before it if no address is registered as the broker any more.
 CREATE OR REPLACE TEMPORARY VIEW broker_change AS
 WITH change AS (
   SELECT event_month, line.event_time, epoch, seq, type, cause, requested_by, reason,
@@ -375,8 +375,8 @@ WITH change AS (
 )
 SELECT *, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key FROM change;
 
--- One row for each stretch of time in which the lease of an address was registered with one release of RocketMQ (5.4.0): an
--- upgrade ends one and begins another. to_time is NULL while it lasts. A broker whose release is not known has no row.
+-- One row for each period in which the lease of an address was registered with one release of RocketMQ (5.4.0). An
+-- upgrade ends one and begins another. to_time is NULL while it lasts. A broker with an unknown release has no row.
 CREATE OR REPLACE TEMPORARY VIEW broker_release AS
 WITH line AS (
   SELECT coalesce(live_after.broker_addr, live_before.broker_addr) AS addr, live_before, live_after, line.event_time, epoch, seq
@@ -407,7 +407,7 @@ SELECT known.*, concat_ws('/', url_encode(cluster_name), url_encode(broker_name)
 FROM known
 WHERE broker_version IS NOT NULL;
 
--- One row for each command that deleted a topic in all clusters, at its first line, and broker name that ever had the topic.
+-- One row for each command that deleted a topic in all clusters, at its first event, and broker name that ever had the topic.
 CREATE OR REPLACE TEMPORARY VIEW topic_deletion AS
 WITH command AS (
   SELECT deleted_topic AS topic, epoch, partition, line.offset, min(event_time) AS event_time, min(seq) AS seq, min(type) AS cause
@@ -418,8 +418,8 @@ WITH command AS (
 SELECT topic, broker_name, event_time, epoch, seq, cause
 FROM command JOIN (SELECT DISTINCT topic, broker_name FROM row_change WHERE table_name = 'topic') known USING (topic);
 
--- One row for each topic and broker name that had it where the history begins to be whole (known_from): none if no row of it
--- was ever lost.
+-- One row for each topic and broker name that had it at the begin of the complete history (known_from). No row if the
+-- history never lost one.
 CREATE OR REPLACE TEMPORARY VIEW topic_known AS
 WITH change AS (
   SELECT topic, broker_name, before, row_number() OVER (PARTITION BY topic, broker_name ORDER BY epoch, seq) AS place
@@ -432,9 +432,9 @@ WITH change AS (
 )
 SELECT topic, broker_name, perm, known_at, known_epoch FROM known CROSS JOIN known_from;
 
--- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
--- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
--- deleted_at: when, after an end in silence or by a lost connection, a command deleted the topic in all clusters.
+-- One row for each session of a topic: a period in which a broker name had it. While it lasts, to_time and ended_by are
+-- NULL. ended_by is the cause of the event that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV. deleted_at: time at
+-- which a command deleted the topic in all clusters, after its end by expiry or disconnection.
 CREATE OR REPLACE TEMPORARY VIEW topic_session AS
 WITH point AS (
   SELECT topic, broker_name, event_time, epoch, seq, cause, before IS NULL AS begins
@@ -454,9 +454,9 @@ WITH point AS (
 )
 SELECT topic, broker_name, from_time, to_time, ended_by, deleted_at FROM edge WHERE begins;
 
--- One row for each topic on a broker name that has not got it any more, because it is down: the topic went without a
--- command or an unregistration, when a broker of the name was down that is down since. It is expected on that name until the
--- master is back: a slave that is brings no topics.
+-- One row for each topic on a broker name that lacks it because it is down: the topic was removed without a command or an
+-- unregistration, when a broker of the name went down that has been down since. It is expected on that name until the
+-- master is back, because a slave brings no topics.
 CREATE OR REPLACE TEMPORARY VIEW topic_down AS
 WITH latest AS (
   SELECT *, lead(topic) OVER (PARTITION BY topic, broker_name ORDER BY from_time, to_time NULLS LAST) IS NULL AS is_last
@@ -476,7 +476,7 @@ WHERE is_last AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND deleted_at IS NU
 -- - without_route: no broker name has it.
 -- - not_writable: no broker name has it with the permission to write and a master, although some has it with the permission
 --   or is without a master. (An acting master's topics have lost the permission.)
--- - degraded: producers reach it, but of its `broker_names` fewer than all are up with a master (broker_names_up).
+-- - degraded: producers reach it, but not all of its `broker_names` are up with a master (broker_names_up).
 -- - read_only: no broker name has it with the permission to write, and all are up with a master.
 -- - writable: all of its broker names are up with a master. is_readable: some broker name has it with the permission.
 CREATE OR REPLACE TEMPORARY VIEW topic_state AS
@@ -500,11 +500,11 @@ SELECT topic, CASE WHEN routes = 0 THEN 'without_route'
        broker_names_up, broker_names, is_readable, is_writable
 FROM of_topic;
 
--- One row for each stretch in which a topic was expected: up from from_ms to up_until_ms, then not up to expected_until_ms.
+-- One row for each period in which a topic was expected: up from from_ms to up_until_ms, then not up to expected_until_ms.
 -- - measure 'route': up while at least one broker name has the topic.
 -- - measure 'write': up while at least one broker name has it with the permission to write, and a master. If broker_name
 --   is set: while this one does.
--- After an end by silence or a lost connection on a broker name the topic is expected until it is up again, no broker of
+-- After an end by expiry or disconnection on a broker name the topic is expected until it is up again, no broker of
 -- that name is down, its master is back without it, or a command deletes it in all clusters. After any other end (a command,
 -- an unregistration, a registration without it), also later, it is not expected on that name, and not to be writable after
 -- an end by the loss of the permission, or a command that takes it later. It is expected as long as it is on one of its names.
@@ -654,7 +654,7 @@ CREATE OR REPLACE TEMPORARY VIEW topic_availability AS
 SELECT topic, day, up_millis, expected_millis, availability FROM topic_uptime WHERE measure = 'route';
 
 -- One row for each topic and day on which it was expected to be writable: the time in which producers could write to it,
--- and its expected time, broker_name is NULL. And one row for each broker name of it, for that broker name alone.
+-- and its expected time, broker_name is NULL. And one row for each broker name of it, for that broker name only.
 CREATE OR REPLACE TEMPORARY VIEW topic_write_availability AS
 SELECT topic, broker_name, day, up_millis, expected_millis, availability FROM topic_uptime WHERE measure = 'write';
 
@@ -667,7 +667,7 @@ GROUP BY event_month, hour, type;
 
 -- One row for each operator command and broker name whose topics it changed. A command that changed none has one row.
 -- topic_change and row_change have what it changed. mqadmin sends a command to each gateway in namesrvAddr: the same one
--- of the same user and host within a second is left out, unless it changed a row anew.
+-- of the same user and host within a second is left out, unless it changed a row again.
 CREATE OR REPLACE TEMPORARY VIEW operator_command AS
 SELECT event_month, event_time, epoch, seq, type AS command, requested_by, reason, broker_name,
        topics_added, topics_changed, topics_removed
@@ -684,7 +684,7 @@ FROM (
 ) AS asked
 WHERE command IS NULL OR requested_by IS NULL OR since_same_millis IS NULL OR since_same_millis > 1000 OR has_changed;
 
--- One row for each record outside the contract, with its first 200 characters as text.
+-- One row for each rejected record, with its first 200 characters as text.
 CREATE OR REPLACE TEMPORARY VIEW rejected_record AS
 SELECT event_time, partition, rejected.offset, key, length, reason,
        substring(try_validate_utf8(CAST(value AS STRING)), 1, 200) AS text

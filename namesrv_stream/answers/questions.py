@@ -214,7 +214,7 @@ class AskDiff(Question):
     start: Annotated[str, Field(alias="from", description="The number of a snapshot, or an event time.")]
     end: Annotated[
         str | None,
-        Field(alias="to", description="The number of a snapshot, or an event time; by default that of `epoch` or `at`."),
+        Field(alias="to", description="The number of a snapshot, or an event time (default: `epoch` or `at`)."),
     ] = None
     table: Annotated[str | None, Field(description="Only the rows of this table.")] = None
     limit: Annotated[Limit, Cli(default=ALL)] = MAX_LISTED

@@ -137,24 +137,28 @@ def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]
             _require_pem(key, options)
         case _ if key in _PEM_TEXTS:
             store = key.split(".")[1]
-            raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{store}.location.")
+            raise _error(
+                key, "is PEM text, which Python's client cannot use", f"Put it in a file: kafka.ssl.{store}.location."
+            )
         case _ if key in _PASSWORDS:
             raise _error(
-                key, "is of a JKS store, which only Java can read", "Use PEM files; see kafka.ssl.key.password."
+                key,
+                "is the password of a JKS store, which only Java can read",
+                "Use PEM files; see kafka.ssl.key.password.",
             )
     return dict.fromkeys(_NAMES.get(key, ()), _number(key, text) if _NUMBERS.search(key) else text)
 
 
 def _number(key: str, text: str) -> int:
     if not re.fullmatch(r"-?[0-9]+", text.strip()):
-        raise _error(key, f"{text!r} is not accepted", "A whole number is.")
+        raise _error(key, f"{text!r} is not accepted", "Use a whole number.")
     return int(text)
 
 
 def _choice(key: str, text: str) -> str:
     if text.upper() not in _CHOICES[key]:
         if text.upper() == "AWS_MSK_IAM":
-            raise _error(key, f"{text} is a mechanism of AWS's, which only Java has", _NOT_AWS)
+            raise _error(key, f"{text} is a mechanism of AWS, which only Java's client has", _NOT_AWS)
         raise _error(key, f"{text!r} is not accepted here", f"Use one of {', '.join(_CHOICES[key])}.")
     return text.upper()
 
@@ -163,12 +167,12 @@ def _user_and_password(key: str, text: str) -> dict[str, Any]:
     if "Krb5LoginModule" in text:  # librdkafka reads the ticket from the credential cache
         return {}
     if _AWS in text:
-        raise _error(key, f"is of {_AWS}, which only Java has", _NOT_AWS)
+        raise _error(key, f"is a module of {_AWS}, which only Java's client has", _NOT_AWS)
     found = _jaas_options(text)
     if not _JAAS_MODULE.search(text) or not {"username", "password"} <= found.keys():
         raise _error(
             key,
-            "is neither of PlainLoginModule nor of ScramLoginModule with username and password",
+            "is neither a PlainLoginModule nor a ScramLoginModule with username and password",
             'Write: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";',
         )
     return {f"sasl.{name}": found[name] for name in ("username", "password")}
@@ -182,7 +186,7 @@ def _jaas_options(text: str) -> dict[str, str]:
 def _client_of_jaas(key: str, text: str) -> dict[str, str]:
     """Return id, secret and scope of the client, and what Kafka gets besides, such as Confluent's `logicalCluster`."""
     if f"{_OAUTH}LoginModule" not in text:
-        raise _error(key, "is not of OAuthBearerLoginModule", f"Write: {_oauth_jaas(_JAAS_EXAMPLE)}")
+        raise _error(key, "is not an OAuthBearerLoginModule", f"Write: {_oauth_jaas(_JAAS_EXAMPLE)}")
     found = _jaas_options(text)
     arguments = {argument: found[option] for option, argument in _OF_OAUTH_JAAS.items() if option in found}
     extensions = (f"{name.removeprefix(_EXTENSION)}={said}" for name, said in found.items() if _EXTENSION in name)
@@ -196,7 +200,9 @@ def _client_of_jaas(key: str, text: str) -> dict[str, str]:
 def _oauth_method(arguments: Mapping[str, object]) -> dict[str, str]:
     """Return the method by which librdkafka gets tokens. Raises SettingError if one of its options is missing."""
     if _ENDPOINT not in arguments:
-        raise _error(_ENDPOINT, "is missing, and kafka.sasl.mechanism is OAUTHBEARER", "Set the URL that gives tokens.")
+        raise _error(
+            _ENDPOINT, "is missing, and kafka.sasl.mechanism is OAUTHBEARER", "Set the URL of the token endpoint."
+        )
     for key in (f"{_OF_CLIENT}id", f"{_OF_CLIENT}secret"):
         if not arguments.get(_NAMES[key][0]):
             raise _error(
@@ -214,8 +220,8 @@ def _require_pem(key: str, options: Mapping[str, str]) -> None:
         raise _error(
             key,
             f"is a {store} store, which only Java can read",
-            f"Both Java and Python read PEM: set kafka.{kind}=PEM and give the PEM file here "
-            "(keytool -exportcert -rfc or openssl pkcs12 make one).",
+            f"Set kafka.{kind}=PEM and give a PEM file here, which Java and Python read "
+            "(`keytool -exportcert -rfc` or `openssl pkcs12` writes one).",
         )
 
 

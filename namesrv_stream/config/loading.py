@@ -32,12 +32,12 @@ RETIRED = {
     "clockJumpGraceMillis": "A step of a clock no longer ends leases. Leave it out.",
     "clockJumpMillis": "A step of a clock no longer ends leases. Leave it out.",
     "console.maxWatchers": "A console has a fixed limit of watchers. Start a second one for more.",
-    "idleTickMillis": "A gateway ticks less often by itself while no lease can end soon. Leave it out.",
-    "liveRefreshMillis": "The job publishes signs of life with each change, and every few minutes. Leave it out.",
+    "idleTickMillis": "A gateway automatically sends fewer clock ticks while no lease can end soon. Leave it out.",
+    "liveRefreshMillis": "The job publishes heartbeats with each change, and every few minutes. Leave it out.",
     "peerBufferMaxBytes": "A gateway has a fixed limit for its peers' bytes. maxConnections limits how many there are.",
     "registrationCacheMaxBytes": "A gateway compares registrations with the tables. Leave it out.",
     "rejected.retention": "Maintenance removes old rows of the table `rejected`. Copy those you need longer.",
-    "snapshot.retention": "Any past moment is made from the history, which is kept for ever. Leave it out.",
+    "snapshot.retention": "Any past time is computed from the history, which is kept for ever. Leave it out.",
     "watermarkDelayMillis": "No lease depended on it. Leave it out.",
     "writer": "delta-rs writes all tables. Leave it out.",
 }
@@ -109,11 +109,12 @@ class Invocation:
 def log_notes(settings: NamesrvSettings) -> None:
     """Log a process's notes about its settings at the start: settings without effect."""
     if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
-        log.warning("accepted, and without effect here: %s. They may be left out.", ", ".join(idle))
+        log.warning("the settings of this process have some without effect here: %s. They may be left out.",
+                    ", ".join(idle))  # fmt: skip
     if settings.idle.get("enableControllerInNamesrv") == "true":
         log.warning(
-            "enableControllerInNamesrv=true: no controller runs in this process. Run RocketMQ's mqcontroller beside "
-            "it as a process of its own."
+            "enableControllerInNamesrv=true has no effect: this process runs no controller. Run RocketMQ's "
+            "mqcontroller as a separate process."
         )
 
 
@@ -169,12 +170,12 @@ def _read_properties(file: Path) -> dict[str, str]:
         for each in javaproperties.parse(_decoded(file.read_bytes())):
             if isinstance(each, javaproperties.KeyValue):
                 if not each.key or not each.key.isprintable():
-                    raise ValueError(f"{each.key[:_SHOWN_CHARS]!a} is no key")
+                    raise ValueError(f"expected KEY=VALUE, not the key {each.key[:_SHOWN_CHARS]!a}")
                 found[each.key] = each.value
             line += each.source.count("\n")
     except (OSError, ValueError) as error:  # an invalid escape sequence is a ValueError
         problem = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"line {line}: {error}"
-        advice = "`namesrv-stream -p` prints such a file, lines of KEY=VALUE in UTF-8."
+        advice = "Write lines of KEY=VALUE in UTF-8, as `namesrv-stream -p` prints them."
         raise SettingError("-c", f"{file}: {problem}", advice) from error
     return found
 
@@ -191,16 +192,18 @@ def _check_known(origins: Mapping[str, str]) -> None:
     """Raise SettingError if there are retired or unknown keys. `origins`: key -> the place where it was found."""
     if retired := [(key, place) for key, place in origins.items() if key in RETIRED]:
         (first, place), *others = retired
-        more = "".join(f" Setting {key} is no longer one either, {where}. {RETIRED[key]}" for key, where in others)
-        raise SettingError(first, f"is no longer a setting, {place}", RETIRED[first] + more)
+        more = "".join(
+            f" Setting {key} is no longer supported either; it is {at}. {RETIRED[key]}" for key, at in others
+        )
+        raise SettingError(first, f"is no longer supported; it is {place}", RETIRED[first] + more)
     unknown = [(key, place) for key, place in origins.items() if not _is_known(key)]
     if not unknown:
         return
     (first, place), *others = unknown
-    more = "".join(f"Setting {key} is not known either, {where}. {_meant(key)}" for key, where in others)
-    of_kafka = " (no option that Spark and librdkafka both have)" if first.startswith(KAFKA_PREFIX) else ""
+    more = "".join(f"Setting {key} is unknown too; it is {place}. {_meant(key)}" for key, place in others)
+    of_kafka = " (Spark and librdkafka do not both have it)" if first.startswith(KAFKA_PREFIX) else ""
     advice = f"{_meant(first)}{more}`namesrv-stream -p` prints all settings."
-    raise SettingError(first, f"is not known, {place}{of_kafka}", advice)
+    raise SettingError(first, f"is unknown{of_kafka}; it is {place}", advice)
 
 
 def _meant(key: str) -> str:
@@ -216,6 +219,6 @@ def _is_known(key: str) -> bool:
 def _setting_error(error: ValidationError, origins: Mapping[str, str]) -> SettingError:
     first = error.errors(include_url=False)[0]
     key = str(first["loc"][0])
-    what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    what = first["msg"].removeprefix("Value error, ").replace("Input ", "the value ", 1)
     shown = "its value" if is_secret(key) else repr(first["input"])
-    return SettingError(key, f"{shown} is not accepted: {what}", f"Correct it {origins.get(key, 'there')}.")
+    return SettingError(key, f"{shown} is not accepted; {what}", f"Correct it {origins.get(key, 'there')}.")

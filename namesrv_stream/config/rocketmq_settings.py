@@ -70,23 +70,22 @@ class RocketmqSettings(BaseModel):
     )
 
     kv_config_path: HomeLocation = setting("kvConfigPath", "~/namesrv/kvConfig.json", "gateway")
-    """A NameServer's KV file. The gateway takes its entries over if the registry has no KV yet; from then on KV is in
-    the tables.
+    """File with the KV entries of a NameServer. The gateway imports them once, if the registry has no KV entry yet.
     """
 
     config_store_path: HomeLocation = setting("configStorePath", "~/namesrv/namesrv.properties")
-    """The file given with -c. It is never written: changes at run time are kept in the table namesrv_config."""
+    """Settings file given with -c. It is never written; changes at run time are kept in the table namesrv_config."""
 
     config_black_list: str = setting("configBlackList", "configBlackList;configStorePath;kvConfigPath", "job, gateway")
-    """Settings that UPDATE_NAMESRV_CONFIG must not change, separated by `;`. configBlackList, configStorePath,
-    kvConfigPath, rocketmqHome are always among them.
+    """Settings that UPDATE_NAMESRV_CONFIG must not change, separated by `;`. It always includes configBlackList,
+    configStorePath, kvConfigPath and rocketmqHome.
     """
 
     product_env_name: str = setting("productEnvName", "center", "gateway")
     """Name of the production environment for clusterTest."""
 
     cluster_test: Boolean = setting("clusterTest", False, "gateway")
-    """Ask the production environment for a route that the registry lacks."""
+    """Ask the production environment for routes that the registry lacks."""
 
     order_message_enable: Boolean = setting("orderMessageEnable", False, "lookups", live=True)
     """Add the topic's order configuration to its route."""
@@ -95,10 +94,10 @@ class RocketmqSettings(BaseModel):
     """Answer a registration with the order table."""
 
     support_acting_master: Boolean = setting("supportActingMaster", False, "lookups", live=True)
-    """Show the smallest id of a group without a master as 0."""
+    """Show the smallest broker ID of a group without a master as 0, that of a master."""
 
     notify_min_broker_id_changed: Boolean = setting("notifyMinBrokerIdChanged", False, "gateway", live=True)
-    """Send the brokers of a group a notice when its smallest id changes."""
+    """Notify the brokers of a group when its smallest broker ID changes."""
 
     delete_topic_with_broker_registration: Boolean = setting(
         "deleteTopicWithBrokerRegistration", False, "job", live=True
@@ -106,10 +105,10 @@ class RocketmqSettings(BaseModel):
     """Delete the topics that a registration lacks. Do not use it with brokers that register topics in parts."""
 
     need_wait_for_service: Boolean = setting("needWaitForService", False, "gateway", live=True)
-    """Answer no route in the first waitSecondsForService."""
+    """Return no routes for the first waitSecondsForService after a start."""
 
     wait_seconds_for_service: Int = setting("waitSecondsForService", 45, "gateway", live=True)
-    """See needWaitForService."""
+    """Time without routes after a start, in seconds, if needWaitForService is true."""
 
     enable_all_topic_list: Boolean = setting("enableAllTopicList", True, "gateway", live=True)
     """Answer requests for the list of all topics."""
@@ -118,19 +117,19 @@ class RocketmqSettings(BaseModel):
     """Answer requests for the topics of a cluster and for unit topics."""
 
     listen_port: Port = setting("listenPort", 9876, "gateway")
-    """Port of the gateway; 0 takes a free one."""
+    """Port of the gateway. 0 takes a free one."""
 
     bind_address: str = setting("bindAddress", "127.0.0.1", "gateway")
-    """Address at which the gateway listens (RocketMQ: 0.0.0.0, all)."""
+    """Address at which the gateway listens. A NameServer listens at 0.0.0.0, all addresses."""
 
     server_channel_max_idle_time_seconds: Count = setting("serverChannelMaxIdleTimeSeconds", 120, "gateway")
-    """Seconds of silence after which a connection is closed."""
+    """Time of silence after which a connection is closed, in seconds."""
 
     server_socket_snd_buf_size: Int = setting("serverSocketSndBufSize", 0, "gateway")
-    """Send buffer of a connection in bytes; 0: the system's."""
+    """Send buffer of a connection, in bytes. 0 takes the system's default."""
 
     server_socket_rcv_buf_size: Int = setting("serverSocketRcvBufSize", 0, "gateway")
-    """Receive buffer of a connection in bytes; 0: the system's."""
+    """Receive buffer of a connection, in bytes. 0 takes the system's default."""
 
     server_socket_backlog: Count = setting("serverSocketBacklog", 1024, "gateway")
-    """Connections that may wait to be accepted."""
+    """Number of connections that may wait to be accepted."""

@@ -56,8 +56,8 @@ class ConfigBlackListError(NamesrvError):
 
     def __init__(self, keys: list[str], *, is_black_listed: bool = False) -> None:
         super().__init__(
-            f"{', '.join(keys)} cannot be changed at run time, so nothing was: it takes effect at a start only. Set it "
-            "in the file and start again."
+            f"{', '.join(keys)} cannot be changed at run time, so no setting was changed. Set it in the settings file "
+            "and restart the processes that read it."
         )
         self.keys = keys
         self.remark = "Can not update config in black list." if is_black_listed else str(self)
@@ -67,151 +67,153 @@ class NamesrvSettings(RocketmqSettings):
     """The settings in force. Frozen: a change at run time makes a new object."""
 
     idle: dict[str, str] = Field(default_factory=dict)
-    """RocketMQ's settings without effect here, as they were given."""
+    """RocketMQ's settings without effect here, as given."""
 
     kafka_bootstrap_servers: Servers = setting("kafka.bootstrap.servers", "127.0.0.1:9092", "job, gateway, fleet, cli")
-    """Kafka's addresses, host:port,..."""
+    """Addresses of Kafka, as host:port separated by commas."""
 
     kafka_topic: str = setting(
         "kafka.topic", "broker-heartbeats", "job, gateway, fleet, cli", pattern=r"^[a-zA-Z0-9._-]{1,249}$"
     )
-    """Topic of the heartbeats; created with one partition if it is missing."""
+    """Kafka topic of the heartbeats. Created with one partition if it is missing."""
 
     kafka_options: dict[str, str] = setting("kafka.*", dict, "job, gateway, fleet, cli", repr=False)
-    """An option of Kafka's clients that Spark and librdkafka have, such as kafka.security.protocol."""
+    """Option of Kafka's clients that Spark and librdkafka have, such as kafka.security.protocol."""
 
     delta_root: TablesLocation = setting("delta.root", "data/registry", "all", min_length=1)
-    """Folder of the tables: a path, or s3a://, abfss://, gs://."""
+    """Folder of the tables: a path, or a URL of s3a://, abfss:// or gs://."""
 
     storage_options: dict[str, str] = setting("delta.storage.*", dict, "job, gateway, cli, maintenance", repr=False)
-    """Options of delta-rs for an object store, as delta.storage.aws_region; for S3 Spark gets them too."""
+    """Option of delta-rs for an object store, such as delta.storage.aws_region. For S3, Spark gets it too."""
 
     checkpoint_location: Location = setting(
         "checkpoint.location", lambda data: default_checkpoint(data.get("delta_root", "")), "job"
     )
-    """Checkpoint of the streaming query. Beside the tables unless set; of tables on an object store in the folder
-    data, since each batch writes several small files there.
+    """Folder of the streaming query's checkpoint. Unset: beside the tables. For tables on an object store it is then
+    in the local folder data, since each batch writes several small files.
     """
 
     job_temp_folder: str = setting(
         "job.tempFolder", lambda data: default_temp_folder(data.get("checkpoint_location", "")), "job", min_length=1
     )
-    """Folder of this machine for the job's temporary files, from which Java loads native libraries: no mount with
-    noexec. Beside the checkpoint unless set. What a killed job has left there goes at the next start.
+    """Local folder for the job's temporary files. Java loads native libraries from it, so it must not be mounted with
+    noexec. Unset: beside the checkpoint. The next start removes the files of a killed job.
     """
 
     snapshot_exact: Duration = setting("snapshot.exact", "1h", "job, maintenance")
-    """Time for which every snapshot is kept, so that a reader may use it: 1h, 30m."""
+    """Time for which every snapshot is kept for readers, with its unit: 1h, 30m."""
 
     maintenance_millis: Millis = setting("maintenanceMillis", 1_800_000, "job")
-    """Time after which the job again merges small files and removes snapshots and files that are not kept; 0: never,
-    `maintain_tables` does it."""
+    """Time between two maintenance runs of the job, in milliseconds. A run merges small files and removes old
+    snapshots and files. 0 switches them off; run `maintain_tables` instead."""
 
     trigger_millis: Millis = setting("triggerMillis", 500, "job")
-    """Shortest time between two micro-batches."""
+    """Shortest time between two micro-batches, in milliseconds."""
 
     max_offsets_per_trigger: Count = setting("maxOffsetsPerTrigger", 20_000, "job")
-    """Most records of one micro-batch, so that a backlog is read in several."""
+    """Largest number of records in one micro-batch. A larger backlog takes several."""
 
     tick_gap_millis: Millis = setting("tickGapMillis", 3_000, "job")
-    """Longest time between two successive ticks that counts towards leases. The rest of a longer gap counts as an
-    outage on the way to Kafka, not as silence of brokers. 0: all of it counts. All jobs of a registry need the same
-    value."""
+    """Longest time between two clock ticks that counts towards leases, in milliseconds. The rest of a longer gap counts
+    as an outage on the way to Kafka, not as silence of brokers. 0 counts all of it. All jobs of a registry need the
+    same value."""
 
     expiry_guard_ratio: Ratio = setting("expiryGuardRatio", 0.0, "job")
-    """Share of all leases. If more are late, a silent lease becomes suspect: it stays in the routes and does not end.
-    0: no such guard. All jobs of a registry need the same value."""
+    """Share of all leases, 0 to 1, above which the mass-expiry guard acts. If more are late, a silent broker becomes
+    suspect: it stays in the routes. 0 switches the guard off. All jobs of a registry need the same value."""
 
     expiry_guard_max_millis: Millis = setting("expiryGuardMaxMillis", 600_000, "job")
-    """Longest time for which the guard holds a silent lease."""
+    """Longest time for which the mass-expiry guard keeps a silent broker, in milliseconds."""
 
     tick_millis: Count = setting("tickMillis", 1000, "job, gateway, fleet")
-    """Time between two ticks that a process sends to Kafka; a gateway sends them so often only while a lease may end
-    soon, otherwise every 2 s. Only a tick ends a silent lease."""
+    """Time between two clock ticks of a process, in milliseconds. Only a clock tick ends the lease of a silent broker.
+    A gateway sends one every 2 seconds unless a lease may end soon."""
 
     kafka_away_millis: Millis = setting("kafkaAwayMillis", 20_000, "gateway")
-    """Time without an acknowledged record after which a gateway closes the connections of brokers, so that they use
-    another gateway. It still answers lookups."""
+    """Time without an acknowledged record after which a gateway closes the connections of brokers, in milliseconds.
+    They then use another gateway; lookups continue."""
 
     standby: Boolean = setting("standby", False, "job")
-    """The job waits while another one is active, and takes over when that one ends."""
+    """Start the job as a standby: it waits while another job is active, and takes over when that one ends."""
 
     job_ticker: Boolean = setting("jobTicker", False, "job")
-    """The job sends ticks itself; for an installation with neither gateway nor fleet."""
+    """Let the job send the clock ticks. Needed only without a gateway and a fleet."""
 
     reconcile_interval_millis: Millis = setting("reconcileIntervalMillis", 86_400_000, "gateway, fleet")
-    """Time after which a registration is sent to Kafka in full whatever the tables show; 0: always in full."""
+    """Time after which a gateway sends a registration to Kafka in full even if it has not changed, in milliseconds.
+    0 sends each in full."""
 
     metrics_port: Port = setting("metricsPort", 0, "gateway")
-    """Port for Prometheus, /healthz and /readyz; 0: none."""
+    """Port of the gateway for Prometheus, /healthz and /readyz. 0 opens none."""
 
     job_metrics_port: Port = setting("job.metricsPort", 0, "job")
-    """Port of the job for Prometheus, /healthz and /readyz, at bindAddress; 0: none."""
+    """Port of the job at bindAddress for Prometheus, /healthz and /readyz. 0 opens none."""
 
     log_format: Literal["text", "json"] = setting("log.format", "text", "job, gateway")
-    """json: each line of the log is a JSON object."""
+    """Format of the log. json writes each line as a JSON object."""
 
     max_connections: Count = setting("maxConnections", 16_000, "gateway")
-    """Most open connections of all peers; fewer if `ulimit -n` is too low."""
+    """Largest number of open connections of all peers. A low `ulimit -n` lowers it."""
 
     max_connections_per_address: Count = setting("maxConnectionsPerAddress", 1000, "gateway")
-    """Most open connections of one address; behind a trusted load balancer the address in its PROXY header counts."""
+    """Largest number of open connections of one address. Behind a trusted load balancer, the address in its PROXY
+    header counts."""
 
     max_large_bodies_per_address: Count = setting("maxLargeBodiesPerAddress", 1, "gateway")
-    """Most large or compressed bodies of one address that are decoded at a time; one process more is for all others."""
+    """Largest number of large or compressed requests of one address that are decoded at a time. One further process
+    serves all other addresses."""
 
     proxy_protocol_trusted: Networks = setting("proxyProtocol.trusted", "", "gateway")
-    """Load balancers whose PROXY headers are trusted, such as 10.0.0.5,10.1.0.0/16; empty: none."""
+    """Load balancers whose PROXY headers are trusted, such as 10.0.0.5,10.1.0.0/16. Empty trusts none."""
 
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
         "tls.server.mode", "permissive", "gateway, console"
     )
-    """permissive: TLS and plain text on one port; enforcing: only TLS; disabled: only plain text."""
+    """Mode of TLS. permissive accepts TLS and plain text on one port, enforcing only TLS, disabled only plain text."""
 
     tls_cert_path: Location = setting("tls.server.certPath", "", "gateway, console")
-    """Certificate chain, PEM."""
+    """File with the certificate chain of the server, PEM. Empty: plain text only."""
 
     tls_key_path: Location = setting("tls.server.keyPath", "", "gateway, console")
-    """Private key, PEM."""
+    """File with the private key of the certificate, PEM."""
 
     tls_key_password: str = setting("tls.server.keyPassword", "", "gateway, console", repr=False)
-    """Password of the key."""
+    """Password of the private key."""
 
     tls_auth_client: Boolean = setting("tls.server.authClient", False, "gateway")
     """Require a certificate of every client."""
 
     tls_trust_cert_path: Location = setting("tls.server.trustCertPath", "", "gateway")
-    """Certificates against which clients' certificates are checked, PEM."""
+    """File with the certificates that verify those of clients, PEM."""
 
     auth_mode: Literal["off", "observe", "operators", "writes"] = setting("auth.mode", "off", "gateway, console")
-    """Rights to write. off: everybody has them. operators: only users with the role admin may send operators' requests.
-    writes: besides, only users with the role broker may send brokers' requests. observe: nothing is refused; requests
-    that `writes` would refuse are counted and logged. At a bindAddress that is not loopback, off has to be set
-    explicitly."""
+    """Who may write. off: every client. operators: only users with the role admin may send operators' requests.
+    writes: also, only users with the role broker may send brokers' requests. observe: no request is denied; those that
+    `writes` would deny are counted and logged. off has to be set explicitly at a bindAddress that is not loopback."""
 
     auth_users_path: Location = setting("auth.usersPath", "", "gateway, console")
-    """Users file, see security.md."""
+    """File with the users and their rights; see security.md."""
 
     console_port: Port = setting("console.port", 9870, "console")
-    """Port of the console; 0 takes a free one."""
+    """Port of the console. 0 takes a free one."""
 
     console_bind_address: str = setting("console.bindAddress", "127.0.0.1", "console")
-    """Address at which the console listens. At one that is not loopback, auth.mode has to be set explicitly."""
+    """Address at which the console listens. If it is not loopback, auth.mode has to be set explicitly."""
 
     console_hosts: Hosts = setting("console.hosts", "", "console")
-    """Names under which browsers reach the console, separated by commas; .example.org is that domain and all below it.
+    """Names under which browsers reach the console, separated by commas. .example.org is that domain and all below it.
     Scheme, port and path of a URL are ignored. IP addresses and localhost are always accepted; requests to other names
-    are refused."""
+    are rejected."""
 
     console_base_path: str = setting("console.basePath", "", "console", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
-    """Path that a proxy leaves in front of the console's paths, such as /routes; empty if there is none."""
+    """Path that a proxy keeps before the console's paths, such as /routes. Empty if there is none."""
 
     console_trusted_proxies: Networks = setting("console.trustedProxies", "", "console")
-    """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16."""
+    """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For are trusted, such as 10.0.0.5,10.1.0.0/16."""
 
     console_user_header: str = setting("console.userHeader", "", "console", pattern=r"^[A-Za-z0-9-]*$")
-    """Header in which a proxy of console.trustedProxies names the user whom it has logged in, such as X-Forwarded-User:
-    the users file gives that user's role. The proxy has to set it in each request. Empty: only keys name a user."""
+    """Header in which a proxy of console.trustedProxies names its logged-in user, such as X-Forwarded-User. The users
+    file gives that user's role. The proxy has to set it in each request. Empty: only keys identify a user."""
 
     @model_validator(mode="before")
     @classmethod
@@ -252,13 +254,13 @@ class NamesrvSettings(RocketmqSettings):
         if self.tick_millis > LONGEST_TICK_MS and self.tick_gap_millis:
             raise SettingError(
                 "tickMillis",
-                f"is {self.tick_millis}: time without ticks counts only in part, so silent leases would end late",
+                f"is {self.tick_millis} ms, so leases of silent brokers would end late",
                 f"Set {LONGEST_TICK_MS} or less.",
             )
         if self.kafka_away_millis <= 2 * LONGEST_TICK_MS:
             raise SettingError(
                 "kafkaAwayMillis",
-                f"is {self.kafka_away_millis}, and a gateway without brokers sends one record in {LONGEST_TICK_MS} ms",
+                f"is {self.kafka_away_millis} ms, and an idle gateway sends only one record in {LONGEST_TICK_MS} ms",
                 f"Set more than {2 * LONGEST_TICK_MS}.",
             )
         return self

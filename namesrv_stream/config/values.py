@@ -33,20 +33,20 @@ _DEFAULT_REGION = "us-east-1"
 
 def _boolean(text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
-        raise ValueError("true and false are")
+        raise ValueError("use true or false")
     return text.strip().lower() == "true"
 
 
 def _whole_number(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
-        raise ValueError("a whole number is")
+        raise ValueError("use a whole number")
     return int(text)
 
 
 def parsed_duration(text: str) -> timedelta:
     """Parse `30d`, `720h`, `90m`, `45s` or `500ms`. Raises ValueError with the accepted forms."""
     if not (match := _DURATION.fullmatch(text.strip().lower())):
-        raise ValueError("a number with a unit is accepted: ms, s, m, h or d, as in 30d or 720h")
+        raise ValueError("use a number with a unit ms, s, m, h or d, such as 30d or 720h")
     return timedelta(**{_DURATION_UNITS[match[2]]: int(match[1])})
 
 
@@ -58,7 +58,7 @@ def _parsed_by(parse: Callable[[str], object]) -> BeforeValidator:
 def _servers(value: str) -> str:
     servers = [each.strip() for each in value.split(",")]
     if not all(re.fullmatch(r"(\[[^\s\]]+\]|[^\s:\[\]]+):\d{1,5}", each) for each in servers):
-        raise ValueError("host:port is, or several of them separated by commas")
+        raise ValueError("use host:port, or several of them separated by commas")
     return ",".join(servers)
 
 
@@ -90,7 +90,7 @@ def _host_name(text: str) -> str:
     labels = [each if each.isascii() else f"xn--{each.encode('punycode').decode()}" for each in name.split(".")]
     if not all(map(_LABEL.fullmatch, labels[1:] if name.startswith(".") else labels)):
         raise ValueError(
-            f"{text!r} is no name: registry.example.org is, and .example.org for a domain and all below it"
+            f"{text!r} is not a host name. Use registry.example.org, or .example.org for a domain and all below it"
         )
     return ".".join(labels)
 
@@ -102,7 +102,7 @@ def _expanded(value: str) -> str:
 
 def _of_a_home(value: str) -> str:
     if value.startswith("~"):
-        raise ValueError("has ~, and that user's home folder is not known: give the whole path, or set HOME")
+        raise ValueError("the home folder of ~ is unknown. Give the whole path, or set HOME")
     return value
 
 
@@ -111,7 +111,7 @@ def _readable_by_delta(path: str) -> str:
     odd = re.search(r"[%\[\]\\\x00-\x1f\x7f]", str(Path(path).absolute())) if "://" not in path else None
     if odd is not None:
         raise ValueError(
-            f"has {odd[0]!r} in its whole path, with which delta-rs does not find a table: take another folder"
+            f"delta-rs finds no tables in a path with {odd[0]!r}, as its whole path has. Use another folder"
         )
     return path
 

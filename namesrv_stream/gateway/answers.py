@@ -176,10 +176,10 @@ class AnswerCache:
         if answer.prepared.size_bytes <= MAX_BYTES:
             return answer
         remark = (
-            f"the answer has {answer.prepared.size_bytes} bytes, and RocketMQ's clients close the connection over one "
-            f"of {MAX_BYTES} (com.rocketmq.remoting.frameMaxLength). Ask for a part (the topics of one cluster, the "
-            "route of one topic), or ask `namesrv-stream topicList` and `clusterList`, or the console's /v1/topics and "
-            "/v1/brokers page by page."
+            f"the answer has {answer.prepared.size_bytes} bytes: RocketMQ's clients close a connection with an answer "
+            f"of over {MAX_BYTES} bytes (com.rocketmq.remoting.frameMaxLength). Request a part: the topics of one "
+            "cluster, or the route of one topic. Or use `namesrv-stream topicList` and `clusterList`, or the pages of "
+            "the console's /v1/topics and /v1/brokers."
         )
         return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, remark))
 
@@ -265,7 +265,8 @@ class Production:
                     if (body := await _route_from(address, topic, _PRODUCTION_S / (1 + len(addresses)))) is not None:
                         return body
         except TimeoutError:
-            log.warning("production did not answer within %g s for topic %s", _PRODUCTION_S, topic)
+            log.warning("the production environment did not return the route of topic %s within %g s; the client gets "
+                        "no route", topic, _PRODUCTION_S)  # fmt: skip
         return None
 
     async def _known_addresses(self) -> list[str]:
@@ -285,7 +286,8 @@ class Production:
             self._addresses = await asyncio.to_thread(_named_addresses, self._url)
         except (OSError, ValueError, HTTPException) as error:
             hold_s = _RETRY_S
-            log.warning("clusterTest: %s does not name production's name servers: %s", self._url, error)
+            log.warning("cannot get the production NameServers for clusterTest from %s: %s; retrying after %g s",
+                        self._url, error, hold_s)  # fmt: skip
         self._hold_until_s = time.monotonic() + hold_s
 
 
@@ -311,5 +313,5 @@ async def _route_from(address: str, topic: str, limit_s: float) -> bytes | None:
             finally:
                 writer.close()
     except (OSError, ValueError, FrameError) as error:  # TimeoutError is an OSError
-        log.warning("production's name server %s did not answer: %r", address, error)
+        log.warning("cannot get a route from the production NameServer at %s: %r", address, error)
     return None

@@ -77,7 +77,7 @@ class Authorization:
         """Count and log a request whose sender lacks a right."""
         self._metrics.not_allowed(error.request, error.user, effect)
         verb = "is" if effect == "refused" else "would be"
-        connection.log_line(logging.WARNING, f"request of {connection.peer} {verb} refused: {error}")
+        connection.log_line(logging.WARNING, f"request of {connection.peer} {verb} denied: {error}")
 
 
 class Refusals:

@@ -186,11 +186,13 @@ class Connection(asyncio.Protocol):
 
     def complain(self, problem: str) -> None:
         """Log that a request of this peer was refused, and why. The request itself is answered."""
-        self.log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
+        self.log_line(logging.INFO, f"request of {self.peer} rejected: {problem}")
 
     def note_left_out(self, address: str, topics: str) -> None:
         """Log which topics are left out of this peer's registration, which is accepted without them (R1a)."""
-        self.log_line(logging.WARNING, f"topics of {address} at {self.peer} are left out: {topics}")
+        self.log_line(
+            logging.WARNING, f"registration of {address} at {self.peer} accepted without invalid topics: {topics}"
+        )
 
     # --- the end
 
@@ -200,7 +202,7 @@ class Connection(asyncio.Protocol):
             return
         whole_limit_s = min(WHOLE_LIMIT_S + self._inbound.buffered_bytes / _SLOWEST_BYTES_A_S, idle_limit_s)
         if self._began_s is not None and now_s - self._began_s > whole_limit_s:
-            self.close_by_itself(f"nothing whole came within {whole_limit_s:.3g} s")
+            self.close_by_itself(f"no complete request within {whole_limit_s:.3g} s")
         elif now_s - self._active_s > idle_limit_s:
             self.close_by_itself(f"idle for {idle_limit_s:g} s")
 

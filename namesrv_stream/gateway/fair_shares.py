@@ -166,13 +166,13 @@ class FairShares(Generic[C]):
             payers = None
         if payers:
             payer = next(iter(payers))
-            why = "it has sent nothing, and a new one needs room"
+            why = "it has sent nothing, and a new connection needs its place"
             payer.log_line(logging.INFO, f"connection of {payer.peer} closed: {why}")
             payer.abort(why)
             self.leave(payer)
         if len(self.open) >= self._max_connections:
             most = self._max_connections
-            raise NamesrvError(f"over {most} connections of all peers: close some, or set maxConnections higher")
+            raise NamesrvError(f"over {most} connections of all peers. Close some, or set a higher maxConnections.")
         self._check_room_of(host)
         self._silent[host][connection] = None
         self._of_host[host][connection] = None
@@ -203,8 +203,8 @@ class FairShares(Generic[C]):
         if self._is_full(host):
             most = self._max_of_a_host
             raise NamesrvError(
-                f"over {most} connections of {host}: close some, or set maxConnectionsPerAddress higher. Are many "
-                "peers behind this address? Then set proxyProtocol.trusted if it sends PROXY headers"
+                f"over {most} connections of {host}. Close some, or set a higher maxConnectionsPerAddress. If it is a "
+                "load balancer that sends PROXY headers, set proxyProtocol.trusted."
             )
 
     # --- memory
@@ -226,10 +226,10 @@ class FairShares(Generic[C]):
             payer = max(self._of_host[self._memory.heaviest], key=weight)
             payer.log_line(
                 logging.WARNING,
-                f"connection of {payer.peer} closed: it holds {payer.counted_bytes} bytes of unfinished frames and "
-                f"answers not taken, and all peers hold {self.held_bytes}, over the limit of {self._memory.limit}",
+                f"connection of {payer.peer} closed: it has {payer.counted_bytes} bytes of unfinished requests and "
+                f"unread answers, and all peers have {self.held_bytes}, over the limit of {self._memory.limit}",
             )
-            payer.abort("it held too many bytes")
+            payer.abort("too many bytes of unfinished requests and unread answers")
             self._set_held(payer, 0, now_s)
 
     def _set_held(self, connection: C, held_bytes: int, now_s: float) -> None:

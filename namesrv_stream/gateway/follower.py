@@ -90,8 +90,8 @@ class Follower(SnapshotThread):
     def _with_former_routes(self, newest: RegistryAt) -> RegistryAt:
         assert self._explained is not None, "else the snapshot is explained"
         log.warning(
-            "epoch %d has no brokers, and the history does not say how those of epoch %d left: their routes are served "
-            "on. `namesrv-stream doctor --tables` shows damage; a start of this gateway serves what the tables have",
+            "snapshot %d has no brokers, and the history does not show an end of those of snapshot %d; the gateway "
+            "keeps their routes until its next start. Find the damage with `namesrv-stream doctor --tables`.",
             newest.snapshot.epoch, self._explained.snapshot.epoch)  # fmt: skip
         return newest.with_routes_of(self._explained)
 

@@ -117,8 +117,8 @@ class Gateway:
                 async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
                     await self._has_looked.wait()
             except TimeoutError:
-                reason = self._follower.problem or "they do not answer yet"
-                log.warning("the tables in %s cannot be read: lookups are rejected until then: %s",
+                reason = self._follower.problem or "the storage does not answer yet"
+                log.warning("the gateway cannot read the tables in %s yet, so it rejects lookups: %s",
                             settings.delta_root, reason)  # fmt: skip
             self._open_monitoring(opening)
             await self._server.start()
@@ -126,7 +126,7 @@ class Gateway:
         self._run(self._look_around())
         self._run(self._take_over_kv())
         self._run(log_kv(lambda: self._answers.tables.kv))
-        log.info("name server listens at %s:%d", settings.bind_address, self.port)
+        log.info("the gateway listens at %s:%d", settings.bind_address, self.port)
 
     async def stop(self) -> None:
         """Answer the outstanding requests, then close all connections. No lease ends because of that."""
@@ -136,7 +136,7 @@ class Gateway:
         await self._server.stop()
         self._writes.registering.stop()  # again: meanwhile brokers may have sent heartbeats that wait
         await self._open_things.aclose()
-        log.info("the gateway has stopped in order")
+        log.info("the gateway has stopped cleanly")
 
     def _open_monitoring(self, opening: AsyncExitStack) -> None:
         settings = self._settings
@@ -210,10 +210,11 @@ class Gateway:
         self.metrics.kafka_away.set(is_away)
         closed = self._writes.registering.note_kafka(is_away=is_away)
         if is_away and not was_away:
-            log.error("%s: until it does, brokers are sent to other gateways, now those of %d connections",
+            log.error("%s; the gateway closes the connections of brokers (%d now), so that they use another gateway. "
+                      "Lookups continue. Check that Kafka is running and reachable from here.",
                       self._kafka_silence, closed)  # fmt: skip
         if was_away and not is_away:
-            log.info("Kafka at %s acknowledges records again: brokers may register", self._link.address)
+            log.info("Kafka at %s acknowledges records again; the gateway accepts brokers", self._link.address)
 
     @property
     def _is_kafka_away(self) -> bool:
@@ -237,10 +238,11 @@ class Gateway:
         lag_ms = progress.lag_ms
         is_stale = bool(latest.live) and is_behind(row, now_ms)
         if is_stale and not self._is_stale:
-            log.warning("epoch %d is %d s of event time behind and brokers live: is the job running?",
+            log.warning("the newest snapshot, %d, is %d s behind; the gateway serves its routes unchanged. Check that "
+                        "the job runs, with `namesrv-stream status`.",
                         latest.snapshot.epoch, (lag_ms or 0) // 1000)  # fmt: skip
         if self._is_stale and not is_stale:
-            log.info("the job publishes again: epoch %d", latest.snapshot.epoch)
+            log.info("the job publishes again; the gateway serves snapshot %d", latest.snapshot.epoch)
         self._is_stale = is_stale
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
@@ -295,14 +297,16 @@ class Gateway:
         if known and others:
             names = ", ".join(f"{each.namespace}/{each.key}" for each in others[:MAX_KV_NAMED])
             log.warning(
-                "the registry has KV, so kvConfigPath is not read: %d of its entries are missing there or have another "
-                "value (%s). Put those you want by mqadmin updateKvConfig",
+                "the gateway ignores kvConfigPath, because the registry has KV entries already. %d entries of the file "
+                "are missing in the registry or have another value (%s). Set those you need with "
+                "`mqadmin updateKvConfig`.",
                 len(others),
                 names,
             )
         elif commands and not known:
             taken_over = [await self._put_until_logged(command) for command in commands]
-            log.info("%d of %d KV entries taken over from kvConfigPath", sum(taken_over), len(commands))
+            log.info("the gateway sent %d of %d KV entries of kvConfigPath to the registry",
+                     sum(taken_over), len(commands))  # fmt: skip
 
     async def _put_until_logged(self, command: PutKvConfig) -> bool:
         """Send the entry until Kafka takes it (return True) or refuses it (return False)."""
@@ -314,7 +318,8 @@ class Gateway:
                 await asyncio.sleep(_LOOK_AROUND_EVERY_S)
             except NamesrvError as error:
                 entry = f"{command.namespace}/{command.key}"
-                log.error("KV entry %s is not taken over: %s Then put it by mqadmin updateKvConfig.", entry, error)
+                log.error("KV entry %s of kvConfigPath rejected: %s Then set it with `mqadmin updateKvConfig`.",
+                          entry, error)  # fmt: skip
                 return False
 
     def _count_outcome(self, error: NamesrvError | None) -> None:

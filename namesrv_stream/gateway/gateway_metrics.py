@@ -65,7 +65,7 @@ class _RequestCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield both metrics."""
         requests = CounterMetricFamily("namesrv_requests", "Requests answered.", labels=["code", "result"])
-        seconds = HistogramMetricFamily("namesrv_request_seconds", "From the request to its answer.", labels=["code"])
+        seconds = HistogramMetricFamily("namesrv_request_seconds", "Time from request to answer.", labels=["code"])
         of_code: dict[str, list[_RequestTimes]] = {}
         for (code, result), answered in list(self._named.items()):
             requests.add_metric([code, result], answered.times)
@@ -86,37 +86,45 @@ class Metrics:
         self._requests = _RequestCollector()
         of.register(self._requests)
         self.connections = Gauge("namesrv_connections", "Open connections.", registry=of)
-        self.epoch = Gauge("namesrv_snapshot_epoch", "Epoch of the snapshot that is served.", registry=of)
-        self.age_s = Gauge("namesrv_snapshot_age_seconds", "Since the served snapshot was published.", registry=of)
+        self.epoch = Gauge("namesrv_snapshot_epoch", "Epoch of the served snapshot.", registry=of)
+        self.age_s = Gauge("namesrv_snapshot_age_seconds", "Age of the served snapshot.", registry=of)
         self.lag_s = Gauge(
-            "namesrv_registry_lag_seconds", "Event time between the newest record in the tables and now.", registry=of
+            "namesrv_registry_lag_seconds", "Distance of the newest event time in the tables from now.", registry=of
         )
-        self.is_stale = Gauge("namesrv_snapshot_stale", "1: brokers live and the tables are far behind.", registry=of)
+        self.is_stale = Gauge(
+            "namesrv_snapshot_stale", "1 if brokers are up and the tables lag far behind.", registry=of
+        )
         self.unknown_s = Gauge(
-            "namesrv_registry_unknown_seconds", "For how long the present is not known; 0: the job runs.", registry=of
+            "namesrv_registry_unknown_seconds",
+            "Time since the job last showed progress; 0 while it runs.",
+            registry=of,
         )
-        self.tables_damaged = Gauge("namesrv_tables_damaged", "1: a file of the tables is missing or cut.", registry=of)
+        self.tables_damaged = Gauge("namesrv_tables_damaged", "1 if a table's file is missing or cut.", registry=of)
         self.job_state = Enum(
             "namesrv_job_state",
-            "The job as it reports it by Kafka, and as the tables show it.",
+            "State of the job, from its reports in Kafka and from the tables.",
             registry=of,
             states=JOB_STATES,
         )
         self.certificate_ends_s = Gauge(
             "namesrv_certificate_expiry_timestamp_seconds",
-            "When the certificate of tls.server.certPath ends, 0 without one.",
+            "Time at which the certificate of tls.server.certPath expires; 0 without one.",
             registry=of,
         )
-        self._brokers = Gauge("namesrv_brokers", "Live broker addresses.", ["cluster"], registry=of)
+        self._brokers = Gauge("namesrv_brokers", "Broker addresses with a lease.", ["cluster"], registry=of)
         self.records = Counter("namesrv_records", "Records that Kafka has acknowledged.", registry=of)
-        self.kafka_errors = Counter("namesrv_kafka_errors", "Records that Kafka did not take.", ["error"], registry=of)
-        self.kafka_connected = Gauge("namesrv_kafka_connected", "1: Kafka takes records and ticks.", registry=of)
+        self.kafka_errors = Counter(
+            "namesrv_kafka_errors", "Records that Kafka has not acknowledged.", ["error"], registry=of
+        )
+        self.kafka_connected = Gauge("namesrv_kafka_connected", "1 if Kafka accepts records.", registry=of)
         self.kafka_away = Gauge(
-            "namesrv_kafka_away", "1: Kafka is silent for kafkaAwayMillis, so brokers are sent away.", registry=of
+            "namesrv_kafka_away",
+            "1 if Kafka has acknowledged nothing for kafkaAwayMillis, so that the gateway rejects brokers.",
+            registry=of,
         )
         self.records_waiting = Gauge("namesrv_records_waiting", "Records that wait for Kafka.", registry=of)
         self._not_allowed = Counter(
-            "namesrv_not_allowed", "Requests whose sender lacked a right.", ["code", "user", "effect"], registry=of
+            "namesrv_not_allowed", "Requests of senders without the right.", ["code", "user", "effect"], registry=of
         )
         self._registrations = Counter(
             "namesrv_gateway_registrations", "Registrations sent to Kafka.", ["sent", "why"], registry=of

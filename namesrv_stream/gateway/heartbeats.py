@@ -140,7 +140,7 @@ class Heartbeats:
             self._send_now(address, channel_id, host)
         except NamesrvError as error:
             self.closed(address, channel_id)  # the next sign of life is sent at once
-            log.debug("a sign of life of %s is not sent: %s", address, error)
+            log.debug("a heartbeat of %s is not sent: %s", address, error)
 
     def _on_ended(self, address: str, channel_id: str, newest: _Newest, in_log: InLog) -> None:
         has_failed = in_log.cancelled() or in_log.exception() is not None

@@ -244,7 +244,9 @@ class Inbound:
             if opening is Opening.TLS:
                 context = self._context()
                 if context is None:
-                    raise NamesrvError("the TLS certificate cannot be read: see the log of this gateway's start")
+                    raise NamesrvError(
+                        "the gateway cannot read its TLS certificate. The log of its start shows the cause."
+                    )
                 self.tls = TlsSession(context)
                 self._first = self.tls.received(self._first, self._send)
             elif opening is not Opening.REMOTING:
@@ -262,15 +264,20 @@ class Inbound:
     def _check(self, opening: Opening) -> None:
         """Raise NamesrvError if the peer may not begin with this protocol now."""
         if opening not in _MAY_FOLLOW[self.opening]:
-            raise NamesrvError(f"the peer speaks {opening.value}, not RocketMQ's remoting: is this the port it meant?")
+            raise NamesrvError(
+                f"the peer speaks {opening.value}, not RocketMQ's remoting protocol. Check its host and port."
+            )
         match opening:
             case Opening.PROXY_V1 | Opening.PROXY_V2 if not self._terms.is_trusted_proxy:
                 raise NamesrvError(
-                    "it sends a PROXY header: if it is a load balancer of yours, add it to proxyProtocol.trusted"
+                    "the peer sends a PROXY header. If it is a load balancer of yours, add it to proxyProtocol.trusted."
                 )
             case Opening.TLS if not self._terms.has_tls:
                 raise NamesrvError(
-                    "the peer speaks TLS: set tls.server.certPath and keyPath, or -Dtls.enable=false on the peer"
+                    "the peer speaks TLS, and this gateway accepts only plain text. Set tls.server.certPath and "
+                    "tls.server.keyPath, or -Dtls.enable=false on the peer."
                 )
             case Opening.REMOTING if self.opening is not Opening.TLS and not self._terms.has_plain_text:
-                raise NamesrvError("plain text, and tls.server.mode is enforcing: set -Dtls.enable=true on the peer")
+                raise NamesrvError(
+                    "the peer speaks plain text, and tls.server.mode is enforcing. Set -Dtls.enable=true on the peer."
+                )

@@ -268,9 +268,9 @@ class KafkaLink:
                 yield
         except TimeoutError as error:
             raise GatewayBusyError(
-                f"large bodies of {host}, or of others, took over {TURN_LIMIT_S:g} s: try again later. Are many "
-                "brokers behind this address? Set proxyProtocol.trusted, a higher maxLargeBodiesPerAddress, or "
-                "enableSplitRegistration=true at the brokers"
+                f"large requests of {host}, or of others, took over {TURN_LIMIT_S:g} s. Try again later. If many "
+                "brokers share this address, set proxyProtocol.trusted, a higher maxLargeBodiesPerAddress, or "
+                "enableSplitRegistration=true at the brokers."
             ) from error
         finally:
             self._bytes.give_back(host, held_bytes)
@@ -284,7 +284,7 @@ class KafkaLink:
             raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
         if not (self._records.has_room(host, 1) and self._bytes.has_room(host, more_bytes)):
             raise GatewayBusyError(
-                f"{self.on_the_way} records wait for Kafka: try again later. Is Kafka away, or too slow?"
+                f"{self.on_the_way} records wait for Kafka. Try again later; check that Kafka is running and not slow."
             )
         return self._producer
 
@@ -313,9 +313,9 @@ class KafkaLink:
         if self._stop.is_set():
             return  # a record that is given up at the end shows nothing about Kafka
         if error is not None and not self._is_failing:
-            log.warning("%s Rejecting writes with SYSTEM_BUSY until Kafka recovers.", error)
+            log.warning("%s The gateway rejects writes with SYSTEM_BUSY until Kafka recovers; lookups continue.", error)
         if error is None and self._is_failing:
-            log.info("Kafka at %s takes records again", self.address)
+            log.info("Kafka at %s accepts records again; the gateway accepts writes", self.address)
         self._is_failing = error is not None
         if error is None:
             self._acknowledged_s = self._loop.time()
@@ -334,7 +334,7 @@ class KafkaLink:
             elif self.on_the_way or self.ticks.is_on_its_way:
                 pause_s = _POLL_S
         except KafkaRefusedError as error:
-            log.error("%s Writing requests are answered SYSTEM_BUSY.", error)
+            log.error("%s The gateway rejects writes with SYSTEM_BUSY; lookups continue.", error)
         finally:
             self._polled_s = self._loop.time()
             self._poll_in(pause_s)
@@ -373,9 +373,11 @@ class KafkaLink:
                 if self._stop.is_set():
                     return
                 if isinstance(error, KafkaUnreachableError | KafkaRefusedError):
-                    log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
+                    log.warning("%s The gateway rejects writes with SYSTEM_BUSY; lookups continue. Retrying in %.0f s.",
+                                error, pause_s)  # fmt: skip
                 else:
-                    log.exception("Kafka at %s: internal error. Next attempt in %.0f s.", self.address, pause_s)
+                    log.exception("the gateway cannot connect to Kafka at %s: internal error. Retrying in %.0f s.",
+                                  self.address, pause_s)  # fmt: skip
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, _MAX_RETRY_S)
 
@@ -385,6 +387,7 @@ class KafkaLink:
         for warning in ensure_topic(self._kafka, settings.kafka_topic).warnings:
             log.warning("settings of %s", warning)
         producer = RecordProducer(self._kafka, settings.kafka_topic, DELIVERY_TIMEOUT_MS)
-        log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
+        log.info("the gateway is connected to Kafka at %s and writes heartbeats to topic %s",
+                 settings.kafka_bootstrap_servers, settings.kafka_topic)  # fmt: skip
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.on_opened, producer)

@@ -250,8 +250,9 @@ class AddressTakenError(BadRequestError):
 
     def __init__(self, lease: LiveRow, other: str, name: str | None, connection: Connection) -> None:
         super().__init__(
-            f"{lease.broker_addr} is the address of {lease.broker_name} in {lease.cluster_name}, alive ({other}), "
-            f"and the broker at {connection.peer} announces it too: set brokerIP1 of both to addresses of their own"
+            f"{lease.broker_addr} is the address of {lease.broker_name} in {lease.cluster_name}, which is up "
+            f"({other}), and the broker at {connection.peer} announces it too. Set brokerIP1 of each to an address of "
+            "its own."
         )
         self.lease = lease
         self.name = name
@@ -302,7 +303,7 @@ class TakenAddresses:
         """Log a refusal, one a minute at most."""
         if self._sending.now_ms >= self._warn_at_ms:
             self._warn_at_ms = self._sending.now_ms + _WARNED_EVERY_MS
-            log.warning("a registration is refused: %s", error, extra={"address": error.lease.broker_addr})
+            log.warning("registration rejected: %s", error, extra={"address": error.lease.broker_addr})
 
     def _speaker_of(self, lease: LiveRow, own_channel: str, heard_from_ms: int) -> str | None:
         """Return the name of another connection over which the broker of a lease speaks; None if there is none."""

@@ -47,7 +47,7 @@ def kv_commands(file: Path, *, is_expected: bool = False) -> list[PutKvConfig]:
         content = file.read_bytes() if is_expected or file.is_file() else b""
         table = decode_json(content, _decoder, "KVConfigSerializeWrapper").config_table if content.strip() else {}
     except (OSError, BadRequestError) as error:
-        log.error("kvConfigPath %s is not taken over: %s", file, error)
+        log.error("cannot read kvConfigPath %s: %s; the gateway continues without its entries", file, error)
         return []
     return [
         PutKvConfig(namespace=namespace, key=key, value=value, requested_by=str(file))

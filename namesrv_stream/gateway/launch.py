@@ -125,7 +125,7 @@ def _with_settings(command: click.Command) -> click.Command:
 
 @_with_settings
 @click.command("gateway")
-@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
+@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and exit.")
 @click.pass_obj
 def gateway(invocation: Invocation, print_only: bool) -> None:
     """Serve RocketMQ's brokers, clients and mqadmin at listenPort, until SIGTERM or Ctrl-C.

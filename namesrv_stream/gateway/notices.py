@@ -97,4 +97,4 @@ async def send_notice(notice: Notice, slots: asyncio.Semaphore) -> None:
             writer.close()
             await writer.wait_closed()
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
-        log.info("%s was not notified of its group's smallest id: %s", notice.broker_addr, error)
+        log.info("cannot notify %s of the smallest broker ID of its group: %s", notice.broker_addr, error)

@@ -55,7 +55,7 @@ _MAX_NAMED = 3
 _AT_A_TIME = 20
 """Number of brokers, of thousands, that one step handles. The event loop answers others between two steps."""
 
-KAFKA_IS_AWAY = "Kafka is away, so its brokers have to use another gateway"
+KAFKA_IS_AWAY = "this gateway cannot reach Kafka; brokers have to use another gateway"
 
 
 class DecodedRegistration(NamedTuple):
@@ -190,8 +190,8 @@ class RegistrationHandler:
         """Raise BadRequestError if the connection or host would have more addresses than its limit."""
         if not self._known.has_room(address, channel_id, host):
             raise BadRequestError(
-                f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
-                f"{MAX_BROKERS_OF_A_HOST} from this host"
+                f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses over this connection, or over "
+                f"{MAX_BROKERS_OF_A_HOST} from this host. Use further connections or hosts."
             )
 
     # --- other signs of life, and ends
@@ -272,7 +272,7 @@ class RegistrationHandler:
                     await asyncio.sleep(0)
                 if connection.loss != KAFKA_IS_AWAY:  # one line for all of them
                     age = duration_text(int(connection.age_s * 1000))
-                    lost = f"{self._holder(address)}: connection lost after {age}: {connection.loss}"
+                    lost = f"{self._holder(address)} disconnected after {age}: {connection.loss}"
                     connection.log_line(logging.INFO, lost, address)
                 if not connection.ends_leases:
                     self._heartbeats.send_waiting(address, channel_id)
@@ -290,7 +290,8 @@ class RegistrationHandler:
             place = self._sending.link.send(closed, host=connection.host)
             place.add_done_callback(partial(_note_place, self._known.note_sent_closed(address)))
         except NamesrvError as error:
-            log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
+            log.warning("cannot report to the job that %s disconnected: %s Its lease ends after its timeout.",
+                        address, error)  # fmt: skip
 
     # --- what happens besides requests
 
@@ -320,7 +321,7 @@ class RegistrationHandler:
             if timeouts and self._answers.live.keys().isdisjoint(timeouts):
                 timeout_ms = max(timeouts.values())
                 if connection.silent_s * 1_000 > timeout_ms:
-                    connection.close_by_itself(f"its brokers have expired: silent for over {timeout_ms / 1_000:g} s")
+                    connection.close_by_itself(f"its brokers expired after over {timeout_ms / 1_000:g} s of silence")
 
     def stop(self) -> None:
         """Send the signs of life that wait at once, and no more records for lost connections.
@@ -350,7 +351,8 @@ def _decode(command: RemotingCommand, token: str, channel_id: str, only_quick: b
 
 
 def _named(broker: RegisterBroker | LiveRow) -> str:
-    return f"{broker.broker_name} {broker.broker_id} ({broker.broker_addr})"
+    role = f"slave {broker.broker_id}" if broker.broker_id else "master"
+    return f"{broker.broker_name} {role} ({broker.broker_addr})"
 
 
 def _log_came(head: RegisterBroker, connection: Connection) -> None:

@@ -59,9 +59,9 @@ class BodyProcesses:
             return await asyncio.wrap_future(self._submit(partial(_within_limit, work, self._limit_s)))
         except (BrokenProcessPool, OSError):
             raise GatewayBusyError(
-                f"the process of a large body did not start, took over {self._limit_s} s or was ended, for lack of "
-                "memory perhaps: try again later. If this repeats, set enableSplitRegistration on the broker, and give "
-                "the gateway more memory"
+                f"the process for a large request did not start, took over {self._limit_s} s or was killed, perhaps "
+                "for lack of memory. Try again later. If this repeats, set enableSplitRegistration on the broker, and "
+                "give the gateway more memory."
             ) from None
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class KafkaSender:
         """
         async with self.link.turn_to_decode(body_bytes, connection.host):
             if connection.is_lost:
-                raise BadRequestError("the connection was lost")
+                raise BadRequestError("the peer closed the connection")
             return await self._processes.run(decode)
 
     def limit(self, place: InLog) -> None:

@@ -70,8 +70,8 @@ class Server:
             listening = socket.create_server((host, port), family=family, dualstack_ipv6=is_ipv6)
         except OSError as error:
             raise NamesrvError(
-                f"cannot listen at {host}:{port} ({os.strerror(error.errno or 0)}). Set listenPort or bindAddress, or "
-                f"stop what listens there: {port_owner_command(port)} names it."
+                f"the gateway cannot listen at {host}:{port}: {os.strerror(error.errno or 0).lower()}. Find the "
+                f"process there with {port_owner_command(port)} and stop it, or set listenPort or bindAddress."
             ) from error
         sizes = {
             socket.SO_SNDBUF: settings.server_socket_snd_buf_size,
@@ -99,5 +99,6 @@ def _connection_limit(settings: NamesrvSettings) -> int:
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return wanted
     limit = max(1, soft - _FILES_RESERVE)
-    log.warning("maxConnections is %d here: this process may open %d files. Raise `ulimit -n`.", limit, soft)
+    log.warning("the gateway limits maxConnections to %d, because this process may open only %d files. Raise "
+                "`ulimit -n`.", limit, soft)  # fmt: skip
     return limit

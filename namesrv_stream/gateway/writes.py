@@ -198,7 +198,8 @@ class WriteHandler:
         """Retire a broker, unless the newest snapshot has a holder of its id (A7)."""
         holders = self._answers.tables.brokers.get(request.broker_name, {})
         if holder := holder_of(request, holders.get(request.broker_id)):
-            remark = f"{holder} holds this id of {request.broker_name}. Retire a broker that is down"
+            role = f"slave {request.broker_id}" if request.broker_id else "master"
+            remark = f"{request.broker_name} {role} is up at {holder}. Only a broker that is down can be retired."
             return SentRequest(None, partial(command.answer, ResponseCode.SYSTEM_ERROR, remark))
         return self._operate(command, request, connection)
 

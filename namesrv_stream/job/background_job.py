@@ -85,7 +85,7 @@ class BackgroundJob:
         try:
             if not self._job.started.wait(_START_LIMIT_S):
                 raise NamesrvError(
-                    f"the job did not start within {_START_LIMIT_S:.0f} s. The log above shows what it waits for."
+                    f"the job did not start within {_START_LIMIT_S:.0f} s. Its log above shows what it waits for."
                 )
             self.check()
         except BaseException:
@@ -99,7 +99,7 @@ class BackgroundJob:
         except NamesrvError as still_runs:
             if error is None:
                 raise
-            log.error("an error has ended this process, and %s", still_runs)
+            log.error("this process ends by an error, while its job still runs: %s", still_runs)
         if error is None:  # else that error is raised, and it is most likely why the job ends
             self.check()
 

@@ -74,7 +74,7 @@ def require_shared_checkpoint(settings: NamesrvSettings, master: str) -> None:
         raise SettingError(
             "checkpoint.location",
             f"{location} is a folder of one machine, and Spark runs on several ({master})",
-            "Give a place that all of them reach, by its URL: s3a://..., hdfs://... or file:///... on a shared disk.",
+            "Set a URL that all of them reach: s3a://..., hdfs://... or file:///... on a shared disk.",
         )
 
 
@@ -86,7 +86,7 @@ def _require_name_in_java(spark: SparkSession, location: str) -> None:
     try:
         location.replace("?", "\ufffd").encode(encoding)  # what Java has made of the letters of an argument
     except UnicodeEncodeError as error:
-        problem = f"{location} is another folder for Java, which encodes names by the locale ({encoding})"
+        problem = f"Java cannot encode {location} in this locale ({encoding})"
         raise SettingError("checkpoint.location", problem, "Set LC_ALL=C.UTF-8 for spark-submit.") from error
 
 
@@ -142,14 +142,14 @@ class Checkpoint:
             name for name in names if name == "commits" or (name.startswith("state-") and name.endswith(self._of_log))
         ]
         if others:
-            log.warning("the checkpoint of a former release in %s (%s) is not used: state is rebuilt from the tables. "
-                        "It is safe to delete.", self._base, ", ".join(others))  # fmt: skip
+            log.warning("the job does not use the checkpoint of another release in %s (%s); it rebuilds its state from "
+                        "the tables. The old checkpoint is safe to delete.", self._base, ", ".join(others))  # fmt: skip
 
     def put_aside(self, why: str) -> None:
         """Rename the checkpoint, so that a new one begins. A checkpoint that was put aside before is replaced."""
         aside = f"{self.location}.aside"
-        log.warning("the checkpoint %s is put aside as %s: %s. State is rebuilt from the tables. The folder is safe to "
-                    "delete.", self.location, aside, why)  # fmt: skip
+        log.warning("the job moves the checkpoint %s aside to %s: %s; it rebuilds its state from the tables. The moved "
+                    "folder is safe to delete.", self.location, aside, why.rstrip("."))  # fmt: skip
         self._files.delete(self._path(aside), True)
         if not self._files.rename(self._path(self.location), self._path(aside)):
             self._files.delete(self._path(self.location), True)
@@ -165,15 +165,11 @@ class Checkpoint:
         if not has_metadata:
             return "its file `metadata` is missing"
         if are_tables_empty and done:
-            return "it goes on in the middle of the log, and the tables have read nothing yet (is delta.root right?)"
+            return "it continues within the log, but the tables have no record yet (check delta.root)"
         next_offset = self._next_offset(max(done), topic) if done else first_offset
         if next_offset is None:
             return "it is damaged"
-        return (
-            f"it goes on before offset {first_offset}, the oldest that Kafka has"
-            if next_offset < first_offset
-            else None
-        )
+        return f"it continues before offset {first_offset}, the oldest in Kafka" if next_offset < first_offset else None
 
     def _next_offset(self, batch: int, topic: str) -> int | None:
         """Return the offset after a batch, from the last line of its offset log; None if that cannot be read."""

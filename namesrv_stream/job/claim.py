@@ -51,7 +51,7 @@ def log_to_go_on_with(  # noqa: PLR0913  # what the tables know of their log, an
     if not accepts_new:
         is_served = former.kind != "STOP" and silent_ms < STALE_AFTER_MS
         raise _served(former, silent_ms, topic) if is_served else _other_log(topic, problem)
-    log.warning("goes on with another log in topic %s: %s", topic, problem)
+    log.warning("the job continues with another log in topic %s, as --accept-new-log allows: %s", topic, problem)
     return KafkaLog(here.cluster_id, here.topic_id, is_new=True)
 
 
@@ -72,8 +72,8 @@ def require_same_log(log_read: KafkaLog, now: TopicFacts | None) -> None:
     if now is not None and is_other_id(log_read.topic_id, now.topic_id):
         raise _other_log(
             now.topic,
-            f"it was deleted and made anew, with the id {now.topic_id} in place of {log_read.topic_id}, while the job "
-            "ran. Records of the former topic that the tables do not have are lost",
+            f"while the job ran, it was deleted and created again (ID {now.topic_id}, before {log_read.topic_id}). "
+            "Records of the former topic that the tables do not have are lost",
         )
 
 
@@ -89,7 +89,7 @@ def append_time_ms_at(kafka: KafkaOptions, topic: str, offset: int) -> int | Non
 
 def _served(former: SnapshotRow, silent_ms: int, topic: str) -> NamesrvError:
     return NamesrvError(
-        f"the tables are those of run {former.run_id}, which gave its last sign {silent_ms / 1000:.0f} s ago and reads "
+        f"the tables belong to run {former.run_id}, which showed progress {silent_ms / 1000:.0f} s ago and reads "
         f"another log than topic {topic} here. If that job runs, stop it first, or set another "
         "delta.root or its kafka.bootstrap.servers and kafka.topic. If it has died, start this one again in a minute."
     )
@@ -97,9 +97,9 @@ def _served(former: SnapshotRow, silent_ms: int, topic: str) -> NamesrvError:
 
 def _other_log(topic: str, problem: str) -> NamesrvError:
     return NamesrvError(
-        f"topic {topic} is not the log that the tables were made from: {problem}. Is kafka.bootstrap.servers "
-        "right, and kafka.topic? To go on from the tables with this log, start once with --accept-new-log: brokers "
-        "that live keep their leases, and nothing of the new log that is older than the newest snapshot counts."
+        f"topic {topic} is not the log that the tables were made from: {problem}. Check kafka.bootstrap.servers and "
+        "kafka.topic. To continue from the tables with this log, start once with --accept-new-log. Brokers that are up "
+        "then keep their leases; records of the new log older than the newest snapshot are ignored."
     )
 
 
@@ -114,7 +114,7 @@ def _difference(
     if is_other_id(former.kafka_cluster_id, here.cluster_id):
         return f"it is on the Kafka cluster {here.cluster_id}, and the tables were made from {former.kafka_cluster_id}"
     if is_other_id(former.kafka_topic_id, here.topic_id):
-        return f"it was made anew with the id {here.topic_id}, and the tables were made from {former.kafka_topic_id}"
+        return f"it was created again with ID {here.topic_id}, and the tables were made from {former.kafka_topic_id}"
     if next_offset < known:
         return f"it ends at offset {next_offset}, and the tables have read it up to {known}"
     if former.last_append is None or not known:
@@ -124,8 +124,8 @@ def _difference(
         return None
     return (
         f"its record at offset {known - 1} was appended at {iso_text(found_ms)}, and the tables have read one of "
-        f"{iso_text(former.last_append)} there: the log was cut (an unclean change of leader, a replica put back) and "
-        "has grown again"
+        f"{iso_text(former.last_append)} there, so the log was cut (by an unclean change of leader, or a restored "
+        "replica) and has grown again"
     )
 
 

@@ -65,8 +65,8 @@ class JobFailedError(NamesrvError):
 
     def __init__(self, cause: str) -> None:
         super().__init__(
-            f"the streaming query ended: {cause}. See the log above, and mend what it names: the next run goes on "
-            "where this one stopped, and nothing that was accepted is lost."
+            f"the streaming query ended: {cause.rstrip('.')}. No record is lost; the next run continues where this one "
+            "stopped. Repair what the log above names."
         )
         self.cause = cause
 
@@ -75,15 +75,20 @@ class SessionLostError(NamesrvError):
     """The Spark session has ended: its JVM died, or the cluster stopped the application."""
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"the Spark session of this job has ended ({problem}): start the job again. Nothing is lost.")
+        super().__init__(
+            f"the Spark session of this job has ended: {problem.rstrip('.')}. No record is lost. Start the job again."
+        )
         self.problem = problem
 
 
 class JobHungError(SessionLostError):
     """The JVM of this job does not answer, or its query stands still: the job gives the registry up and ends."""
 
-    def __init__(self, problem: str, question: str) -> None:
-        super().__init__(f"{problem}, so the job gave the registry up and ended the JVM; {question}")
+    def __init__(self, problem: str, next_step: str) -> None:
+        NamesrvError.__init__(
+            self, f"{problem}; the job has stepped down and ended the JVM. No record is lost. {next_step}"
+        )
+        self.problem = problem
 
 
 class CheckpointUnusableError(NamesrvError):
@@ -141,8 +146,8 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
         return SettingError(
             "job.tempFolder",
             f"Java cannot load a native library: {no_library[0][:_MAX_CHARS].rstrip('. ')}",
-            f"Is {settings.job_temp_folder}, or the java.io.tmpdir of a job without `namesrv-stream submit`, mounted "
-            "noexec? Name a folder where programs may run; `namesrv-stream doctor` tries one.",
+            f"Check that {settings.job_temp_folder} is not mounted noexec (without `namesrv-stream submit`, it is the "
+            "java.io.tmpdir), or set a folder where programs may run. `namesrv-stream doctor` tries one.",
         )
     if of_batch is not None:
         return _named(settings, of_batch)
@@ -155,7 +160,7 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
         return KafkaRefusedError(*of_kafka)
     if any(mark in reported for mark in _CHECKPOINT_UNUSABLE):
         return CheckpointUnusableError(
-            f"Spark cannot go on with the checkpoint {location}: {cause}. It is put aside, and the state is made from "
+            f"Spark cannot use the checkpoint {location}: {cause}. The job moves it aside and rebuilds its state from "
             "the tables."
         )
     if any(mark in reported for mark in _KAFKA_AWAY):
@@ -203,8 +208,8 @@ def _limit_reached(*reported: str) -> LimitReachedError | None:
         return None
     problem = found[0].strip()[-_MAX_CHARS:].rstrip(".")
     return LimitReachedError(
-        f"no descriptor or port is left for this job: {problem}. Raise the limit of open files (`ulimit -n`, "
-        "systemd's LimitNOFILE), see by `lsof` what holds so many, and start the job again. Nothing is lost."
+        f"this job has no file descriptor or port left: {problem}. No record is lost. Raise the limit of open files "
+        "(`ulimit -n`, systemd's LimitNOFILE), find with `lsof` what has so many open, and start the job again."
     )
 
 
@@ -224,8 +229,8 @@ def require_sound_spark(version: str) -> None:
     if tuple(map(int, re.findall(r"\d+", version)[:3])) < SOUND_SPARK:
         needed = ".".join(map(str, SOUND_SPARK))
         raise NamesrvError(
-            f"Spark {version} never closes the sockets of the stateful step (SPARK-58932), so that a job dies within "
-            f"hours: use pyspark {needed}, and on a cluster Spark {needed}."
+            f"Spark {version} never closes the sockets of the stateful step (SPARK-58932), so a job dies within hours. "
+            f"Use pyspark {needed}, and on a cluster Spark {needed}."
         )
 
 

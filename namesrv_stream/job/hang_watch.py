@@ -59,10 +59,12 @@ class Hang:
         self.still_looks = 0 if step is None or step != former else self.still_looks + 1
         if self.missed_pings >= MAX_MISSED_PINGS:
             return JobHungError(f"the JVM of this job has not answered for {MAX_MISSED_PINGS * LOOK_EVERY_S:.0f} s",
-                                "was it stopped or swapped out, or is spark.driver.memory too small?")  # fmt: skip
+                                "Check that the JVM is neither stopped nor swapped out, and that spark.driver.memory "
+                                "is large enough, and start the job again.")  # fmt: skip
         if self.still_looks >= BATCH_LOOKS:
             return JobHungError(f"a micro-batch has made no step for {BATCH_LOOKS * LOOK_EVERY_S:.0f} s",
-                                "do Spark's workers run, and does the storage of the tables answer?")  # fmt: skip
+                                "Check that Spark's workers run and the storage of the tables responds, and start the "
+                                "job again.")  # fmt: skip
         return None
 
     def note_answer(self) -> None:
@@ -147,7 +149,7 @@ class HangWatch:
             pass  # the job ends by itself then
         except Exception as error:  # without this thread the JVM would seem silent
             if self._kinds.is_due(error):
-                log.exception("internal error")
+                log.exception("the job cannot check its JVM: internal error")
 
 
 def pid_of_jvm(spark: SparkSession) -> int:

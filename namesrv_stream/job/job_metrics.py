@@ -113,8 +113,8 @@ class TickSilence:
         """Log a warning if no tick has come for a minute, once for each silence."""
         is_silent = self.seconds() > _SILENT_TICKS_S
         if is_silent and not self._has_warned:
-            log.warning("no tick for a minute: brokers that fall silent stay in their routes until the next tick. "
-                        "Run a gateway or a fleet, or set jobTicker=true")  # fmt: skip
+            log.warning("the log has had no clock tick for a minute; silent brokers stay in their routes until the "
+                        "next one. Check that a gateway runs, or set jobTicker=true.")  # fmt: skip
         self._has_warned = is_silent
 
     def on_tick(self) -> None:
@@ -158,40 +158,41 @@ class JobMetrics:
         def seconds(name: str, what: str, label: str) -> Histogram:
             return Histogram(f"namesrv_job_{name}_seconds", what, [label], buckets=_BUCKETS_S, registry=of)
 
-        self._phases = seconds("batch", "A micro-batch, by Spark's phase.", "phase")
-        self._tables = seconds("publication", "Writing one table.", "table")
-        self.records = counter("job_records", "Records that micro-batches have brought.")
+        self._phases = seconds("batch", "Duration of a micro-batch, by Spark's phase.", "phase")
+        self._tables = seconds("publication", "Duration of writing one table.", "table")
+        self.records = counter("job_records", "Records read by micro-batches.")
         self.value_bytes = counter("job_value_bytes", "Bytes of registrations, commands and rejected records.")
-        self._lag_records = gauge("lag_records", "Records in Kafka that no batch has read.")
-        self._lag_s = gauge("lag_seconds", "From the newest record that was applied to now.")
-        self._state_rows = gauge("state_rows", "Broker addresses that Spark's state knows.")
+        self._lag_records = gauge("lag_records", "Records in Kafka that no micro-batch has read.")
+        self._lag_s = gauge("lag_seconds", "Age of the newest applied record.")
+        self._state_rows = gauge("state_rows", "Broker addresses in Spark's keyed state.")
         self._state_bytes = gauge("state_bytes", "Memory of the keyed state.")
         self._epoch = gauge("epoch", "Epoch of the newest snapshot of this job.")
         self._publications = counter("job_publications", "Snapshots.", "kind")
-        self._published_at = gauge("published_timestamp_seconds", "When this job published last.")
+        self._published_at = gauge("published_timestamp_seconds", "Time at which this job last published.")
         self.rejected = counter("job_rejected", "Records that violate the contract.")
-        self.disagreements = counter("job_disagreements", "Evicted states whose lease goes on in the registry.")
-        self.log_gaps_s = counter("log_gap_seconds", "Gaps of over 10 s between two ticks in the log.")
-        self._brokers = gauge("brokers", "Addresses with a lease.")
-        self._suspects = gauge("suspect_brokers", "Addresses whose lease the guard against mass expiry holds.")
-        self._ends = counter("job_leases_ended", "Ends of leases.", "type")
-        self._term = gauge("term", "Term of this job's claim, 0 before the first.")
-        self._role = gauge("role", "1 for the role that the job has.", "role")
+        self.disagreements = counter("job_disagreements", "Evicted states whose lease continues in the registry.")
+        self.log_gaps_s = counter("log_gap_seconds", "Gaps of over 10 s between two clock ticks in the log.")
+        self._brokers = gauge("brokers", "Broker addresses with a lease.")
+        self._suspects = gauge("suspect_brokers", "Silent broker addresses that the mass-expiry guard keeps.")
+        self._ends = counter("job_leases_ended", "Ended leases, by the type of the event.", "type")
+        self._term = gauge("term", "Term of this job; 0 before its first claim.")
+        self._role = gauge("role", "1 for the present role of the job.", "role")
         self.query_starts = counter("job_query_starts", "Starts of the streaming query.")
-        self._outages = counter("job_outages", "Outages that the job waits out.", "error")
+        self._outages = counter("job_outages", "Failed attempts after which the job retries, by error.", "error")
         self._maintained_at = gauge(
-            "maintained_timestamp_seconds", "When the job maintained the tables last, or began to run the query."
+            "maintained_timestamp_seconds",
+            "Time of the job's last maintenance of the tables, or of its start of the query.",
         )
-        self._maintained_every_s = gauge("maintenance_interval_seconds", "maintenanceMillis; 0: never.")
-        self.log_retention_s = gauge("log_retention_seconds", "How long Kafka keeps a record; +Inf: for ever.")
+        self._maintained_every_s = gauge("maintenance_interval_seconds", "The setting maintenanceMillis; 0 is never.")
+        self.log_retention_s = gauge("log_retention_seconds", "Time for which Kafka keeps a record; +Inf is for ever.")
         self.log_retention_s.set(math.inf)
-        self._damaged = gauge("tables_damaged", "1: a file of the tables is missing or cut.")
+        self._damaged = gauge("tables_damaged", "1 if a file of the tables is missing or cut.")
         self._free_ratio = gauge(
             "storage_free_ratio",
-            "Free part of the disk of the tables or the checkpoint, of the fuller one; 1 without a disk.",
+            "Free part of the fuller disk, of the tables or of the checkpoint; 1 without a disk.",
         )
-        self._jvm_silent_s = gauge("jvm_silent_seconds", "Since the last answer of the JVM.")
-        self._query_still_s = gauge("query_still_seconds", "Since the last step of the running micro-batch.")
+        self._jvm_silent_s = gauge("jvm_silent_seconds", "Time since the last answer of the JVM.")
+        self._query_still_s = gauge("query_still_seconds", "Time since the last step of the running micro-batch.")
         self._progress_at = ""
         self._writing_since_s: dict[str, float] = {}
         self._event_time_ms: int | None = None
@@ -234,7 +235,7 @@ class JobMetrics:
         """Return the reason for which /readyz answers 503; None for a job that is active or stands by."""
         if self.role in ("active", "standby"):
             return None
-        return f"waits for the end of an outage: {self.outage}" if self.outage else "the query has not started yet"
+        return f"the job waits for the end of an outage: {self.outage}" if self.outage else "the job is starting"
 
     def on_point(self, point: str) -> None:
         """Measure how long each table's write takes. The publisher calls this at each of its points."""

@@ -70,9 +70,9 @@ PUBLICATIONS_BETWEEN_CARE = 32
 table."""
 
 _UNCHANGED = {
-    "CLAIM": "no row changed, this run has the registry now",
-    "PUBLICATION": "no row changed, event time went on",
-    "STOP": "no row changed, this run ends in order",
+    "CLAIM": "no row changed; this run has become active",
+    "PUBLICATION": "no row changed; event time advanced",
+    "STOP": "no row changed; this run stops cleanly",
 }
 
 
@@ -112,7 +112,7 @@ def collected(frame: DataFrame, is_stopping: Callable[[], bool]) -> pa.Table:
 def unread_batch(reported: str) -> NamesrvError:
     """Return the error for a batch that Spark could not compute: Spark's message without stack traces and plan."""
     lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _MESSAGE_LINE.match(line)]
-    return NamesrvError("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
+    return NamesrvError("\n".join(lines[:_MAX_LINES]) or "Spark returned no rows")
 
 
 class MicroBatches:
@@ -186,7 +186,9 @@ class MicroBatches:
             context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
         except Py4JError:
             raise BrokenOffError from None
-        raise NamesrvError("the job was stopping and did not: end the process. The next run goes on where it stood.")
+        raise NamesrvError(
+            "the job did not stop in time. No record is lost; the next run continues where it stood. End the process."
+        )
 
     def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:
         """Apply the rows of the query and publish what they change."""
@@ -217,18 +219,19 @@ class MicroBatches:
         if self._collecting.acquire(timeout=COLLECT_LIMIT_S):
             self._collecting.release()
         if not self._lock.acquire(timeout=_STOP_LIMIT_S):
-            log.warning("micro-batch still running after %.0f s: aborting it", _STOP_LIMIT_S)
+            log.warning("the micro-batch still runs after %.0f s; the job aborts it and stops", _STOP_LIMIT_S)
             return
         try:
             self._has_stopped = True
             if self.failure is None:
                 self._publish("STOP")
-                log.info("stopped in order: the tables have all before offset %d", self._progress.next_offset)
+                log.info("the job stops cleanly; the tables have all records before offset %d",
+                         self._progress.next_offset)  # fmt: skip
         except TermLostError as lost:
-            log.info("run %s has taken the registry over: it goes on from the last snapshot", lost.newer_run_id)
+            log.info("run %s has taken over; it continues from the last snapshot", lost.newer_run_id)
         except Exception as error:
-            log.warning("the tables do not show that the job has stopped: %s. Nothing is lost: the next run goes on "
-                        "from the last snapshot", error)  # fmt: skip
+            log.warning("the job stops, but cannot write that to the tables: %s. No record is lost; the next run "
+                        "continues from the last snapshot.", str(error).rstrip("."))  # fmt: skip
         finally:
             self._lock.release()
 
@@ -257,7 +260,8 @@ class MicroBatches:
         next_offset = self._progress.next_offset
         for number, record in enumerate(self._reader.between(next_offset, first_offset)):
             if number == 0:
-                log.info("reading offsets %d to %d again, which the tables do not have", next_offset, first_offset - 1)
+                log.info("the job reads offsets %d to %d again, because the tables do not have them",
+                         next_offset, first_offset - 1)  # fmt: skip
             self._apply(record)
             if self._progress.silent_s > SHOW_PROGRESS_S:
                 self._publish("PUBLICATION")
@@ -301,12 +305,12 @@ class MicroBatches:
         self._registry.apply(Scan(), at)
         if self._registry.has_log_gap:
             self.metrics.log_gaps_s.inc(clock.gap_ms / 1000)
-            log.warning("no tick in the log for %.1f s (up to offset %d): Kafka or all gateways were down. Of that "
-                        "time %.1f s count towards leases.", clock.gap_ms / 1000, at.offset,
+            log.warning("the log had no clock tick for %.1f s (up to offset %d): Kafka or all gateways were down. Only "
+                        "%.1f s of that time count towards leases.", clock.gap_ms / 1000, at.offset,
                         self._settings.tick_gap_millis / 1000, extra={"offset": at.offset})  # fmt: skip
         if clock.stepped_back_ms > LOG_GAP_MS >= before_ms:
-            log.error("Kafka's clock has stepped back by %d s (offset %d): the history shows the time before until it "
-                      "has caught up; leases end as ever. Set the clock of the topic's leader right.",
+            log.error("Kafka's clock stepped back by %d s at offset %d; the times of the history stand still until it "
+                      "has caught up. Leases still end on time. Correct the clock of the topic's leader.",
                       clock.stepped_back_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
 
     def _compare(self, evictions: Iterable[Eviction]) -> None:
@@ -316,8 +320,9 @@ class MicroBatches:
             if lease is None or self._is_kept_by_a_rule(lease, eviction.last_heard_ms):
                 continue
             self.metrics.disagreements.inc()
-            log.error("keyed state evicted %s (last sign of life %d), but its lease is valid (last sign of life %d, "
-                      "newest tick %s): keeping the lease. Cause: missing ticks, or a bug.",
+            log.error("Spark's keyed state has evicted %s (last heartbeat %d), but its lease is valid (last heartbeat "
+                      "%d, newest clock tick %s); the job keeps the lease. Check that clock ticks arrive; if they do, "
+                      "report this as a bug.",
                       eviction.broker_addr, eviction.last_heard_ms, lease.last_update_timestamp,
                       self._registry.clock.newest_tick_ms, extra={"address": eviction.broker_addr})  # fmt: skip
 
@@ -390,7 +395,7 @@ class MicroBatches:
         self._late = self._registry.late_addresses
         self._progress.note_published()
         changed = ", ".join(f"{name} {count}" for name, count in row.changes.items())
-        log.info("epoch %d: %s", row.epoch, f"rows changed: {changed}" if changed else _UNCHANGED[kind],
+        log.info("snapshot %d published: %s", row.epoch, f"rows changed in {changed}" if changed else _UNCHANGED[kind],
                  extra={"epoch": row.epoch, "offset": self._progress.next_offset})  # fmt: skip
         log_brokers(came.events, row.epoch)
         log_rejected(self._rejected)
@@ -414,10 +419,11 @@ class MicroBatches:
         try:
             compacted = self._publisher.compact(publication.MAX_SMALL_FILES)
         except Exception as error:
-            log.warning("small files were not merged, the next compaction includes them: %s", error)
+            log.warning("the job cannot merge small files of the tables: %s. The next compaction includes them.",
+                        str(error).rstrip("."))  # fmt: skip
             return
         if compacted:
-            log.info("compacted %s", ", ".join(compacted))
+            log.info("the job merged small files of the tables %s", ", ".join(compacted))
 
 
 def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRegistry:

@@ -174,12 +174,12 @@ class WarmUp:
         """Warm the session up unless that is done, until one of the events is set."""
         if self.is_done or _any_set(ends):
             return
-        log.info("warms the session up until it is this job's turn")
+        log.info("the job warms up its Spark session while it waits")
         try:
             self.is_done = self._ran_to_its_end(ends)
         except Exception as error:  # if it matters, the job gets the same error later and reports it
             self.is_done = True
-            log.warning("the session was not warmed up, so the first micro-batch takes longer: %s", error)
+            log.warning("the job cannot warm up its Spark session, so its first micro-batch takes longer: %s", error)
         with suppress(PySparkException, Py4JError):  # it may fail for the same reason as the warm-up
             remove_folder(self._spark, self._location)
 
@@ -190,7 +190,7 @@ class WarmUp:
         try:
             while (is_active := query.isActive) and not _any_set(ends):
                 if time.monotonic() >= until_s and not self._settings.standby:
-                    raise TimeoutError(f"it has not come to its end within {WARM_UP_LIMIT_S:.0f} s")
+                    raise TimeoutError(f"it did not end within {WARM_UP_LIMIT_S:.0f} s")
                 time.sleep(_LOOK_EVERY_S)
             if (failure := query.exception()) is not None:
                 raise failure

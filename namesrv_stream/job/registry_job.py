@@ -208,10 +208,10 @@ class RouteRegistryJob:
                 except TermLostError as lost:
                     if not self._is_standby and not self._lock.is_lost:  # the other job was started in its place
                         raise
-                    log.warning("run %s has taken the registry over: this job waits again", lost.newer_run_id)
+                    log.warning("run %s has taken over; this job is a standby again", lost.newer_run_id)
                     self._lock.step_back(_LEAVE_TO_OTHER_S)
                 except _SteppedAsideError as stepped:
-                    log.warning("this job stands by: %s", stepped)
+                    log.warning("this job steps down to standby: %s", stepped)
                 self._is_standby, self._has_claimed = True, False
 
     def _step_aside(self) -> None:
@@ -219,11 +219,11 @@ class RouteRegistryJob:
         if self._failed.in_a_row >= _HAND_OVER_AFTER and self._lock.others():
             self._lock.step_back(_LEAVE_TO_OTHER_S)
             self._stop.wait(self._failed.pause_s)
-            raise _SteppedAsideError("it fails, and another job waits that may take the registry over")
+            raise _SteppedAsideError("its attempts fail, and another job can take over")
 
     def _stand_by(self) -> bool:
         """Wait as a standby until no other job is active; return False when this one is stopped."""
-        log.info("standby: waits while another job of the registry %s is active", self._settings.delta_root)
+        log.info("this job is a standby: another job of the registry %s is active", self._settings.delta_root)
         return bool(self._keep_trying(self._await_turn))
 
     def _await_turn(self) -> bool:
@@ -254,7 +254,7 @@ class RouteRegistryJob:
         def on_outage(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             self.metrics.take_role("waiting", error)
-            log.warning("%s Next attempt in %.0f s.", error, self._failed.pause_s)
+            log.warning("%s Retrying in %.0f s.", error, self._failed.pause_s)
             before_next()
 
         retrying = Retrying(
@@ -288,7 +288,7 @@ class RouteRegistryJob:
         self._started_at_s = time.monotonic()
         log_here = self._prepare_topic()
         if self._is_standby and not self._lock.held.is_set():
-            raise _SteppedAsideError("Kafka has taken the lock of the registry from it")
+            raise _SteppedAsideError("Kafka gave the lock of the registry to another job")
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
             self._checkpoint(log_here).make_base()
@@ -370,9 +370,11 @@ class RouteRegistryJob:
         self._has_claimed = True
         self.metrics.claimed(publisher.last)
         self._accepts_new_log = False
-        log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
+        log.info("run %s is active for the registry %s with term %d", self.run_id, settings.delta_root,
+                 publisher.last.term)  # fmt: skip
         if publisher.restored:
-            log.warning("restored tables that another run left half written: %s", ", ".join(publisher.restored))
+            log.warning("the job has restored the tables %s, which another run did not finish writing",
+                        ", ".join(publisher.restored))  # fmt: skip
         return publisher
 
     def _note_step(self, point: str) -> None:
@@ -411,12 +413,13 @@ class RouteRegistryJob:
         given_up_s = time.monotonic() + _FORMER_STOPS_WITHIN_S
         if self._lock.held.is_set():
             return
-        log.info("waits for the lock of the registry; if a former job still runs, up to %.0f s", _FORMER_STOPS_WITHIN_S)
+        log.info("the job waits for the lock of the registry, up to %.0f s if a former job still runs",
+                 _FORMER_STOPS_WITHIN_S)  # fmt: skip
         while not self._lock.held.wait(_LOOK_EVERY_S) and not self._stop.is_set():
             terms.check()
             if time.monotonic() > given_up_s:
-                log.warning("lock not granted for %.0f s: taking over. If its holder hangs, it can publish nothing any "
-                            "more, because its term has ended", _FORMER_STOPS_WITHIN_S)  # fmt: skip
+                log.warning("the job takes over, because the former one has kept the lock for %.0f s; that one cannot "
+                            "publish any more, because its term has ended", _FORMER_STOPS_WITHIN_S)  # fmt: skip
                 return
 
     def _next_offset(self, publisher: Publisher, checkpoint: Checkpoint) -> int:
@@ -428,8 +431,9 @@ class RouteRegistryJob:
         if known is None:
             return first
         if known < first:
-            log.error("topic %s begins at offset %d, after the last snapshot's %d: what was in between is lost, and "
-                      "comes back with each broker's next full registration", topic, first, known)  # fmt: skip
+            log.error("records of topic %s from offset %d to %d are lost: Kafka deleted them before the job read them. "
+                      "Each broker's next full registration restores its routes. Check the topic's retention.",
+                      topic, known, first - 1)  # fmt: skip
         return max(known, first)
 
     def _watch(self, query: StreamingQuery, batches: MicroBatches, terms: TermWatch) -> None:
@@ -454,4 +458,4 @@ class RouteRegistryJob:
                 batches.result().close()
             query.stop()
         except (PySparkException, Py4JError) as error:
-            log.warning("the query did not stop in order: %s", str(error).splitlines()[0])
+            log.warning("the streaming query did not stop cleanly: %s", str(error).splitlines()[0])

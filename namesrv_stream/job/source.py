@@ -71,10 +71,11 @@ def log_rejected(rows: Sequence[RejectedRow]) -> None:
     """
     rows = [row for row in rows if not row.reason.startswith("refused: ")]
     for row in rows[:MAX_LINES]:
-        log.warning("record rejected at partition %d offset %d: %s", row.partition, row.offset, row.reason,
+        log.warning("the job rejected the record at partition %d, offset %d: %s", row.partition, row.offset, row.reason,
                     extra={"offset": row.offset})  # fmt: skip
     if len(rows) > MAX_LINES:
-        log.warning("%d more records rejected, up to offset %d", len(rows) - MAX_LINES, rows[-1].offset)
+        log.warning("the job rejected %d more records, up to offset %d; `namesrv-stream rejected` lists them",
+                    len(rows) - MAX_LINES, rows[-1].offset)  # fmt: skip
 
 
 def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: int | None) -> DataFrame:

@@ -76,7 +76,7 @@ class TableMaintenance:
         )
         did = [f"{name} from {before} to {after}" for name, before, after, _ in maintained if after != before]
         if did:
-            log.info("the files of tables were put together: %s", ", ".join(did))
+            log.info("maintenance merged files of the tables %s", ", ".join(did))
         self._begun.clear()
         self._on_point("maintained")
 
@@ -85,9 +85,9 @@ class TableMaintenance:
             try:
                 self.run_once()
             except OutOfTimeError:
-                log.debug("the maintenance of the tables left some to the next one")
+                log.debug("maintenance leaves some tables to the next run")
                 self._on_point("maintained")
             except (NamesrvError, DeltaError, OSError) as error:
-                log.warning("the tables were not maintained, the next time tries again: %s", error)
+                log.warning("the job cannot maintain the tables: %s. The next run tries again.", str(error).rstrip("."))
             except Exception:  # the job goes on without maintenance
-                log.exception("the tables were not maintained: internal error")
+                log.exception("the job cannot maintain the tables: internal error. The next run tries again.")

@@ -133,7 +133,7 @@ class JobLock:
             try:
                 self._take_part()
             except KafkaException as error:
-                log.warning("the election of the active job goes on without this one: %s",
+                log.warning("this job takes no part in the election of the active job until Kafka recovers: %s",
                             named_kafka_error(error.args[0], str(self._options["bootstrap.servers"])))  # fmt: skip
                 self._stopped.wait(_JOIN_AGAIN_S)
             self._is_candidate.wait()
@@ -176,11 +176,12 @@ class JobLock:
             return
         self._logged = error.code()
         if error.code() in _NOT_ALLOWED:
-            log.warning("the election of the active job by the consumer group %s: %s. Grant Read on that group: a "
-                        "standby takes over only with it", self._options["group.id"], error.str())  # fmt: skip
+            log.warning("this job cannot take part in the election of the active job by the consumer group %s: %s; it "
+                        "never takes over as a standby. Grant READ on that group.",
+                        self._options["group.id"], error.str())  # fmt: skip
         else:
-            log.warning("the election of the active job by the consumer group %s: %s. This job takes part again by "
-                        "itself", self._options["group.id"], error.str())  # fmt: skip
+            log.warning("this job is out of the election of the active job by the consumer group %s: %s; it rejoins "
+                        "automatically", self._options["group.id"], error.str())  # fmt: skip
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:

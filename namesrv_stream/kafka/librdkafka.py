@@ -87,9 +87,9 @@ def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
     if problem.endswith(": "):
         problem += error.name()
     if has_no_token := _NO_TOKEN in problem:
-        problem += " (check kafka.sasl.oauthbearer.token.endpoint.url, and the client's id and secret)"
+        problem += " (check kafka.sasl.oauthbearer.token.endpoint.url, and the client's ID and secret)"
     elif error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-        problem += " (is kafka.security.protocol that of this listener?)"
+        problem += " (check that kafka.security.protocol is that of this listener)"
     is_away = error.code() in _AWAY or is_passing(error) or error.retriable()
     if has_no_token and f"{_NO_TOKEN}: {{" not in problem:  # JSON is the endpoint's own refusal
         is_away = True

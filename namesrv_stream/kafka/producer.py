@@ -106,7 +106,7 @@ class RecordProducer:
             self._outcomes.popleft()()
         if self._has_broken:
             self.renew()
-            log.error("librdkafka has failed: a new client sends to Kafka at %s", self._address)
+            log.error("the Kafka client librdkafka has failed; a new client now sends to Kafka at %s", self._address)
         return bool(self._outcomes)
 
     def renew(self) -> None:
@@ -145,7 +145,7 @@ class HeartbeatProducer:
     def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:
         self._address = kafka["bootstrap.servers"]
         if not end_offsets(kafka, topic):
-            raise KafkaRefusedError(self._address, f"there is no topic {topic}")
+            raise KafkaRefusedError(self._address, f"no topic {topic}")
         self._records = RecordProducer(kafka, topic, delivery_timeout_ms)
         self._changed = threading.Condition()  # its lock also guards the producer
         self._waiting_bytes = 0
@@ -176,7 +176,7 @@ class HeartbeatProducer:
             has_room = self._changed.wait_for(lambda: self._waiting_bytes < _MAX_WAITING_BYTES, _ROOM_LIMIT_S)
             self._waiting_bytes += len(value)
             if self._closed.is_set() or not has_room:
-                problem = "this producer is closed" if self._closed.is_set() else "32 MiB of records wait"
+                problem = "this producer is closed" if self._closed.is_set() else "32 MiB of records wait to be sent"
                 on_end(None, KafkaUnreachableError(self._address, problem))
                 return future
             try:
@@ -197,7 +197,7 @@ class HeartbeatProducer:
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._waiting_bytes == 0, limit_s):
-                raise KafkaUnreachableError(self._address, f"records wait for {limit_s:g} s")
+                raise KafkaUnreachableError(self._address, f"no acknowledgement for {limit_s:g} s")
 
     def require_all(self) -> None:
         """Wait until each record sent so far is in the log. Raises the error of the first record that failed.
@@ -214,7 +214,7 @@ class HeartbeatProducer:
         try:
             self.flush(limit_s)
         except KafkaUnreachableError as error:
-            log.warning("not all records reached Kafka at %s before it was closed: %s", self._address, error)
+            log.warning("cannot send all waiting records before the end; the rest is dropped: %s", error)
             with self._changed:
                 self._records.give_up()
                 self._changed.wait_for(lambda: self._waiting_bytes == 0, _ROOM_LIMIT_S)
@@ -236,7 +236,7 @@ class HeartbeatProducer:
                 pause_s = _POLL_S
             except NamesrvError as error:  # no new producer can be opened yet
                 if pause_s == _POLL_S:
-                    log.warning("records wait until a new way to Kafka can be opened: %s", error)
+                    log.warning("cannot open a new client of Kafka; records wait until it succeeds: %s", error)
                 pause_s = _OPEN_AGAIN_S
 
 
@@ -278,5 +278,5 @@ class Ticker:
         """Log once that Kafka does not acknowledge ticks, until it acknowledges one."""
         error = ended.exception() if ended is not None else None
         if error is not None and not self._has_failed:
-            log.warning("no tick: %s", error)
+            log.warning("cannot send clock ticks to Kafka, so no silent lease ends meanwhile: %s", error)
         self._has_failed = error is not None

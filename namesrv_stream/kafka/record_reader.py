@@ -39,8 +39,8 @@ class RecordGoneError(NamesrvError):
 
     def __init__(self, topic: str, offset: int) -> None:
         super().__init__(
-            f"topic {topic} no longer has the record at offset {offset}: was it deleted, or is retention.ms too short? "
-            "The job goes on with the oldest record that Kafka has."
+            f"topic {topic} no longer has the record at offset {offset}. The job continues with the oldest record in "
+            "Kafka. Check that retention.ms is long enough, and that no records were deleted."
         )
 
 

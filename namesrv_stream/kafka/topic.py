@@ -130,38 +130,38 @@ class TopicFacts:
         """
         topic, config = self.topic, self.config
         if not config:
-            return [f"topic {topic}: its settings cannot be seen, so they are not checked: grant DescribeConfigs on it"]
+            return [f"topic {topic}: this client may not read its settings; grant DescribeConfigs to have them checked"]
         retention_ms = int(config["retention.ms"])
         message_limit = int(config["max.message.bytes"])
         in_sync = int(config.get("min.insync.replicas", "1"))
         codec = config["compression.type"]
         found = {
-            "message.timestamp.type is CreateTime: the job refuses such a topic; set it to LogAppendTime": (
+            "message.timestamp.type is CreateTime, which the job rejects; set it to LogAppendTime": (
                 config["message.timestamp.type"] != "LogAppendTime"
             ),
-            f"{self.partition_count} partitions: brokers have no total order between them, and the job refuses such a "
-            "topic; use one with one partition": self.partition_count > 1,
-            f"one replica on a Kafka with {self.node_count} nodes: records are lost with their node; give it three": (
+            f"it has {self.partition_count} partitions, so its records have no total order and the job rejects it; use "
+            "a topic with one partition": self.partition_count > 1,
+            f"it has one replica on {self.node_count} nodes, so its records are lost with their node; give it three": (
                 self.replica_count == 1 and self.node_count > 1
             ),
-            f"max.message.bytes is {message_limit}: registrations of brokers with many topics are refused; "
-            f"set it to {MAX_RECORD_BYTES}": message_limit < MAX_RECORD_BYTES,
-            "cleanup.policy has compaction: the job refuses such a topic; set it to delete": (
+            f"max.message.bytes is {message_limit}, so Kafka rejects registrations of brokers with many topics; set it "
+            f"to {MAX_RECORD_BYTES}": message_limit < MAX_RECORD_BYTES,
+            "cleanup.policy has compaction, which the job rejects; set it to delete": (
                 "compact" in config["cleanup.policy"]
             ),
-            f"retention.bytes is {config['retention.bytes']}: Kafka may delete records before the job has read them; "
-            "set it to -1": config["retention.bytes"] != "-1",
-            "unclean.leader.election.enable is true: a change of leader may lose records that Kafka has acknowledged; "
-            "set it to false": config.get("unclean.leader.election.enable") == "true",
-            f"min.insync.replicas is {in_sync}, but it has {self.replica_count} replicas: Kafka takes no record; give "
-            "it more replicas or set min.insync.replicas lower": in_sync > self.replica_count,
-            "min.insync.replicas is 1: a record may be lost with the node that leads it; set it to 2": (
+            f"retention.bytes is {config['retention.bytes']}, so Kafka may delete records that the job has not read "
+            "yet; set it to -1": config["retention.bytes"] != "-1",
+            "unclean.leader.election.enable is true, so a change of leader may lose acknowledged records; set it to "
+            "false": config.get("unclean.leader.election.enable") == "true",
+            f"min.insync.replicas is {in_sync} with {self.replica_count} replicas, so Kafka rejects all records; give "
+            "it more replicas or a lower min.insync.replicas": in_sync > self.replica_count,
+            "min.insync.replicas is 1, so a record may be lost with the node that leads it; set it to 2": (
                 in_sync == 1 < self.replica_count
             ),
-            f"compression.type is {codec}: Kafka compresses each record anew; set it to producer": (
+            f"compression.type is {codec}, so Kafka compresses each record again; set it to producer": (
                 codec not in ("producer", COMPRESSION)
             ),
-            f"retention.ms is {retention_ms}: a job that is away for longer loses the records sent meanwhile; "
+            f"retention.ms is {retention_ms}, so a job that is stopped for longer loses the records sent meanwhile; "
             f"set it to {SHORTEST_RETENTION_MS} or more": 0 <= retention_ms < SHORTEST_RETENTION_MS,
         }
         return [f"topic {topic}: {warning}" for warning, applies in found.items() if applies]
@@ -206,14 +206,14 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
     if "compact" in facts.config.get("cleanup.policy", "delete"):
         raise _unfit(
             topic,
-            f"has cleanup.policy={facts.config['cleanup.policy']}, so Kafka erases commands and ticks that nobody has "
-            "read, as all of them have the same key",
+            f"has cleanup.policy={facts.config['cleanup.policy']}, so Kafka erases commands and clock ticks before "
+            "the job reads them, as they share one key",
             f"{alter} --add-config cleanup.policy=delete",
         )
 
 
 def _unfit(topic: str, problem: str, command: str) -> NamesrvError:
-    return NamesrvError(f"topic {topic} {problem}. Mend it by: {command}")
+    return NamesrvError(f"topic {topic} {problem}. Repair it with: {command}")
 
 
 def end_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
@@ -305,7 +305,7 @@ class _Admin:
     def __enter__(self) -> Self:
         with self._changed:
             if _Admin._is_end:
-                raise KafkaUnreachableError(self._address, "this process ends")
+                raise KafkaUnreachableError(self._address, "this process is ending")
             self.client = opened(AdminClient, self._options, self._address)
             _Admin._open += 1
         return self
@@ -354,7 +354,7 @@ class _Admin:
         )
         found = until(self.topic, topic)
         if found is None:
-            raise KafkaUnreachableError(self._address, f"topic {topic} is made and has no leader")
+            raise KafkaUnreachableError(self._address, f"topic {topic} was created and has no leader yet")
         return found
 
     def facts(self, found: TopicDescription) -> TopicFacts:
@@ -443,7 +443,7 @@ class _Admin:
             said = dict.fromkeys(each.str().partition(" (after ")[0] for each in named)
             return KafkaError(named[-1].code(), "; ".join(said))
         if self._problems:
-            return KafkaError(KafkaError._TRANSPORT, "the connection is closed before there is an answer")
+            return KafkaError(KafkaError._TRANSPORT, "the connection was closed before an answer")
         return None
 
 
@@ -452,4 +452,4 @@ atexit.register(_Admin.await_all)
 
 def _log_next_attempt(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
-    log.warning("%s Next attempt in %.1f s.", error, state.next_action.sleep if state.next_action else 0)
+    log.warning("%s Retrying in %.1f s.", error, state.next_action.sleep if state.next_action else 0)

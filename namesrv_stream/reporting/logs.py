@@ -47,8 +47,8 @@ _FACTS = ("epoch", "offset", "address")
 """Attributes that a caller may add to a record by `extra`. A line in JSON has them as fields."""
 
 _LEFT_OUT = (
-    "%s: %d more lines about its connections, requests and brokers are left out in %.0f s; `namesrv-stream history` "
-    "lists brokers that came or went"
+    "%s: %d more lines about its connections, requests and brokers in %.0f s are left out; `namesrv-stream history` "
+    "lists brokers that came online or went offline"
 )
 
 
@@ -67,7 +67,7 @@ def progress(program: str, activity: Activity = "starting Spark") -> Iterator[Pr
     def print_until_ended() -> None:
         while not ended.wait(PROGRESS_EVERY_S):
             present = shown.activity if isinstance(shown.activity, str) else shown.activity()
-            click.echo(f"{program}: {present}, {time.monotonic() - began_s:,.0f} s after the start", err=True)
+            click.echo(f"{program}: {present} ({time.monotonic() - began_s:,.0f} s since the start)", err=True)
 
     thread = threading.Thread(target=print_until_ended, name="progress", daemon=True)
     thread.start()
@@ -188,7 +188,8 @@ class PeerLog:
             self._log.log(level, _LEFT_OUT, host, count, _WINDOW_S)
         if others := most[_HOSTS_SUMMED_UP:]:
             count = sum(count for _, count in others)
-            self._log.log(level, "%d other addresses: %d more of the same in %.0f s", len(others), count, _WINDOW_S)
+            self._log.log(level, "%d other addresses: %d more such lines in %.0f s are left out", len(others), count,
+                          _WINDOW_S)  # fmt: skip
 
 
 def printable(text: str) -> str:

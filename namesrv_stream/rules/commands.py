@@ -147,7 +147,7 @@ def order_problem(value: str) -> str:
     wrong = next((entry for entry in value.split(";") if not _ORDER_ENTRY.fullmatch(entry)), None)
     if wrong is None:
         return ""
-    return f"{wrong!a} is no broker name with a number of queues, and clients fail at it; write name:queues;name:queues"
+    return f"{wrong!a} is not a broker name with a number of queues, so clients would fail. Use name:queues;name:queues"
 
 
 def problem_of_put(command: object) -> str:

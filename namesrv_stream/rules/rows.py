@@ -41,40 +41,42 @@ class LogPosition(NamedTuple):
 class TopicRow(NamedTuple):
     """Key (topic, broker_name): the queues of a topic on one broker name."""
 
-    topic: Annotated[str, "name of the topic"]
-    broker_name: Annotated[str, "broker name that has the topic"]
-    read_queue_nums: Annotated[int, INT, "number of queues that consumers read"]
-    write_queue_nums: Annotated[int, INT, "number of queues that producers write"]
-    perm: Annotated[int, INT, "permission bits: 8 priority, 4 read, 2 write, 1 inherit"]
-    topic_sys_flag: Annotated[int, INT, "bits: 1 unit, 2 has unit subscription"]
+    topic: Annotated[str, "Name of the topic."]
+    broker_name: Annotated[str, "Broker name that has the topic."]
+    read_queue_nums: Annotated[int, INT, "Number of read queues."]
+    write_queue_nums: Annotated[int, INT, "Number of write queues."]
+    perm: Annotated[int, INT, "Permission bits: 8 priority, 4 read, 2 write, 1 inherit."]
+    topic_sys_flag: Annotated[int, INT, "Bits: 1 unit, 2 unit subscription."]
 
 
 class BrokerRow(NamedTuple):
     """Key (broker_name, broker_id): the id's holder, and cluster, zone and flag of its latest registration (D6)."""
 
-    broker_name: Annotated[str, "name of the group of a master and its slaves"]
-    broker_id: Annotated[int, "0 is the master"]
-    broker_addr: Annotated[str, "host:port of the address that holds the id"]
-    cluster_name: Annotated[str, "cluster as this address registered"]
-    zone_name: Annotated[str | None, "zone as this address registered"]
-    enable_acting_master: Annotated[bool | None, "NULL: the broker did not send the flag (R9)"]
+    broker_name: Annotated[str, "Name of the broker group: a master and its slaves."]
+    broker_id: Annotated[int, "Broker ID; 0 is the master."]
+    broker_addr: Annotated[str, "Address (host:port) that is registered as this broker."]
+    cluster_name: Annotated[str, "Cluster that this address registered."]
+    zone_name: Annotated[str | None, "Zone that this address registered; NULL if it sent none."]
+    enable_acting_master: Annotated[
+        bool | None, "Flag of the broker that a slave may act as master; NULL if it was not sent (R9)."
+    ]
     registered_at: Annotated[
-        LogPosition, "position in the log of the latest registration of this holder that could change a lookup (D6)"
+        LogPosition, "Position in the log of this broker's latest registration that could change a lookup (D6)."
     ]
 
 
 class ClusterRow(NamedTuple):
     """Key (cluster_name, broker_name): exists while an address registered under the cluster holds an id of the name."""
 
-    cluster_name: Annotated[str, "cluster under which a holder of an id of the broker name registered (D6)"]
-    broker_name: Annotated[str, "may be in several clusters: join broker by both columns"]
+    cluster_name: Annotated[str, "Cluster that a broker of this name registered (D6)."]
+    broker_name: Annotated[str, "Broker name. It may be in several clusters, so join `broker` by both columns."]
 
 
 class FilterRow(NamedTuple):
     """Key broker_addr: the filter servers of an address, in the order in which they were registered."""
 
-    broker_addr: Annotated[str, "host:port"]
-    filter_server_list: Annotated[tuple[str, ...], "filter servers in the order in which they were registered"]
+    broker_addr: Annotated[str, "Address of the broker, host:port."]
+    filter_server_list: Annotated[tuple[str, ...], "Filter servers in the order of registration."]
 
 
 class LiveRow(NamedTuple):
@@ -85,29 +87,35 @@ class LiveRow(NamedTuple):
     at the last sign of life over it. `tokens`: see `rules/registration.py`.
     """
 
-    broker_addr: Annotated[str, "host:port"]
-    cluster_name: Annotated[str, "cluster of the latest accepted registration"]
-    broker_name: Annotated[str, "broker name of the latest accepted registration"]
-    broker_id: Annotated[int, "id of the latest accepted registration; another address may hold it now (R8)"]
-    last_update_timestamp: Annotated[
-        int, TIME, "last sign of life up to the offset of the snapshot; at most 5 minutes behind the log"
+    broker_addr: Annotated[str, "Address of the broker, host:port."]
+    cluster_name: Annotated[str, "Cluster of the latest accepted registration."]
+    broker_name: Annotated[str, "Broker name of the latest accepted registration."]
+    broker_id: Annotated[
+        int, "Broker ID of the latest accepted registration. Another address may be registered as it now (R8)."
     ]
-    heartbeat_timeout_millis: Annotated[int, "how long the lease lasts after the last sign of life"]
-    data_version: Annotated[DataVersion, "data version of the topic table of the broker"]
-    ha_server_addr: Annotated[str, "address for replication; may be empty"]
-    lease_began_at: Annotated[int, TIME, "the address has been alive since then without a gap"]
+    last_update_timestamp: Annotated[
+        int, TIME, "Last heartbeat before the offset of the snapshot; at most 5 minutes behind the log."
+    ]
+    heartbeat_timeout_millis: Annotated[
+        int, "Heartbeat timeout: time from the last heartbeat to the end of the lease, in milliseconds."
+    ]
+    data_version: Annotated[DataVersion, "Data version of the broker's topic table."]
+    ha_server_addr: Annotated[str, "Address for replication; may be empty."]
+    lease_began_at: Annotated[int, TIME, "Time since which the address has been up without a gap."]
     channels: Annotated[
-        Mapping[str, int], "connections that keep the lease, each with the log's clock at its last sign of life"
+        Mapping[str, int], "Connections that keep the lease, each with the log's clock at its last heartbeat."
     ] = {}
     suspect_since: Annotated[
         int | None,
         TIME,
-        "tick since which the guard against mass expiry holds the silent lease (D11); NULL for all others",
+        "Time since which the mass-expiry guard keeps the silent broker (D11); NULL for all others.",
     ] = None
-    clock_millis: Annotated[int | None, "the log's clock (D9) at the last sign of life; 0 before the first tick"] = None
-    tokens: Annotated[tuple[str, ...], "registrations whose effect the tables show (E10)"] = ()
+    clock_millis: Annotated[
+        int | None, "The log's clock (D9) at the last heartbeat; 0 before the first clock tick."
+    ] = None
+    tokens: Annotated[tuple[str, ...], "Tokens of the registrations whose effect the tables show (E10)."] = ()
     broker_version: Annotated[
-        str | None, "release of RocketMQ that the broker runs, such as 5.4.0; NULL if unknown"
+        str | None, "Release of RocketMQ that the broker runs, such as 5.4.0; NULL if unknown."
     ] = None
 
 
@@ -137,24 +145,24 @@ def is_same_but_for_life(before: LiveRow, after: LiveRow) -> bool:
 class KvConfigRow(NamedTuple):
     """Key (namespace, key). The namespace itself is a row with empty key and value None (K3, K4)."""
 
-    namespace: Annotated[str, "namespace of the key"]
-    key: Annotated[str, "empty: the row stands for the namespace itself (K3, K4)"]
-    value: Annotated[str | None, "NULL in the row of a namespace"]
+    namespace: Annotated[str, "Namespace of the key."]
+    key: Annotated[str, "Key. Empty in the row that stands for the namespace itself (K3, K4)."]
+    value: Annotated[str | None, "Value; NULL in the row of a namespace."]
 
 
 class NamesrvConfigRow(NamedTuple):
     """Key `key`: a setting that UPDATE_NAMESRV_CONFIG changed at run time (A5)."""
 
-    key: Annotated[str, "name of the setting"]
-    value: Annotated[str, "takes precedence over the settings file of every process"]
+    key: Annotated[str, "Name of the setting."]
+    value: Annotated[str, "Value. It takes precedence over the settings file of every process."]
 
 
 class TopicMappingRow(NamedTuple):
     """Key (topic, broker_name): a static topic's TopicQueueMappingInfo as JSON text (T7)."""
 
-    topic: Annotated[str, "name of the static topic"]
-    broker_name: Annotated[str, "broker name that the mapping names"]
-    mapping: Annotated[str, "TopicQueueMappingInfo as JSON"]
+    topic: Annotated[str, "Name of the static topic."]
+    broker_name: Annotated[str, "Broker name that the mapping is for."]
+    mapping: Annotated[str, "Mapping (TopicQueueMappingInfo) as JSON."]
 
 
 class BrokerEventRow(NamedTuple):
@@ -164,70 +172,80 @@ class BrokerEventRow(NamedTuple):
     that ended had lasted. `changes` is no column: the table `row_change` has these rows.
     """
 
-    epoch: Annotated[int, "snapshot that published the line"]
-    seq: Annotated[int, "number of the line in its epoch, from 0"]
-    event_time: Annotated[int, TIME, "event time of the record (E9); for EXPIRED that of the tick that ended the lease"]
-    partition: Annotated[int | None, INT, "Kafka partition of the record that caused it; NULL for an expiry"]
-    offset: Annotated[int | None, "Kafka offset of the record that caused it; NULL for an expiry"]
-    type: Annotated[str, "what happened, such as REGISTERED or EXPIRED; docs/tables.md lists all"]
-    cluster_name: Annotated[str | None, "cluster of the broker concerned; NULL if it is no single one"]
-    zone_name: Annotated[str | None, "zone of the broker concerned: as it registered, or with which it lost its id"]
-    broker_name: Annotated[str | None, "broker name concerned; NULL if it is no single one"]
-    broker_id: Annotated[int | None, "id of the broker concerned; NULL if it is no single one"]
-    broker_addr: Annotated[str | None, "address concerned; NULL if it is no single one"]
-    data_version: Annotated[DataVersion | None, "data version of the topic table of the broker at this event"]
-    cause: Annotated[str, "type of the record, or SILENCE"]
+    epoch: Annotated[int, "Snapshot that published the event."]
+    seq: Annotated[int, "Number of the event in its snapshot, from 0."]
+    event_time: Annotated[
+        int, TIME, "Event time of the record (E9). For EXPIRED, that of the clock tick that ended the lease."
+    ]
+    partition: Annotated[int | None, INT, "Kafka partition of the record that caused it; NULL for an expiry."]
+    offset: Annotated[int | None, "Kafka offset of the record that caused it; NULL for an expiry."]
+    type: Annotated[str, "Type of the event, such as REGISTERED or EXPIRED; docs/tables.md lists all."]
+    cluster_name: Annotated[
+        str | None, "Cluster of the broker; NULL if the event is about more than one broker or about none."
+    ]
+    zone_name: Annotated[
+        str | None, "Zone of the broker: the one that it registered, or that it had when it went offline."
+    ]
+    broker_name: Annotated[
+        str | None, "Name of the broker; NULL if the event is about more than one broker name or about none."
+    ]
+    broker_id: Annotated[int | None, "ID of the broker; NULL if the event is about more than one broker or about none."]
+    broker_addr: Annotated[
+        str | None, "Address of the broker; NULL if the event is about more than one broker or about none."
+    ]
+    data_version: Annotated[DataVersion | None, "Data version of the broker's topic table at this event."]
+    cause: Annotated[str, "Type of the record that caused it, or SILENCE."]
     requested_by: Annotated[
         str | None,
-        "who asked for a command or sent the registration: user@peer if the gateway knows the user, only the peer for "
-        "other commands",
+        "Sender of the command or registration: user@peer if the gateway knows the user, only the peer for "
+        "other commands.",
     ]
-    reason: Annotated[str | None, "why an operator sent the command, if the command says so"] = None
+    reason: Annotated[str | None, "Reason that the operator gave with the command; NULL if none."] = None
     command: Annotated[
         str | None,
-        "a command as JSON, in the first of its lines; RESTORE and REPAIR with the number of rows of each table",
+        "Command as JSON, in the first of its events. RESTORE and REPAIR have the number of rows of each table.",
     ] = None
-    last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"] = None
-    lease_millis: Annotated[int | None, "duration of a lease that ended"] = None
-    gap_millis: Annotated[int | None, "of a LOG_GAP: the time without a tick (E11)"] = None
+    last_heard_at: Annotated[int | None, TIME, "Last heartbeat of a lease that ended."] = None
+    lease_millis: Annotated[int | None, "Duration of a lease that ended, in milliseconds."] = None
+    gap_millis: Annotated[int | None, "For LOG_GAP: time without a clock tick, in milliseconds (E11)."] = None
     held_id: Annotated[
         bool | None,
-        "true if the address held the id until this line; of a RETIRE_BROKER: if it holds it still",
+        "Whether the address was registered as this broker until this event. For RETIRE_BROKER: whether it still is.",
     ] = None
-    is_version_only: Annotated[bool | None, "true if the line changed nothing that a route lookup returns"] = None
-    topics_added: Annotated[int | None, INT, "rows of `topic` that came with this line"] = None
-    topics_changed: Annotated[int | None, INT, "rows of `topic` with other values since this line"] = None
-    topics_removed: Annotated[int | None, INT, "rows of `topic` that went with this line"] = None
-    deleted_topic: Annotated[str | None, "topic that the command deleted in all clusters"] = None
+    is_version_only: Annotated[bool | None, "Whether the event changed nothing that a route lookup returns."] = None
+    topics_added: Annotated[int | None, INT, "Number of rows that the event added to `topic`."] = None
+    topics_changed: Annotated[int | None, INT, "Number of rows that the event changed in `topic`."] = None
+    topics_removed: Annotated[int | None, INT, "Number of rows that the event removed from `topic`."] = None
+    deleted_topic: Annotated[str | None, "Topic that the command deleted in all clusters."] = None
     changes: tuple[RowChange, ...] = ()
 
 
 class RowChangeRow(NamedTuple):
     """A row of a keyed table before and after a line of history, without its structs (tables/schemas.py)."""
 
-    epoch: Annotated[int, "snapshot that published the change"]
-    seq: Annotated[int, "number of the line of `broker_event` in its epoch that caused it"]
-    event_time: Annotated[int, TIME, "event time of that line"]
-    table_name: Annotated[str, "table of the row"]
-    topic: Annotated[str | None, "key of the row; NULL where the table's key has no such column"]
-    broker_name: Annotated[str | None, "as topic"]
-    broker_id: Annotated[int | None, "as topic"]
-    broker_addr: Annotated[str | None, "as topic"]
-    cluster_name: Annotated[str | None, "as topic"]
-    namespace: Annotated[str | None, "as topic"]
-    key: Annotated[str | None, "as topic"]
+    epoch: Annotated[int, "Snapshot that published the change."]
+    seq: Annotated[int, "Number, in that snapshot, of the event of `broker_event` that caused it."]
+    event_time: Annotated[int, TIME, "Event time of that event."]
+    table_name: Annotated[str, "Table of the row."]
+    topic: Annotated[str | None, "Key of the row; NULL if the table's key has no such column."]
+    broker_name: Annotated[str | None, "As `topic`."]
+    broker_id: Annotated[int | None, "As `topic`."]
+    broker_addr: Annotated[str | None, "As `topic`."]
+    cluster_name: Annotated[str | None, "As `topic`."]
+    namespace: Annotated[str | None, "As `topic`."]
+    key: Annotated[str | None, "As `topic`."]
 
 
 class RejectedRow(NamedTuple):
     """A record that violates the contract; `value` is its first 64 KiB, `length` its whole length in bytes."""
 
-    event_time: Annotated[int, TIME, "event time of the record"]
-    partition: Annotated[int, INT, "Kafka partition of the record"]
-    offset: Annotated[int, "Kafka offset of the record"]
-    key: Annotated[str | None, "first 1,024 bytes of the key"]
-    value: Annotated[bytes | None, "first 64 KiB of the value"]
-    length: Annotated[int, "length of the whole value in bytes"]
-    reason: Annotated[str, "first error that was found in the record"]
+    event_time: Annotated[int, TIME, "Event time of the record."]
+    partition: Annotated[int, INT, "Kafka partition of the record."]
+    offset: Annotated[int, "Kafka offset of the record."]
+    key: Annotated[str | None, "First 1,024 bytes of the key."]
+    value: Annotated[bytes | None, "First 64 KiB of the value."]
+    length: Annotated[int, "Length of the whole value, in bytes."]
+    reason: Annotated[str, "First error that was found in the record."]
 
 
 class Hole(NamedTuple):
@@ -263,29 +281,31 @@ def is_other_id(one: str | None, other: str | None) -> bool:
 class SnapshotRow(NamedTuple):
     """Key epoch: all tables at one moment. Each epoch is one row; `kind` names what the run did."""
 
-    epoch: Annotated[int, "number of the snapshot, one higher than that of the row before"]
-    term: Annotated[int, "number of the claim under which it was published; each start of the job claims one"]
-    run_id: Annotated[str, "process of the job that published it"]
-    query_id: Annotated[str | None, "streaming query of the micro-batch"]
-    batch_id: Annotated[int | None, "number of the micro-batch in its query"]
-    published_at: Annotated[int, TIME, "wall clock of the job when the publication began"]
-    event_time: Annotated[int | None, TIME, "highest event time that was applied; NULL before the first record"]
-    offsets: Annotated[dict[int, int], "Kafka partition -> the next offset to read"]
-    versions: Annotated[dict[str, int], "table -> Delta version"]
-    changes: Annotated[dict[str, int], "table -> number of rows changed"]
-    kind: Annotated[str | None, "PUBLICATION; CLAIM: a run took the registry; STOP: it ended in order"] = None
-    last_tick: Annotated[int | None, TIME, "event time of the newest tick that was applied"] = None
-    kafka_cluster_id: Annotated[str | None, "Kafka that the tables were made from"] = None
-    kafka_topic_id: Annotated[str | None, "topic that the tables were made from"] = None
+    epoch: Annotated[int, "Number of the snapshot, one higher than that of the row before."]
+    term: Annotated[int, "Number of the claim under which it was published. Each start of the job claims one."]
+    run_id: Annotated[str, "Run (process) of the job that published it."]
+    query_id: Annotated[str | None, "Streaming query of the micro-batch."]
+    batch_id: Annotated[int | None, "Number of the micro-batch in its query."]
+    published_at: Annotated[int, TIME, "Wall clock of the job at the beginning of the publication."]
+    event_time: Annotated[int | None, TIME, "Highest event time that was applied; NULL before the first record."]
+    offsets: Annotated[dict[int, int], "Next offset to read, by Kafka partition."]
+    versions: Annotated[dict[str, int], "Delta version, by table."]
+    changes: Annotated[dict[str, int], "Number of changed rows, by table."]
+    kind: Annotated[str | None, "PUBLICATION; CLAIM: a run became active; STOP: it stopped cleanly."] = None
+    last_tick: Annotated[int | None, TIME, "Event time of the newest clock tick that was applied."] = None
+    kafka_cluster_id: Annotated[str | None, "ID of the Kafka cluster that the tables were made from."] = None
+    kafka_topic_id: Annotated[str | None, "ID of the Kafka topic that the tables were made from."] = None
     log_accepted_at: Annotated[
-        int | None, TIME, "set for a log that replaced another one: its records from before this time have no effect"
+        int | None,
+        TIME,
+        "Time before which the log's records have no effect. NULL unless the log replaced another one.",
     ] = None
-    last_tick_append: Annotated[int | None, TIME, "append time of the newest tick that was applied"] = None
-    clock_millis: Annotated[int | None, "the log's clock (D9) at the newest tick"] = None
-    last_append: Annotated[int | None, TIME, "append time of the last record that was applied"] = None
+    last_tick_append: Annotated[int | None, TIME, "Append time of the newest clock tick that was applied."] = None
+    clock_millis: Annotated[int | None, "The log's clock (D9) at the newest clock tick."] = None
+    last_append: Annotated[int | None, TIME, "Append time of the last record that was applied."] = None
     holes: Annotated[
-        tuple[Hole, ...], "lost rows of the history: their table, epochs and event times, and when it was repaired"
+        tuple[Hole, ...], "Lost rows of the history: their table, epochs and event times, and the time of the repair."
     ] = ()
-    repaired_at: Annotated[int | None, TIME, "wall clock of the last repair of the tables; NULL if there was none"] = (
+    repaired_at: Annotated[int | None, TIME, "Wall clock of the last repair of the tables; NULL if there was none."] = (
         None
     )

@@ -105,7 +105,7 @@ class TableFiles:
         listed = self.listed("_delta_log")
         checkpoints = {path: version_of(path) for path in listed if path.endswith(".parquet")}
         if LAST_CHECKPOINT in listed and self._last_checkpoint() not in checkpoints.values():
-            return LAST_CHECKPOINT, "names no checkpoint that there is"
+            return LAST_CHECKPOINT, "names a checkpoint that is missing"
         first = max((at for at in checkpoints.values() if at <= version), default=-1)
         for path in (path for path, at in checkpoints.items() if at == first):
             if problem := self.problem(path):

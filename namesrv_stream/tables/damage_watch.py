@@ -119,10 +119,10 @@ class DamageWatch:
         except TableDamagedError as error:
             self.is_damaged, found = True, str(error)
         except (NamesrvError, DeltaError, OSError) as error:
-            log.debug("cannot look for damaged tables: %s", StorageError(self._root.url, str(error)))
+            log.debug("this process cannot check the tables for damage: %s", StorageError(self._root.url, str(error)))
             return
         if found != self.problem:
-            log.error("%s", found) if found else log.info("the tables are whole again")
+            log.error("%s", found) if found else log.info("the tables can be read again: no file is damaged")
         self.problem = found
 
     def _lost_publication(self) -> str | None:

@@ -74,12 +74,13 @@ class UnknownPast(NamedTuple):
         """The statement that this stretch is not known, and why."""
         names = sorted({each.table_name for each in self.holes})
         tables = listed(names) if len(names) <= _FEW else f"{len(names)} tables"
-        repairs = listed(list(dict.fromkeys(moment_text(each.repaired_millis) for each in self.holes)))
-        return f"The past {self.stretch} is not known: rows of {tables} were lost in the repair of {repairs}."
+        times = list(dict.fromkeys(moment_text(each.repaired_millis) for each in self.holes))
+        repairs = f"repair{'s' if len(times) > 1 else ''} at {listed(times)}"
+        return f"The history {self.stretch} is not known: rows of {tables} were lost in the {repairs}."
 
     def warn_of_views(self) -> None:
         """Warn the caller of the function that calls this: views of the history begin after this stretch."""
-        warnings.warn(f"{self.sentence} Views of the history begin after it: see known_from.", stacklevel=3)
+        warnings.warn(f"{self.sentence} Views of the history begin after it; see known_from.", stacklevel=3)
 
     @property
     def error(self) -> PastUnknownError:

@@ -85,7 +85,7 @@ class ProgressFile:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
-            log.debug("the job's sign of progress cannot be read: %s", error)
+            log.debug("this process cannot read the progress of the job: %s", error)
             return None
 
     def row_now(self, newest: SnapshotRow) -> SnapshotRow:

@@ -49,9 +49,9 @@ def _require_connector(jvm: Any, hadoop: Any, url: str) -> None:
     except Py4JJavaError as error:
         problem = str(error.java_exception.getMessage()).partition("\n")[0]
         raise NamesrvError(
-            f"Spark cannot reach {url}: {problem}. For s3a:// run `namesrv-stream jars s3` once, which fetches "
-            "hadoop-aws and the modules of the AWS SDK that it needs (12 MB); other stores need their connector's jars "
-            "(spark-submit --jars)."
+            f"Spark cannot reach {url}: {problem}. For s3a://, run `namesrv-stream jars s3` once; it fetches "
+            "hadoop-aws and the modules of the AWS SDK that it needs (12 MB). For other stores, give the jars of their "
+            "connector (`spark-submit --jars`)."
         ) from error
 
 
@@ -74,8 +74,8 @@ def require_conditional_put(root: Root) -> None:
         return
     if any(_commits_of_one_version(root) > 1 for _ in range(_ROUNDS)):
         raise NamesrvError(
-            f"the store of {root.url} ignores conditional writes (If-None-Match: *), so nothing there keeps two jobs "
-            "from overwriting each other's commits. Use a store that knows them, or set "
+            f"the object store of {root.url} ignores conditional writes (If-None-Match: *), so two jobs can overwrite "
+            "each other's commits. Use a store that supports them, or set "
             "delta.storage.aws_s3_locking_provider=dynamodb with its table."
         )
     _commit_first(_check_table(root), {_CHECKED: "kept"})

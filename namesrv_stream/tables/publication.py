@@ -233,7 +233,8 @@ class Publisher:
         try:
             self._compacted(SNAPSHOT, MAX_SMALL_FILES)
         except Exception as error:
-            log.warning("the small files of snapshot were not merged, the next claim includes them: %s", error)
+            log.warning("the job cannot merge small files of the table snapshot: %s. The next claim includes them.",
+                        str(error).rstrip("."))  # fmt: skip
 
     def _write_tables(self, work: Mapping[str, RowChanges | pa.Table], tag: CommitTag) -> dict[str, int]:
         running = {name: self._pool.submit(self._write, TABLES[name], work[name], tag) for name in work}

@@ -90,7 +90,7 @@ def _failed_queries(root: Root, newest: SnapshotRow) -> Iterator[Damage]:
         for spec in ROUTE_TABLES:
             Registry(root).published(newest).recorded(spec)
     except (*UNREADABLE, TableDamagedError) as error:
-        problem = f"an index in one of its files is damaged ({' '.join(str(error).split())})"
+        problem = f"an index in one of its files is damaged: {' '.join(str(error).split())}"
         yield Damage(ROW_CHANGE.name, "", problem, newest.versions[ROW_CHANGE.name])
 
 
@@ -98,7 +98,7 @@ def _other_rows(root: Root, spec: TableSpec, newest: SnapshotRow) -> Iterator[Da
     """Yield the damage of a table with other rows than `row_change` has last: a flipped bit, or another program."""
     if changes := Registry(root).published(newest).drift(spec):
         example = ", ".join(map(str, changes[0].key))
-        problem = f"{len(changes):,} rows of epoch {newest.epoch} are not what row_change has last, as {example}"
+        problem = f"{len(changes):,} rows of snapshot {newest.epoch} differ from row_change, such as {example}"
         yield Damage(spec.name, "", problem, newest.versions[spec.name])
 
 

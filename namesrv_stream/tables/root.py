@@ -211,7 +211,7 @@ def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | Non
     if int(found) < FORMAT:
         raise TablesTooOldError(root.url, spec.name, found)
     if int(found) > FORMAT:
-        problem = f"has registry format {found}, and this release knows up to {FORMAT}"
+        problem = f"has registry format {found}, and this release supports up to {FORMAT}"
         raise TablesTooNewError(root.url, spec.name, problem, properties.get(RELEASE_PROPERTY))
 
 
@@ -222,7 +222,7 @@ def fields_to_add(root: Root, spec: TableSpec, table: DeltaTable) -> list[pa.Fie
     """
     known, stored = (set(_paths(schema)) for schema in (spec.stored_schema, pa.schema(table.schema())))
     if unknown := sorted(stored - known):
-        problem = f"has columns that this release does not know ({', '.join(unknown)})"
+        problem = f"has columns that this release does not support ({', '.join(unknown)})"
         raise TablesTooNewError(root.url, spec.name, problem, table.metadata().configuration.get(RELEASE_PROPERTY))
     return [field for field in spec.stored_schema if not stored.issuperset(_paths([field]))]
 

@@ -204,14 +204,13 @@ TOPIC = TableSpec(
     partition=Column(
         TOPIC_BUCKET,
         TEXT,
-        "partition, 00 to 31: CRC32 of broker_name modulo 32. A condition on it leaves the files of other buckets "
-        "unread",
+        "Partition, 00 to 31: CRC32 of broker_name modulo 32. A condition on it skips the files of other buckets.",
     ),
 )
 BROKER = TableSpec(
     "broker",
     rows.BrokerRow,
-    "the holder of a broker id",
+    "a broker: the address that is registered as a broker ID of a broker name",
     key=("broker_name", "broker_id"),
     checks={"broker_id_is_not_negative": "broker_id >= 0"},
 )
@@ -230,7 +229,7 @@ FILTER = TableSpec(
 LIVE = TableSpec(
     "live",
     rows.LiveRow,
-    "a lease: a broker address that is alive",
+    "a lease: a broker address that is up",
     key=("broker_addr",),
     checks={
         "broker_id_is_not_negative": "broker_id >= 0",
@@ -259,8 +258,8 @@ TOPIC_MAPPING = TableSpec(
 BROKER_EVENT = TableSpec(
     "broker_event",
     rows.BrokerEventRow,
-    "one thing that happened",
-    partition=Column(EVENT_MONTH, TEXT, "partition: YYYY-MM of event_time in UTC"),
+    "one event",
+    partition=Column(EVENT_MONTH, TEXT, "Partition: YYYY-MM of event_time in UTC."),
     checks={
         "seq_is_not_negative": "seq >= 0",
         "lease_is_not_negative": "lease_millis IS NULL OR lease_millis >= 0",
@@ -285,10 +284,10 @@ SIDES = ("before", "after")
 ROW_CHANGE = TableSpec(
     "row_change",
     rows.RowChangeRow,
-    "a row of a keyed table that a line of `broker_event` changed, before and after",
-    partition=Column(EVENT_MONTH, TEXT, "partition: YYYY-MM of event_time in UTC"),
+    "a row of a keyed table that an event of `broker_event` changed, before and after",
+    partition=Column(EVENT_MONTH, TEXT, "Partition: YYYY-MM of event_time in UTC."),
     more_columns=tuple(
-        Column(f"{spec.name}_{side}", spec.recorded, f"row of `{spec.name}` {side} the line, NULL if none", False)
+        Column(f"{spec.name}_{side}", spec.recorded, f"Row of `{spec.name}` {side} the event; NULL if none.", False)
         for spec in ROUTE_TABLES
         for side in SIDES
     ),

@@ -92,7 +92,7 @@ def last_changes(table: DeltaTable, after: int, until: int) -> pa.Table | None:
     try:
         found = query(table, f"{folded([TOPIC], f'epoch > {after} AND epoch <= {until}')} LIMIT {MAX_CHANGES + 1}")
     except UNREADABLE as error:
-        log.debug("no changes from epoch %d to %d: %s", after, until, error)
+        log.debug("this process cannot read the changes from snapshot %d to %d: %s", after, until, error)
         return None
     if len(found) > MAX_CHANGES:
         return None

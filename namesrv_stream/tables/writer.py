@@ -78,7 +78,8 @@ class BaseMovedError(NamesrvError):
 
     def __init__(self, table: str, base: int) -> None:
         super().__init__(
-            f"table {table} is no longer at version {base}: does another job write it? The next run restores it."
+            f"table {table} is no longer at version {base}, because another writer changed it. The next run restores "
+            "it. Check that no other job writes these tables."
         )
         self.table = table
         self.base = base

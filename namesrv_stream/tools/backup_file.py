@@ -41,7 +41,7 @@ class BackupFileError(NamesrvError):
 
     def __init__(self, file: Path, problem: str) -> None:
         super().__init__(
-            f"{file}: {problem}. A backup is written by `namesrv-stream export` or `backup`. Nothing was changed."
+            f"backup {file} {problem}. Nothing was changed. Use a file that `namesrv-stream export` or `backup` wrote."
         )
         self.file = file
         self.problem = problem
@@ -86,7 +86,9 @@ def read_backup(file: Path) -> Content:
         with zipfile.ZipFile(file) as archive:
             manifest = msgspec.json.decode(archive.read(_MANIFEST), type=_Manifest)
             if manifest.format > FILE_FORMAT:
-                raise BackupFileError(file, f"has format {manifest.format}, this release knows up to {FILE_FORMAT}")
+                raise BackupFileError(
+                    file, f"has format {manifest.format}, and this release supports up to {FILE_FORMAT}"
+                )
             rows = {spec.name: _rows(archive, spec) for spec in ROUTE_TABLES}
             defaults = SnapshotRow._field_defaults
             fields = [manifest.snapshot.get(name, defaults.get(name)) for name in SnapshotRow._fields]
@@ -94,10 +96,10 @@ def read_backup(file: Path) -> Content:
     except OSError as error:
         raise BackupFileError(file, f"cannot be read: {error.strerror or error}") from error
     except (zipfile.BadZipFile, KeyError, msgspec.MsgspecError, pa.ArrowException) as error:
-        raise BackupFileError(file, f"is no backup, or is damaged: {error}") from error
+        raise BackupFileError(file, f"is not a backup, or is damaged: {error}") from error
     counts = {name: len(of_table) for name, of_table in rows.items()}
     if counts != manifest.rows:
-        raise BackupFileError(file, f"has {counts} rows, its manifest {manifest.rows}")
+        raise BackupFileError(file, f"has {counts} rows, but {manifest.rows} by its manifest")
     return Content(snapshot, rows)
 
 

@@ -99,8 +99,8 @@ class Namesrv:
 
     def _silent(self, problem: Exception) -> NamesrvError:
         return NamesrvError(
-            f"the name server at {self.address} does not answer: {problem}. Check -n HOST:PORT. A name server that "
-            "takes TLS alone cannot be compared."
+            f"cannot reach the NameServer at {self.address}: {problem}. Check -n HOST:PORT. A NameServer that accepts "
+            "only TLS cannot be compared."
         )
 
 

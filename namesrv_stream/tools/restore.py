@@ -55,8 +55,8 @@ def import_content(root: Root, settings: NamesrvSettings, content: Content, requ
     def log_of(former: SnapshotRow | None) -> KafkaLog:
         if former is not None:
             raise NamesrvError(
-                f"{root.url} holds a registry already, with epoch {former.epoch}. Give another delta.root, or put an "
-                "earlier state back by `namesrv-stream restore EPOCH --from FOLDER`."
+                f"{root.url} has a registry already, at snapshot {former.epoch}. Set another delta.root, or restore an "
+                "earlier state with `namesrv-stream restore EPOCH --from FOLDER`."
             )
         return KafkaLog(taken.kafka_cluster_id, taken.kafka_topic_id)
 
@@ -114,14 +114,14 @@ def require_no_active_job(root: Root, settings: NamesrvSettings) -> None:
         jobs = candidates(kafka, settings.kafka_topic, root.hadoop_url)
     except NamesrvError as error:
         raise NamesrvError(
-            f"Kafka does not say whether a job is active: {error} If you know that none runs, or want it to end, give "
-            "--take-over: a job that runs after all ends in order."
+            f"cannot find out from Kafka whether a job is active: {error} If none runs, or it may end, give "
+            "--take-over. A job that runs then stops cleanly."
         ) from error
     for job in jobs:
         if job.is_active:
             raise NamesrvError(
-                f"run {job.run_id} on {job.host} is active. Stop it first, or give --take-over: then that job ends in "
-                "order, and has to be started again unless it has standby=true."
+                f"run {job.run_id} on {job.host} is active. Stop it first, or give --take-over. That job then stops "
+                "cleanly, and has to be started again unless it has standby=true."
             )
 
 
@@ -320,8 +320,8 @@ def fewer(now: Mapping[str, Rows], lost: Mapping[str, int | None], then: Mapping
     for name, what in ((BROKER.name, "brokers"), (TOPIC.name, "rows of topics")):
         before, after = len(now[name]) + (lost.get(name) or 0), len(then[name])
         if after < before or (name in lost and lost[name] is None):
-            known = "" if lost.get(name, 0) is not None else ", of which rows are lost"
-            found.append(f"{after:,} {what}{known or f' in place of {before:,}'}")
+            known = "" if lost.get(name, 0) is not None else ", as rows of them are lost"
+            found.append(f"{after:,} {what}{known or f' instead of {before:,}'}")
     return found
 
 

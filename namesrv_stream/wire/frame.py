@@ -116,9 +116,9 @@ def _source(host: str, port: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        raise _malformed(f"source {host!r} is no address") from None
+        raise _malformed(f"source {host!r} is not an address") from None
     if not (port.isascii() and port.isdigit() and int(port) < 65_536):
-        raise _malformed(f"source port {port!r} is no port")
+        raise _malformed(f"source port {port!r} is not a port")
     return f"{address}:{int(port)}"
 
 

@@ -170,7 +170,7 @@ def as_int(value: object) -> int:
             return int(Decimal(value))
         case [one]:
             return as_int(one)
-    raise ValueError(f"{str(value)[:100]!r} is no number")
+    raise ValueError(f"{str(value)[:100]!r} is not a number")
 
 
 def as_text(value: msgspec.Raw) -> str | None:

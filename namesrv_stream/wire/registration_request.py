@@ -277,4 +277,4 @@ def _decode_mapping(block: bytes) -> tuple[str, dict[str, object]]:
         case str(topic):
             return topic, mapping
         case topic:
-            raise malformed_body("TopicQueueMappingInfo", f"topic {topic!r} is no string")
+            raise malformed_body("TopicQueueMappingInfo", f"topic {topic!r} is not a string")

@@ -47,7 +47,7 @@ def test_a_signature_counts_before_a_certificate():
 @pytest.mark.parametrize("command", [signed(BARE, "k", b"wrong key"), signed(BARE, "unknown", SECRET)])
 def test_a_wrong_signature_is_nobodys_wherever_it_comes_from(command):
     sender = USERS.sender(command, frozenset({"DNS:broker-a"}))
-    assert (sender.user, sender.reason) == (None, "its AccessKey is not known, or its Signature is wrong")
+    assert (sender.user, sender.reason) == (None, "its AccessKey is unknown, or its Signature is wrong")
 
 
 def test_secrets_are_not_in_what_is_printed():

@@ -109,5 +109,5 @@ def test_a_moment_is_asked_for_by_epoch_or_time_and_an_unknown_view_is_refused(r
     assert ask(root, names)["broker_name"].to_pylist() == ["broker-a", "broker-b"]
     assert ask(root, names, epoch=first)["broker_name"].to_pylist() == ["broker-a"]
     assert ask(root, names, at=START_MS + 1)["broker_name"].to_pylist() == ["broker-a"]
-    with duckdb.connect() as db, pytest.raises(NamesrvError, match="called broker_sesion or topic_sesion"):
+    with duckdb.connect() as db, pytest.raises(NamesrvError, match="named broker_sesion or topic_sesion"):
         register_in_duckdb(db, root, only=["broker_sesion", "topic_sesion"])

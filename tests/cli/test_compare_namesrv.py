@@ -116,4 +116,4 @@ def test_a_server_of_another_protocol_is_no_name_server(run, registry):
         threading.Thread(target=answer, daemon=True).start()
         result = run(f"compare -n 127.0.0.1:{other.getsockname()[1]}")
     assert result.exit_code == 1
-    assert "does not answer" in result.stderr
+    assert "cannot reach the NameServer" in result.stderr

@@ -43,7 +43,10 @@ def test_a_demo_refuses_settings_and_the_folder_of_somebody_else(tmp_path, demo)
         result = CliRunner().invoke(main, [*given, demo, "--data", str(tmp_path / "data")])
         assert (result.exit_code, "Leave out -c, --root and --set" in result.stderr) == (2, True)
     result = CliRunner().invoke(main, [demo, "--data", str(tmp_path)])
-    assert (result.exit_code, f"{tmp_path} is neither empty" in result.stderr) == (1, True)
+    assert (result.exit_code, f"{tmp_path} is not empty, and this command did not make it" in result.stderr) == (
+        1,
+        True,
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["notes"]
 
 

@@ -65,4 +65,4 @@ def test_the_keys_of_a_controller_are_named_in_one_line(loaded, notes):
 
 def test_a_controller_in_the_name_server_has_a_line_of_its_own(loaded, notes):
     [note] = notes(loaded("enableControllerInNamesrv=true\n"))
-    assert "no controller runs in this process" in note
+    assert "this process runs no controller" in note

@@ -174,7 +174,7 @@ def test_the_track_shows_where_the_past_is_not_known_and_a_moment_there_says_why
     page.open()
     page.until(lambda: page.find(".rail rect.unknown") and page.find(".legend i.unknown")[0].is_displayed())
     page.open(f"#/?epoch={hole.from_epoch}")
-    page.shows("is unknown: rows of row_change were lost")
+    page.shows("is not known: rows of row_change were lost in the repair at")
     page.driver.get_log("browser")  # Chromium reports the answer 410
 
 

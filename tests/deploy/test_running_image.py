@@ -82,7 +82,7 @@ def test_job_and_gateway_start_in_it_and_a_route_is_looked_up(container, volume,
         shown = container.output(volume, "namesrv-stream", *settings, "topicRoute", "-t", "TopicA", "--json")
         assert address(1) in shown
         assert (end_in_order(gateway), end_in_order(job)) == (0, 0), (tmp_path / "job.log").read_text()[-3_000:]
-        assert "the job has stopped in order" in (tmp_path / "job.log").read_text()
+        assert "the job has stopped cleanly" in (tmp_path / "job.log").read_text()
     finally:
         log.close()
         for process in (job, gateway):

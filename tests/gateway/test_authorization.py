@@ -156,7 +156,7 @@ def test_each_case_of_senders_is_as_it_says(guarded, caplog, case):
         of_all = [sample for metric in running.gateway.metrics.registry.collect() for sample in metric.samples]
     counted = [each for each in of_all if each.name == "namesrv_not_allowed_total"]
     assert [[*each.labels.values(), each.value] for each in counted] == case["counted"]
-    told = [each for each in caplog.messages if "is refused" in each or "would be refused" in each]
+    told = [each for each in caplog.messages if "is denied" in each or "would be denied" in each]
     assert len(told) == len(case["logged"])
     assert all(text in each for text, each in zip(case["logged"], told, strict=True))
 

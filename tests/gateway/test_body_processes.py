@@ -47,7 +47,7 @@ def lost(call, *args):
     """Work whose process is lost."""
 
     async def losing(processes):
-        with pytest.raises(GatewayBusyError, match="try again later"):
+        with pytest.raises(GatewayBusyError, match="Try again later"):
             await processes.run(partial(call, *args))
 
     return losing

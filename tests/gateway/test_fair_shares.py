@@ -77,10 +77,13 @@ async def test_the_host_with_most_silent_connections_makes_room_and_without_any_
         shares.enter(each)
     shares.spoke(many[0])
     shares.enter(Sharer("new"))
-    assert (many[1].ended, many[1] in shares.open) == ("it has sent nothing, and a new one needs room", False)
+    assert (many[1].ended, many[1] in shares.open) == (
+        "it has sent nothing, and a new connection needs its place",
+        False,
+    )
     for each in list(shares.open):
         shares.spoke(each)
-    with pytest.raises(NamesrvError, match=r"over 4 connections of all peers: .* maxConnections"):
+    with pytest.raises(NamesrvError, match=r"over 4 connections of all peers\. .* maxConnections"):
         shares.enter(Sharer("newer"))
 
 
@@ -88,7 +91,7 @@ async def test_connections_of_one_host_are_limited_and_others_come_in():
     shares, first = FairShares(9, 1, 100), Sharer("evil")
     shares.enter(first)
     shares.spoke(first)
-    with pytest.raises(NamesrvError, match=r"over 1 connections of evil: .* maxConnectionsPerAddress"):
+    with pytest.raises(NamesrvError, match=r"over 1 connections of evil\. .* maxConnectionsPerAddress"):
         shares.enter(Sharer("evil"))
     shares.enter(Sharer("good"))
 

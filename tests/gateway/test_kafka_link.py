@@ -178,7 +178,7 @@ async def test_a_link_that_is_closed_during_an_attempt_announces_no_next_one(set
         assert await asyncio.to_thread(has_begun.wait, 30)
     is_closed.set()
     until(lambda: all(each.name != "kafka-link" for each in threading.enumerate()))
-    assert "Next attempt" not in caplog.text
+    assert "Retrying in" not in caplog.text
 
 
 async def test_a_link_that_is_closed_gives_up_its_records_without_a_word_about_kafka(settings, caplog):

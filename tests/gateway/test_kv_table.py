@@ -29,9 +29,9 @@ def test_no_file_is_no_command_and_an_unreadable_one_is_logged(tmp_path, caplog,
     if content is not None:
         file.write_text(content)
     assert kv_commands(file) == []
-    assert ("is not taken over" in caplog.text) is told
+    assert ("cannot read kvConfigPath" in caplog.text) is told
     assert kv_commands(file, is_expected=True) == []
-    assert ("is not taken over" in caplog.text) is (told or content is None)
+    assert ("cannot read kvConfigPath" in caplog.text) is (told or content is None)
 
 
 def test_k6_the_table_is_logged_again_and_again(registry, settings, monkeypatch, caplog):

@@ -116,12 +116,12 @@ async def test_the_log_names_a_broker_when_it_comes_when_it_leaves_in_order_and_
     await site.acknowledged(command(broker_addr="10.0.0.2:1"), other)
     assert site.writes.registering.note_kafka(is_away=True) == 1, "the gateway says how many are closed"
     await site.lose(other)
-    assert not [line for line in caplog.messages if "closed" in line or "10.0.0.2:1): connection lost" in line]
+    assert not [line for line in caplog.messages if "closed" in line or "10.0.0.2:1) disconnected" in line]
     lines = [each for each in caplog.records if getattr(each, "address", None) == ADDRESS]
     assert [each.getMessage() for each in lines] == [
-        f"a 0 ({ADDRESS}) registers over the connection of 127.0.0.1:5000",
-        f"a 0 ({ADDRESS}) unregisters",
-        f"a 0 ({ADDRESS}): connection lost after 0s: reset by peer",
+        f"a master ({ADDRESS}) registers over the connection of 127.0.0.1:5000",
+        f"a master ({ADDRESS}) unregisters",
+        f"a master ({ADDRESS}) disconnected after 0s: reset by peer",
     ]
 
 

@@ -51,7 +51,7 @@ def test_the_same_log_is_gone_on_with_also_if_kafka_learns_or_loses_its_ids(know
     ("known", "problem"),
     [
         (former("cluster-2", "topic-1", 9), "on the Kafka cluster cluster-1, .* made from cluster-2"),
-        (former("cluster-1", "topic-2", 9), "made anew with the id topic-1, .* made from topic-2"),
+        (former("cluster-1", "topic-2", 9), "created again with ID topic-1, .* made from topic-2"),
         (former("cluster-1", "topic-1", 10), "ends at offset 9, .* read it up to 10"),
         (former(None, None, 10), "ends at offset 9, .* read it up to 10"),
         (former("cluster-1", NO_TOPIC_ID, 10), "ends at offset 9, .* read it up to 10"),
@@ -118,7 +118,7 @@ def facts(topic_id):
 
 
 def test_a_topic_made_anew_under_a_running_job_is_named_with_what_is_lost():
-    with pytest.raises(NamesrvError, match=r"made anew, with the id topic-2 in place of topic-1.* are lost"):
+    with pytest.raises(NamesrvError, match=r"created again \(ID topic-2, before topic-1\).* are lost"):
         require_same_log(HERE, facts("topic-2"))
     require_same_log(HERE, facts("topic-1"))
     require_same_log(KafkaLog(), facts("topic-1"))

@@ -53,7 +53,7 @@ def test_a_batch_that_spark_could_not_compute_says_so_without_stack_and_plan():
     assert "Job aborted due to stage failure" in said
     assert not [line for line in said.splitlines() if "\tat " in line or "more" in line or "+- " in line]
     assert max(map(len, said.splitlines())) <= 500
-    assert unread_batch("").args == ("no rows came from Spark",)
+    assert unread_batch("").args == ("Spark returned no rows",)
 
 
 def test_a_cancelled_batch_has_the_text_by_which_spark_knows_an_interruption():

@@ -29,7 +29,7 @@ def snapshot(event_time_ms):
 
 @pytest.mark.parametrize(
     ("role", "problem"),
-    [("starting", "the query has not started yet"), ("standby", None), ("active", None)],
+    [("starting", "the job is starting"), ("standby", None), ("active", None)],
 )
 def test_a_job_is_ready_when_it_is_active_or_stands_by(metrics, role, problem):
     metrics.take_role(role)

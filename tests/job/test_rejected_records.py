@@ -10,10 +10,10 @@ from namesrv_stream.kafka.record_reader import StoredRecord
 @pytest.mark.parametrize(
     ("count", "last"),
     [
-        (1, "record rejected at partition 0 offset 0: no JSON"),
-        (20, "record rejected at partition 0 offset 19: no JSON"),
-        (21, "1 more records rejected, up to offset 20"),
-        (5_000, "4980 more records rejected, up to offset 4999"),
+        (1, "the job rejected the record at partition 0, offset 0: no JSON"),
+        (20, "the job rejected the record at partition 0, offset 19: no JSON"),
+        (21, "the job rejected 1 more records, up to offset 20; `namesrv-stream rejected` lists them"),
+        (5_000, "the job rejected 4980 more records, up to offset 4999; `namesrv-stream rejected` lists them"),
     ],
 )
 def test_of_the_records_that_a_publication_rejects_twenty_have_a_line(caplog, count, last):

@@ -35,7 +35,7 @@ def test_a_job_that_has_no_descriptor_left_ends_and_says_so(heartbeats, tmp_path
 
         has_ended()
         assert exit_code_within_grace(job) == 1
-        reason = "route_registry: no descriptor or port is left for this job: "
+        reason = "route_registry: this job has no file descriptor or port left: "
         [said] = [line for line in log.read_text().splitlines() if line.startswith(reason)]
         assert "ulimit -n" in said
     finally:

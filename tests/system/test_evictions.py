@@ -44,4 +44,4 @@ def test_addresses_are_evicted_each_in_its_time_and_after_their_leases_also_of_a
         assert quick_watermark.live() == []
     lines = sorted(quick_watermark.rows("broker_event"), key=lambda line: (line.epoch, line.seq))
     assert [line.broker_addr for line in lines if line.type == "EXPIRED"] == [address(FIRST), address(SECOND)]
-    assert "keyed state evicted" not in caplog.text
+    assert "keyed state has evicted" not in caplog.text

@@ -40,7 +40,7 @@ def test_a_kv_entry_that_kafka_refuses_keeps_no_other_back_and_is_named(site, ca
     with BackgroundGateway(site.settings):
         site.await_records(PutKvConfig, PutKvConfig)
     assert [(each.key, each.value) for each in site.records(PutKvConfig)] == [("a", "1"), ("z", "2")]
-    assert "KV entry n/large is not taken over" in caplog.text
+    assert "KV entry n/large of kvConfigPath rejected" in caplog.text
 
 
 def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):

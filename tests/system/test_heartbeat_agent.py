@@ -66,7 +66,7 @@ def test_the_documented_command_registers_its_broker(heartbeats, tmp_path):
 
 UNREADABLE = {
     '[{"clusterName": "c1", "bro': "Unterminated string",
-    "7": "no JSON list",
+    "7": "expected a JSON list",
     json.dumps([BROKER, BROKER]): "there twice",
     json.dumps([BROKER | {"brokerAddr": "10.0.0.1:70000"}]): "70000",
     json.dumps([{**BROKER, "brokerId": "0"}]): "the number brokerId",
@@ -83,7 +83,7 @@ def test_the_agent_writes_what_the_schema_allows_and_follows_its_file_whose_faul
         write(file, BROKER, BROKER | {"brokerId": 1, "brokerAddr": "10.0.0.2:10911"})
         logged(process, "sent REGISTER_BROKER")
         file.write_text("[")
-        logged(process, "Mend it")
+        logged(process, "Correct it")
         write(file, BROKER | {"topicConfigTable": {"orders": QUEUES}})
         logged(process, "sent UNREGISTER_BROKER 10.0.0.2:10911, REGISTER_BROKER 10.0.0.1:10911")
         process.send_signal(signal.SIGTERM)
@@ -103,7 +103,7 @@ def test_a_change_that_was_made_while_kafka_was_away_is_sent_afterwards(node, he
         logged(process, "sent REGISTER_BROKER")
         node.kill()
         write(file, BROKER | {"zoneName": "z1"})
-        logged(process, "which are sent again")
+        logged(process, "the agent sends them again")
         node.start()
         logged(process, "sent REGISTER_BROKER")
     assert json.loads(heartbeats.values()[-1])["zoneName"] == "z1"

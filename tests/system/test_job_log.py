@@ -34,7 +34,7 @@ def kafka(tmp_path):
 
 @eventually
 def await_attempts(log, count):
-    assert log.read_text().count("Next attempt in") >= count
+    assert log.read_text().count("Retrying in") >= count
 
 
 def logged(log):
@@ -60,5 +60,5 @@ def test_an_outage_of_kafka_is_a_few_lines_and_the_last_one_says_that_it_stopped
         assert exit_code_within_grace(job) == 0
     lines = logged(log)
     assert [line for line in lines if not LINE.fullmatch(line)] == []
-    assert lines[-1].endswith("the job has stopped in order")
+    assert lines[-1].endswith("the job has stopped cleanly")
     assert len(lines) - before <= MAX_LINES_OF_AN_OUTAGE + ATTEMPTS, "\n".join(lines)

@@ -62,8 +62,8 @@ def test_records_that_kafka_no_longer_has_are_named_and_the_job_goes_on_behind_t
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
     assert heartbeats.live() == [address(1), address(3)]
-    assert "what was in between is lost" in caplog.text
-    assert "goes on before offset 2, the oldest that Kafka has" in caplog.text
+    assert "are lost: Kafka deleted them before the job read them" in caplog.text
+    assert "it continues before offset 2, the oldest in Kafka" in caplog.text
 
 
 def delete_records(heartbeats, before):
@@ -94,7 +94,7 @@ def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(node, heartbeats, sp
 def await_attempts(caplog, kafka_address, number):
     """The pauses in seconds before the first `number` new attempts, each of which has named Kafka's address."""
     of_job = [each.getMessage() for each in caplog.records if each.name.startswith("namesrv_stream.job")]
-    lines = [line for line in of_job if "Next attempt in" in line]
+    lines = [line for line in of_job if "Retrying in" in line]
     assert len(lines) >= number
     assert all(kafka_address in line for line in lines)
-    return [float(line.split("Next attempt in ")[1].split(" s")[0]) for line in lines[:number]]
+    return [float(line.split("Retrying in ")[1].split(" s")[0]) for line in lines[:number]]

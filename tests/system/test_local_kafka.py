@@ -13,7 +13,7 @@ pytestmark = pytest.mark.system
 def test_a_port_in_use_is_named_before_anything_is_started(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(NamesrvError, match=f"port {port} of 127.0.0.1 is in use, so Kafka .* cannot have it"):
+        with pytest.raises(NamesrvError, match=f"port {port} on 127.0.0.1, for Kafka .* is already in use"):
             LocalKafka(tmp_path / "kafka", port=port).start()
     assert not (tmp_path / "kafka").exists()
 

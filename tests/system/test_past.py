@@ -23,7 +23,7 @@ def reader(tmp_path_factory):
     program = Path(sys.executable).with_name("namesrv-stream")
     command = [program, "fleet", "--history", str(DAYS), "--seed", "3", "--out", str(root)]
     done = subprocess.run(command, check=True, timeout=300, stderr=subprocess.PIPE, text=True)
-    assert re.search(r"^namesrv-stream: [^\n]*, \d+ s after the start$", done.stderr, re.MULTILINE), done.stderr
+    assert re.search(r"^namesrv-stream: [^\n]* \(\d+ s since the start\)$", done.stderr, re.MULTILINE), done.stderr
     return Registry(str(root))
 
 

@@ -49,7 +49,7 @@ def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_
     for name in ("org.apache.spark.SparkContext", "org.apache.kafka.clients.admin.KafkaAdminClient"):
         assert re.search(rf"{re.escape(name)} source: shared objects file \(top\)", loaded), name
     lines = [json.loads(line) for line in (tmp_path / "job.log").read_text().splitlines() if line.startswith("{")]
-    assert lines[-1]["message"] == "the job has stopped in order"
+    assert lines[-1]["message"] == "the job has stopped cleanly"
 
 
 @pytest.mark.full

@@ -25,8 +25,8 @@ def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
     assert up.returncode == 0, logged
     assert said.endswith(f"Ended in order. The tables stay in {tmp_path / 'r'}.\n")
     told = [re.sub(r"^\S+ \S+ ", "", line) for line in logged.splitlines()]
-    steps = ["starting Kafka", "Kafka answers", "starting Spark", "run ", "name server listens"]
-    ends = ["stopping the brokers", "stopping the job", "stopping Kafka"]
+    steps = ["Kafka starts", "Kafka is ready", "Spark starts", "run ", "the gateway listens"]
+    ends = ["the brokers ", "the job publishes", "Kafka stops"]
     found = [next(i for i, line in enumerate(told) if line.startswith(f"INFO {step}")) for step in steps + ends]
     assert found == sorted(found)
     assert reader.follow().routes.live == {}
@@ -53,6 +53,6 @@ def test_up_ends_when_a_part_dies_and_shows_its_last_lines_and_its_log(up, tmp_p
         each.kill()
     _, logged = up.communicate(timeout=LIMIT_S)
     assert up.returncode == 1, logged
-    [line] = [line for line in logged.splitlines() if f"{part} has died" in line]
-    assert f"the end of {tmp_path / log}" in line
+    [line] = [line for line in logged.splitlines() if f"{part} ended unexpectedly" in line]
+    assert f"The last lines of {tmp_path / log}" in line
     assert "Traceback" not in logged

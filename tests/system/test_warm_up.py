@@ -98,7 +98,7 @@ def test_a_warm_up_ends_in_the_middle_of_its_batch_if(session, heartbeats, caplo
     warm_up.run(threading.Event(), held)
     await_end(session)
     assert (warm_up.is_done, leftovers(heartbeats)) == (not is_held, [])
-    assert ["not come to its end within 1 s" in each for each in warnings(caplog)] == [True] * (not is_held)
+    assert ["it did not end within 1 s" in each for each in warnings(caplog)] == [True] * (not is_held)
 
 
 def test_a_job_that_has_its_lock_warms_nothing_up(session, heartbeats, caplog):

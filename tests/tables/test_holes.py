@@ -165,7 +165,7 @@ def view_rows(root, view, at_ms, epoch):
     )
 
 
-@pytest.mark.filterwarnings("ignore:The past .* is not known:UserWarning")
+@pytest.mark.filterwarnings("ignore:The history .* is not known:UserWarning")
 @pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.full)])
 def test_after_lost_lines_the_views_are_what_they_were(examples):
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING)

@@ -101,4 +101,4 @@ def test_a_table_of_a_metastore_at_a_folder_shows_the_newest_version_and_writes_
     publish(publisher, 1, topic=[topic("t", perm=1)])
     assert [row.perm for row in spark.sql(f"SELECT perm FROM {schema}.newest_topic").collect()] == [1]
     described = {row.col_name: row.comment for row in spark.sql(f"DESCRIBE {schema}.newest_topic").collect()}
-    assert described["topic"] == "name of the topic"
+    assert described["topic"] == "Name of the topic."

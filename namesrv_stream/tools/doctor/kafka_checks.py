@@ -51,8 +51,8 @@ def check_kafka(
         yield _right_to_take_part(kafka, group_of(topic, Root(settings.delta_root).hadoop_url))
     facts = describe_topic(kafka, topic)
     if facts is None:
-        missing = f"there is no topic {topic} yet, or this client may not describe it"
-        yield Finding("topic", "warning", missing, "The job and the gateway make it if they have the right Create.")
+        missing = f"topic {topic} does not exist yet, or this client may not describe it"
+        yield Finding("topic", "warning", missing, "The job or the gateway creates it if it has the right Create.")
         return
     yield from _topic(facts, kafka)
     yield _rights(kafka, topic, rights)
@@ -64,7 +64,7 @@ def check_job(settings: NamesrvSettings) -> Iterator[Finding]:
     row = newest_row(root)
     kafka = facts_from_kafka(settings, root, row)
     if row is None and not kafka.jobs:
-        yield Finding("job", "not checked", "no job runs, and there are no tables that can be read")
+        yield Finding("job", "not checked", "no job runs, and no tables can be read")
         return
     state = job_state(job_progress(row, _now_ms()).state if row else None, kafka)
     problem = f": {kafka.report.problem}" if kafka.report is not None and kafka.report.problem else ""
@@ -73,7 +73,7 @@ def check_job(settings: NamesrvSettings) -> Iterator[Finding]:
     elif kafka.is_other_log:
         yield Finding("job", "failed", str(kafka.problem))
     elif state == "unknown":
-        yield Finding("job", "not checked", "Kafka does not say what the job does")
+        yield Finding("job", "not checked", "the state of the job cannot be read from Kafka")
     else:
         kind: State = "failed" if state in _STANDS_STILL else "warning"
         yield Finding("job", kind, f"{state}{problem}", "`namesrv-stream status` has the next step.")
@@ -109,7 +109,7 @@ def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
         granted = _rights_on_group(opened(AdminClient, kafka, kafka["bootstrap.servers"]), group)
     except (KafkaException, TimeoutError) as error:
         problem = f"consumer group {group}: {error or 'no answer within the limit'}"
-        next_step = "Look whether Kafka has its topic __consumer_offsets: without it no standby takes over."
+        next_step = "Check that Kafka has its topic __consumer_offsets; without it no standby takes over."
         return Finding("election", "failed", problem, next_step)
     if AclOperation.READ in granted:
         return Finding("election", "ok", f"consumer group {group}: READ")

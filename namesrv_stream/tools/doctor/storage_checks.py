@@ -49,10 +49,10 @@ def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
     try:
         newest = SnapshotTable(Root(root, settings.storage_options or None)).newest()
     except (NotARegistryError, NoSuchSnapshotError) as error:
-        yield Finding("tables", "warning", str(error), "Start the job, if this is a new registry.")
+        yield Finding("tables", "warning", str(error), "If this is a new registry, start the job.")
         return
     age_s = time.time() - newest.published_at / 1000
-    yield Finding("tables", "ok", f"{root} can be read: epoch {newest.epoch}, published {age_s:.0f} s ago")
+    yield Finding("tables", "ok", f"{root} can be read: snapshot {newest.epoch}, published {age_s:.0f} s ago")
 
 
 def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
@@ -60,9 +60,7 @@ def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
     root = Root(settings.delta_root, settings.storage_options or None)
     found = damages(root)
     for damage in found:
-        yield Finding(
-            f"table {damage.table}", "failed", _told(damage), "`namesrv-stream repair` gets back what it can."
-        )
+        yield Finding(f"table {damage.table}", "failed", _told(damage), "`namesrv-stream repair` recovers what it can.")
     if not found:
         told = f"every file of the newest snapshot under {settings.delta_root} can be read, and row_change agrees"
         yield Finding("tables", "ok", told)
@@ -75,9 +73,7 @@ def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
 def _told(damage: Damage) -> str:
     if not damage.file:
         return damage.problem
-    return f"file {damage.file} {damage.problem}" + (
-        f"; it is of version {damage.version}" if damage.version >= 0 else ""
-    )
+    return f"file {damage.file} {damage.problem}" + (f" (version {damage.version})" if damage.version >= 0 else "")
 
 
 def check_writing(settings: NamesrvSettings) -> Iterator[Finding]:
@@ -88,7 +84,7 @@ def check_writing(settings: NamesrvSettings) -> Iterator[Finding]:
     """
     if is_object_store(settings.delta_root):
         require_conditional_put(Root(settings.delta_root, settings.storage_options or None))
-        yield Finding("commits", "ok", f"{settings.delta_root} lets one of several writers win")
+        yield Finding("commits", "ok", f"{settings.delta_root} accepts only one of several simultaneous commits")
         return
     if "://" in settings.delta_root:
         yield Finding("commits", "not checked", f"{settings.delta_root} is neither a folder nor an object store")
@@ -118,7 +114,7 @@ def check_checkpoint(settings: NamesrvSettings) -> Iterator[Finding]:
 def check_temp_folder(settings: NamesrvSettings) -> Iterator[Finding]:
     """Load a native library from where the job's Java will, and remove it."""
     folder = Path(settings.job_temp_folder).absolute()
-    next_step = "Is it mounted noexec? Set job.tempFolder to a folder where this user may write and run programs."
+    next_step = "Check that it is not mounted noexec, or set job.tempFolder to a folder where programs may run."
     if problem := _folder_problem(folder):
         yield Finding("temporary folder", "failed", f"{folder} cannot be written: {problem}", next_step)
         return
@@ -128,7 +124,7 @@ def check_temp_folder(settings: NamesrvSettings) -> Iterator[Finding]:
             trial.flush()
             ctypes.CDLL(trial.name)
     except OSError as error:
-        problem = f"no native library can be loaded from {folder}: {error}"
+        problem = f"cannot load a native library from {folder}: {error}"
         yield Finding("temporary folder", "failed", problem, next_step)
     else:
         yield Finding("temporary folder", "ok", f"native libraries can be loaded from {folder}")
@@ -149,7 +145,7 @@ def _folder_problem(folder: Path) -> str:
     """Return why nothing can be written in a folder, or in its nearest parent that exists; empty text if it can be."""
     parent = next(each for each in (folder, *folder.parents) if each.exists() or each.is_symlink())
     if not parent.is_dir():
-        is_what = "a file" if parent.exists() else "a link to nothing"
+        is_what = "a file" if parent.exists() else "a broken link"
         return f"{'it' if parent == folder else parent} is {is_what}"
     try:
         with tempfile.NamedTemporaryFile(prefix=_TRIAL, dir=parent) as trial:
@@ -176,14 +172,14 @@ def _commits_in(folder: Path) -> Finding:
         return Finding("commits", "failed", str(error))
     finally:
         shutil.rmtree(trial, ignore_errors=True)
-    return Finding("commits", "ok", f"{folder} lets one of several writers win")
+    return Finding("commits", "ok", f"{folder} accepts only one of several simultaneous commits")
 
 
 def _room_in(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    found = f"{folder} has {free / 1024**3:.1f} GiB left"
+    found = f"{folder} has {free / 1024**3:.1f} GiB free"
     if free < _MIN_ROOM_BYTES:
-        return Finding("room", "warning", found, "Make room, or shorten snapshot.exact.")
+        return Finding("room", "warning", found, "Free space, or shorten snapshot.exact.")
     return Finding("room", "ok", found)
 
 
@@ -196,8 +192,8 @@ def check_contents(settings: NamesrvSettings) -> Iterator[Finding]:
     table = kv.get(ORDER_TOPIC_NAMESPACE, {})
     problems = {topic: problem for topic, value in table.items() if (problem := order_problem(value))}
     for topic, problem in list(problems.items())[:_MAX_NAMED]:
-        next_step = f"`namesrv-stream updateKvConfig -s {ORDER_TOPIC_NAMESPACE} -k {topic}` puts another value."
-        yield Finding("order configuration", "failed", f"of topic {topic}: {problem}", next_step)
+        next_step = f"Set another value with `namesrv-stream updateKvConfig -s {ORDER_TOPIC_NAMESPACE} -k {topic}`."
+        yield Finding("order configuration", "failed", f"topic {topic}: {problem}", next_step)
     if not problems:
         yield Finding("order configuration", "ok", f"{len(table)} values of {ORDER_TOPIC_NAMESPACE} can be read")
 
@@ -222,14 +218,14 @@ def check_certificate(settings: NamesrvSettings) -> Iterator[Finding]:
     """Read the files of tls.server.*, and do a TLS handshake with the certificate in memory."""
     certificates = Certificates(settings)
     if not certificates.is_set:
-        yield Finding("certificate", "not checked", "tls.server.certPath is not set: the gateway speaks plain text")
+        yield Finding("certificate", "not checked", "tls.server.certPath is not set, so the gateway speaks plain text")
         return
     file = settings.tls_cert_path
     try:
         ends_s = certificates.end_of_validity_s()
     except ssl.SSLError as error:
         problem = getattr(error, "verify_message", "") or str(error)
-        yield Finding("certificate", "failed", f"{file}: {problem}", "Put a certificate there that is valid now.")
+        yield Finding("certificate", "failed", f"{file}: {problem}", "Replace it by a valid certificate.")
         return
     days = int((ends_s - time.time()) // _DAY_S)
     if days < _SOON_DAYS:

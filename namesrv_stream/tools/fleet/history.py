@@ -236,7 +236,7 @@ def publish_history(
     `root` is not empty: records of the past must not follow those of another log.
     """
     if root.exists() and any(root.iterdir()):
-        raise NamesrvError(f"{root} is not empty. Name a new folder, or remove this one.")
+        raise NamesrvError(f"folder {root} is not empty. Give a new folder, or remove this one.")
     with ExitStack() as open_things:
         work = Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-history-")))
         node = open_things.enter_context(LocalKafka(work / "kafka"))

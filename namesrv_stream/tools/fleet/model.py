@@ -65,7 +65,8 @@ class FleetModel:
         for broker in self.brokers():
             if broker.broker_id == broker_id and broker.group.broker_name == broker_name:
                 return broker
-        raise NamesrvError(f"the fleet has no broker {broker_name} with id {broker_id}")
+        role = f"slave {broker_id}" if broker_id else "master"
+        raise NamesrvError(f"the fleet has no broker {broker_name} {role}")
 
     @property
     def next_at_ms(self) -> int | None:

@@ -159,7 +159,9 @@ class Fleet:
             self.counts.acknowledged += error is None
             self.counts.failed += error is not None
             if error and not self._is_failing:
-                log.warning("records are not accepted, the first of %s: %s", broker_addr, error)
+                log.warning(
+                    "Kafka does not accept records of the fleet, the first of broker %s: %s", broker_addr, error
+                )
             self._is_failing = bool(error)
 
     def _steer(

@@ -44,7 +44,7 @@ def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
         archive.parent.mkdir(parents=True, exist_ok=True)
         beside = tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent, ignore_cleanup_errors=True)
     except OSError as error:
-        raise _not_made(f"{archive.parent} cannot be written", str(error)) from error
+        raise _not_made(f"cannot write to {archive.parent}", str(error)) from error
     with beside as name:
         folder, recorded = Path(name), Path(name, archive.name)
         on_step("starting Kafka")
@@ -94,7 +94,7 @@ def _feed(bootstrap_servers: str, root: Root, job: OwnedProcess, log: Path) -> N
 
 
 def _not_made(what: str, output: str) -> NamesrvError:
-    return NamesrvError(f"no archive of classes was made: {what}. The job starts without one, only later.\n{output}")
+    return NamesrvError(f"cannot make the archive of Java classes: {what}. The job starts slower without it.\n{output}")
 
 
 def _on_class_path() -> str:

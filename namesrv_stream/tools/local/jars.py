@@ -60,8 +60,8 @@ def find_java() -> Path:
     version = java_version(java)
     if major_version(version) < OLDEST_JAVA:
         raise NamesrvError(
-            f"{java} is Java {version}, and Spark needs {OLDEST_JAVA} or newer: "
-            f"install Java {OLDEST_JAVA} and point JAVA_HOME at it"
+            f"{java} is Java {version}, and Spark needs {OLDEST_JAVA} or newer. "
+            f"Install Java {OLDEST_JAVA} and point JAVA_HOME at it."
         )
     return java
 
@@ -83,8 +83,8 @@ def major_version(version: str) -> int:
 
 def _no_java(looked_at: str) -> NamesrvError:
     return NamesrvError(
-        f"no Java found ({looked_at}): install Java {OLDEST_JAVA} or newer "
-        f"(for example Debian's openjdk-{OLDEST_JAVA}-jre-headless) or point JAVA_HOME at one"
+        f"no Java found: {looked_at}. Install Java {OLDEST_JAVA} or newer (on Debian "
+        f"openjdk-{OLDEST_JAVA}-jre-headless), or point JAVA_HOME at one."
     )
 
 
@@ -113,7 +113,7 @@ def _locked(configuration: str) -> Iterator[None]:
     except OSError as error:
         place = "" if _IS_CHECKOUT else ", or set XDG_CACHE_HOME to a folder where this user may write"
         raise NamesrvError(
-            f"the jars of {configuration} cannot be kept in {JARS}: {str(error.strerror).lower()}. Run "
+            f"cannot write the jars of {configuration} to {JARS}: {str(error.strerror).lower()}. Run "
             f"`namesrv-stream jars` once as a user who may write there{place}."
         ) from error
     with lock:
@@ -155,8 +155,8 @@ def _retrieve(configuration: str, folder: Path) -> None:
                 click.echo(f"downloading {download[1]}", err=True)
     if ivy.returncode != 0:
         raise NamesrvError(
-            f"the jars of {configuration} in {IVY_FILE} could not be fetched: is the network there? "
-            f"(behind a proxy, JAVA_TOOL_OPTIONS names it to Java)\n{''.join(last_lines)[-2000:]}"
+            f"cannot fetch the jars of {configuration} in {IVY_FILE}. Check the network; behind a proxy, "
+            f"name it in JAVA_TOOL_OPTIONS.\n{''.join(last_lines)[-2000:]}"
         )
 
 
@@ -175,7 +175,7 @@ def pyspark_folder() -> Path:
     """Return the folder of pyspark without importing it, which would take a second."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise NamesrvError("pyspark, which brings Spark and Ivy, is not installed: run `make install`")
+        raise NamesrvError("pyspark, which brings Spark and Ivy, is not installed. Run `make install`.")
     return Path(spec.origin).parent
 
 

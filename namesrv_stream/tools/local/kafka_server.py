@@ -100,7 +100,7 @@ class LocalKafka(OwnedServer):
         with self._log.open("ab") as log:
             done = subprocess.run(tool, stdout=log, stderr=log, check=False)
         if done.returncode != 0:
-            raise ServerEndedError(self.name, "could not format its storage", self._log)
+            raise ServerEndedError(self.name, "cannot format its storage", self._log)
 
     def _java(self, options: list[str], *arguments: str) -> list[str | Path]:
         logging = f"-Dlog4j2.configurationFile={CONF / 'log4j2.properties'}"

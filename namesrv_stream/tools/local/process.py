@@ -66,8 +66,8 @@ def check_free(port: int, server: str) -> None:
     """Raise NamesrvError if a process listens at the port; `server` names the server that needs it."""
     if not _is_free(port):
         raise NamesrvError(
-            f"port {port} of {HOST} is in use, so {server} cannot have it: "
-            f"stop what listens there ({port_owner_command(port)} names it) or choose another port"
+            f"port {port} on {HOST}, for {server}, is already in use. "
+            f"Find the process with {port_owner_command(port)} and stop it, or choose another port."
         )
 
 
@@ -106,7 +106,7 @@ def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[P
             lock.seek(0)
             holder = lock.read() or "unknown"
             raise NamesrvError(
-                f"the folder {folder} is in use by process {holder}: stop that one, or give another with --data."
+                f"folder {folder} is in use by process {holder}. Stop it, or give another folder with --data."
             ) from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -123,8 +123,8 @@ def _check_ours(folder: Path) -> None:
     entries = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     if MARKER not in entries and entries - {_LOCK}:
         raise NamesrvError(
-            f"{folder} is neither empty nor a folder that this command made before, so nothing in it is removed: "
-            "give a new folder with --data, or remove this one if nobody needs it."
+            f"folder {folder} is not empty, and this command did not make it. Nothing in it was removed. Give a new "
+            "folder with --data, or remove this one."
         )
 
 
@@ -212,7 +212,7 @@ class ServerEndedError(NamesrvError):
     def __init__(self, server: str, what: str, log: Path) -> None:
         texts = (each.read_text(errors="replace").strip() for each in (log, former_log(log)) if each.exists())
         last_lines = next(filter(None, texts), "").splitlines()[-5:]
-        super().__init__("\n".join([f"{server} {what}; the end of {log}:", *last_lines]))
+        super().__init__("\n".join([f"{server} {what}. The last lines of {log}:", *last_lines]))
 
 
 class OwnedServer:
@@ -245,7 +245,7 @@ class OwnedServer:
     def check(self) -> None:
         """Raise ServerEndedError if the server has ended by itself or was killed by others. Keep its log bounded."""
         if self.exit_code is not None:
-            raise ServerEndedError(self.name, f"has died with exit code {self.exit_code}", self._log)
+            raise ServerEndedError(self.name, f"ended unexpectedly with exit code {self.exit_code}", self._log)
         bound_log(self._log)
 
     def stop(self) -> None:
@@ -288,7 +288,7 @@ class OwnedServer:
                 raise ServerEndedError(self.name, f"ended with exit code {process.exit_code}", self._log)
         except RetryError:
             self.kill()
-            raise ServerEndedError(self.name, f"did not answer within {limit_s:g} s", self._log) from None
+            raise ServerEndedError(self.name, f"did not respond within {limit_s:g} s", self._log) from None
         except BaseException:
             self.kill()
             raise

@@ -71,14 +71,14 @@ class LocalStack:
 
     def _start_kafka(self, opening: ExitStack) -> None:
         folder = self._data / "kafka"
-        log.info("starting Kafka in %s", folder)
+        log.info("Kafka starts in %s", folder)
         self._kafka = kafka = opening.enter_context(LocalKafka(folder, self._port))
-        opening.callback(log.info, "stopping Kafka")
+        opening.callback(log.info, "Kafka stops")
         self.settings = self.settings.model_copy(update={"kafka_bootstrap_servers": kafka.bootstrap_servers})
-        log.info("Kafka answers at %s", kafka.bootstrap_servers)
+        log.info("Kafka is ready at %s", kafka.bootstrap_servers)
 
     def _start_job(self, opening: ExitStack) -> None:
-        log.info("starting Spark; its output is in %s", self._spark_log)
+        log.info("Spark starts; its output is in %s", self._spark_log)
         self.spark = local_session("route-registry", log=self._spark_log, temp=Path(self.settings.job_temp_folder))
         opening.callback(forget_session, self.spark)
         set_up_spark_log(self.spark, self.settings.log_format)
@@ -91,9 +91,9 @@ class LocalStack:
 
     def _publish_what_waits(self) -> None:
         """Wait until the log is published. Otherwise unregistered brokers would seem alive until the next start."""
-        log.info("stopping the job: it publishes what waits")
+        log.info("the job publishes all waiting records and stops")
         if not self.job.await_published(_PUBLISH_LIMIT_S):
-            log.warning("the tables lack some records that Kafka has; the next start reads them")
+            log.warning("the job could not publish all records in time; the next start reads the rest from Kafka")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open_things.__exit__(kind, error, at)
@@ -114,7 +114,7 @@ class LocalStack:
             self._check_job()
         except _JVM_LOST as error:
             problem = getattr(error, "problem", error)
-            raise ServerEndedError("Spark", f"has died ({problem})", self._spark_log) from error
+            raise ServerEndedError("Spark", f"ended unexpectedly ({problem})", self._spark_log) from error
         self._check_others()
 
     def _check_job(self) -> None:
@@ -122,8 +122,8 @@ class LocalStack:
             self.job.check()
         except TermLostError as lost:
             if not self._is_replaced:
-                log.warning("run %s has taken the registry over: Kafka, gateway and brokers run on without a job of "
-                            "this process", lost.newer_run_id)  # fmt: skip
+                log.warning("run %s has taken over; Kafka, gateway and brokers of this process continue without a job",
+                            lost.newer_run_id)  # fmt: skip
             self._is_replaced = True
 
     def _check_others(self) -> None:
@@ -141,7 +141,7 @@ class LocalStack:
         self._fleets.append(fleet)
         self._open_things.callback(fleet.stop, unregister=unregister)
         self._open_things.callback(
-            log.info, "stopping the brokers: they %s", "unregister" if unregister else "just end"
+            log.info, "the brokers %s", "unregister and stop" if unregister else "stop without unregistering"
         )
         return fleet
 
@@ -153,6 +153,6 @@ def own_kafka_port(settings: NamesrvSettings) -> int:
         raise SettingError(
             "kafka.bootstrap.servers",
             f"{settings.kafka_bootstrap_servers} is not on this machine",
-            f"Set {HOST}:PORT for a Kafka that is started here, or run jobs/route_registry.py against yours.",
+            f"Set {HOST}:PORT to start Kafka here, or run jobs/route_registry.py with your own.",
         )
     return int(port)

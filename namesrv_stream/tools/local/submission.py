@@ -118,7 +118,7 @@ def named_login() -> dict[str, str]:
         ctypes.CDLL(_NAMES_USERS)
     except OSError as error:
         raise NamesrvError(
-            f"Spark needs the name of the user {number}, and this machine has none. Add the user to /etc/passwd, or "
+            f"Spark needs a name for user {number}, which has none on this machine. Add the user to /etc/passwd, or "
             f"install {_NAMES_USERS} (Debian's package libnss-wrapper)."
         ) from error
     own = os.path.expanduser("~")  # noqa: PTH111 -- that of pathlib raises an error

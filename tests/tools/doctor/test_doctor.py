@@ -120,11 +120,11 @@ def test_a_job_is_not_checked_while_kafka_is_away(tmp_path, nobody):
     registry = PublishedRegistry(str(tmp_path / "registry"), 1_700_000_000_000)
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     [found] = states(check_job, kafka_bootstrap_servers=nobody, delta_root=registry.root)
-    assert (found.state, found.found) == ("not checked", "Kafka does not say what the job does")
+    assert (found.state, found.found) == ("not checked", "the state of the job cannot be read from Kafka")
 
 
 def test_order_configurations_that_crash_clients_are_found(tmp_path):
     registry = PublishedRegistry(str(tmp_path / "registry"), 1_700_000_000_000)
     registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8;"))
     [found] = states(check_contents, delta_root=registry.root)
-    assert (found.check, found.state, "of topic TopicA: ''" in found.found) == ("order configuration", "failed", True)
+    assert (found.check, found.state, "topic TopicA: ''" in found.found) == ("order configuration", "failed", True)

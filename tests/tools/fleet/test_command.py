@@ -36,7 +36,7 @@ def test_a_folder_in_use_is_left_alone(monkeypatch, tmp_path, options, folder):
     Path(folder, "something").touch()
     result = CliRunner().invoke(main, f"fleet --history 1 --seed 3{options}".split())
     assert (result.exit_code, list(Path(folder).iterdir())) == (1, [Path(folder, "something")])
-    assert f"{folder} is not empty. Name a new folder" in result.stderr
+    assert f"{folder} is not empty. Give a new folder" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,12 @@ def test_major_version_is_read_in_the_old_and_the_new_numbering(version, major):
 @pytest.mark.parametrize(
     ("said", "java_home", "refused"),
     [
-        ('java version "16.0.2"', "{}", "{}/bin/java is Java 16.0.2.*install Java 17"),
-        ('java version "11.0.22"', "{}", "{}/bin/java is Java 11.0.22.*install Java 17"),
-        ('java version "1.8.0_392"', "{}", "{}/bin/java is Java 1.8.0_392.*install Java 17"),
+        ('java version "16.0.2"', "{}", "{}/bin/java is Java 16.0.2.*Install Java 17"),
+        ('java version "11.0.22"', "{}", "{}/bin/java is Java 11.0.22.*Install Java 17"),
+        ('java version "1.8.0_392"', "{}", "{}/bin/java is Java 1.8.0_392.*Install Java 17"),
         ("Unable to locate a Java Runtime.", "{}", "does not start"),  # a placeholder
         ('openjdk version "21.0.2"', "{}/gone", "gone, which has no bin/java"),  # though PATH has one
-        (None, "", "install Java 17"),
+        (None, "", "Install Java 17"),
     ],
 )
 def test_a_java_that_does_not_serve_is_an_error_that_names_it_and_what_to_do(
@@ -73,7 +73,7 @@ def test_a_changed_ivy_xml_is_fetched_anew(stamped, tmp_path, monkeypatch):
 
 
 def test_jars_that_ivy_cannot_bring_are_an_error_with_its_words_and_leave_no_stamp(stamped):
-    with pytest.raises(NamesrvError, match=r"(?s)could not be fetched.*\)\n.*\w"):
+    with pytest.raises(NamesrvError, match=r"(?s)cannot fetch the jars.*\n.*\w"):
         retrieved_jars("nonesuch")
     assert not (jars.JARS / "nonesuch" / "ivy.xml.sha256").exists()
 
@@ -91,7 +91,9 @@ def test_without_a_home_ivy_keeps_its_files_beside_the_jars(stamped, tmp_path, m
 
 def test_a_place_of_the_jars_where_this_user_may_not_write_is_named(stamped, monkeypatch):
     monkeypatch.setattr(jars, "JARS", stamped / "ivy.xml.sha256")
-    with pytest.raises(NamesrvError, match=r"kept in \S+: not a directory\. Run `namesrv-stream jars` once"):
+    with pytest.raises(
+        NamesrvError, match=r"cannot write the jars of .* to \S+: not a directory\. Run `namesrv-stream jars` once"
+    ):
         retrieved_jars("kafka")
 
 
