@@ -33,7 +33,7 @@ def test_a_signal_ends_it_and_all_its_watches_in_order(still_root, number):
         finally:
             process.kill()
     assert (process.returncode, "Traceback" in log) == (0, False)
-    assert log.splitlines()[-1].endswith("the console has stopped in order")
+    assert log.splitlines()[-1].endswith("the console has stopped")
     for events in watches:
         *_, last = events
         assert (last.name, "this console stops" in last.data["reason"]) == ("dropped", True)

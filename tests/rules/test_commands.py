@@ -50,7 +50,7 @@ def test_names_with_a_number_of_queues_can_be_read(value):
      "broker-a:8:9", "broker-a:8,broker-b:8", "broker-a: 8", "broker-a:8 ", "broker-a:\u0668", "broker-a:9999999999"],
 )  # fmt: skip
 def test_everything_else_is_named(value):
-    assert "no broker name with a number of queues" in order_problem(value)
+    assert "not a broker name with a number of queues" in order_problem(value)
 
 
 def test_brokers_are_ordered_by_a_value_of_the_order_namespace_alone():

@@ -192,14 +192,14 @@ def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root)
 def test_a_newer_registry_format_is_refused(writer, root):
     newer = {"registry.format": str(FORMAT + 1), "registry.release": "9.8.7"}
     root.open(TOPIC).alter.set_table_properties(newer, raise_if_not_exists=False)
-    with pytest.raises(TablesTooNewError, match=rf"format {FORMAT + 1}.*up to {FORMAT}.*start 9\.8\.7 or later"):
+    with pytest.raises(TablesTooNewError, match=rf"format {FORMAT + 1}.*up to {FORMAT}.*start 9\.8\.7 or a later"):
         RustWriter(root).ensure_tables()
 
 
 def test_a_release_that_added_a_column_is_named_to_one_that_would_leave_it_empty(writer, root):
     root.open(BROKER).alter.add_columns([Field("later", PrimitiveType("string"))])
     root.open(BROKER).alter.set_table_properties({"registry.release": "0.9.0"}, raise_if_not_exists=False)
-    with pytest.raises(TablesTooNewError, match=r"table broker .*\(later\).*start 0\.9\.0 or later"):
+    with pytest.raises(TablesTooNewError, match=r"table broker .*\(later\).*start 0\.9\.0 or a later"):
         RustWriter(root).ensure_tables()
 
 

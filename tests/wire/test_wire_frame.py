@@ -94,7 +94,7 @@ def test_commands_ahead_of_a_break_come_first_and_the_error_stays():
 
 @pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
 def test_a_hostile_header_is_refused(header):
-    with pytest.raises(FrameError, match=r"header (cannot be read|of \d+ fields)"):
+    with pytest.raises(FrameError, match=r"header(: | of \d+ fields)"):
         list(FrameDecoder().feed(framed(header)))
 
 
