@@ -27,4 +27,4 @@ def test_the_program_maintains_the_tables_without_spark_and_prints_a_line_for_ea
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == list(TABLES)
-    assert "broker_event: 6 files, now 1" in done.stdout.splitlines()
+    assert "broker_event: 6 files before, 1 now" in done.stdout.splitlines()
