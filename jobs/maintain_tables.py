@@ -13,6 +13,7 @@ import click
 from namesrv_stream.cli.submitted import table_job
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.reporting.logs import progress
+from namesrv_stream.reporting.texts import counted
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import Root
 
@@ -35,7 +36,9 @@ def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
         )
     for care in maintained:
         skipped_because = f"; skipped, because {care.skipped_because}" if care.skipped_because else ""
-        click.echo(f"{care.table}: {care.files_before} files before, {care.files_after} now{skipped_because}")
+        click.echo(
+            f"{care.table}: {counted(care.files_before, 'file')} before, {care.files_after} now{skipped_because}"
+        )
 
 
 if __name__ == "__main__":

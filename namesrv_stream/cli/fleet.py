@@ -96,7 +96,7 @@ _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
     type=_DAYS,
     callback=_number,
     metavar="DAYS",
-    help=f"Create a registry with this many days of history, then stop. Defaults: {_PAST_SHAPE}.",
+    help=f"Create a registry with this many days of history, then stop. Default: {_PAST_SHAPE}.",
 )
 @click.option("--out", type=_FOLDER, default=Path("data/history"), help="Folder that --history creates.")
 @click.option("--batch-hours", type=_HOURS, callback=_number, default=1.0, help="Hours of --history in one snapshot.")

@@ -109,7 +109,7 @@ class Invocation:
 def log_notes(settings: NamesrvSettings) -> None:
     """Log a process's notes about its settings at the start: settings without effect."""
     if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
-        log.warning("the settings of this process have some without effect here: %s. They may be left out.",
+        log.warning("this process ignores settings that have no effect here: %s. They may be left out.",
                     ", ".join(idle))  # fmt: skip
     if settings.idle.get("enableControllerInNamesrv") == "true":
         log.warning(

@@ -130,8 +130,8 @@ def _with_settings(command: click.Command) -> click.Command:
 def gateway(invocation: Invocation, print_only: bool) -> None:
     """Serve RocketMQ's brokers, clients and mqadmin at listenPort, until SIGTERM or Ctrl-C.
 
-    Each of RocketMQ's settings is accepted as an option too: --listenPort 9876. Several may run side by side. Kafka and
-    the job may be away: lookups are answered from the last snapshot.
+    Each of RocketMQ's settings is also an option: --listenPort 9876. Several gateways may run side by side. While Kafka
+    or the job is down, lookups are answered from the last snapshot.
     """
     settings = invocation.settings
     if print_only:

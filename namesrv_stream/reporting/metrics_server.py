@@ -79,8 +79,8 @@ class MonitoringServer(ThreadingWSGIServer):
             super().__init__(address, _QuietHandler)
         except OSError as error:
             raise NamesrvError(
-                f"cannot serve metrics at port {address[1]} ({os.strerror(error.errno or 0)}). Set {setting} to "
-                f"another or 0, or stop what listens there: {port_owner_command(address[1])} names it."
+                f"cannot serve metrics at port {address[1]}: {os.strerror(error.errno or 0).lower()}. Find the process "
+                f"there with {port_owner_command(address[1])} and stop it, or set {setting} to another port or 0."
             ) from error
         self.set_app(_application(registry, checks))
         threading.Thread(target=self.serve_forever, name="monitoring", daemon=True).start()
@@ -100,7 +100,7 @@ class MonitoringServer(ThreadingWSGIServer):
         if self._of_host[host] <= MAX_A_SECOND:
             return True
         self._log.line(
-            host, now_s, logging.WARNING, f"metrics: a request of {host} is refused: over {MAX_A_SECOND} in a second"
+            host, now_s, logging.WARNING, f"metrics request of {host} rejected: over {MAX_A_SECOND} in a second"
         )
         return False
 
@@ -135,7 +135,7 @@ class MonitoringServer(ThreadingWSGIServer):
                 host,
                 time.monotonic(),
                 logging.WARNING,
-                f"metrics: a request of {host} is cut off: it is slow, or one of over {MAX_REQUESTS} at a time",
+                f"metrics request of {host} ended early: it is slow, or one of over {MAX_REQUESTS} at a time",
             )
             request.shutdown(socket.SHUT_RDWR)
 

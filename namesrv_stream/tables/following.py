@@ -67,7 +67,7 @@ class SnapshotThread(ABC):
         if isinstance(error, DeltaError | OSError):
             error = StorageError(self._registry.root.url, str(error))
         if self._kinds.is_due(error):
-            log.warning("this process keeps its last snapshot, because it cannot read a newer one: %s", error,
+            log.warning("this process cannot read a newer snapshot: %s", error,
                         exc_info=not isinstance(error, NamesrvError))  # fmt: skip
         self.problem = str(error)
         self._on_problem(error)

@@ -171,7 +171,7 @@ def compare(ours: Side, theirs: Side, namespaces: Collection[str], topics: Colle
 
 
 def _refused_or_answered(answered: SideAnswer) -> str:
-    return f"refused: {answered.refusal}" if answered.refusal else "answered"
+    return f"rejected: {answered.refusal}" if answered.refusal else "answered"
 
 
 def _shown(value: Any) -> Any:

@@ -73,7 +73,7 @@ NO_LISTS = {"enableAllTopicList": "false", "enableTopicList": "false"}
 
 @pytest.mark.parametrize(
     ("theirs", "ours", "answers"),
-    [({}, NO_LIST, ["refused: disable", "answered"]), (NO_LIST, {}, ["answered", "refused: disable"])],
+    [({}, NO_LIST, ["rejected: disable", "answered"]), (NO_LIST, {}, ["answered", "rejected: disable"])],
     indirect=["theirs"],
 )
 def test_a_question_that_one_side_alone_refuses_is_a_difference(run, registry, theirs, ours, answers):

@@ -78,5 +78,5 @@ def test_a_person_may_empty_the_registry(registry, served):
     served()
     done = CliRunner().invoke(main, ["--root", registry.root, "repair", "--from-log", "--take-over", "--yes"])
     assert done.exit_code == 0, done.output
-    epoch = int(done.stdout.split()[1])
+    epoch = int(done.stdout.split("snapshot ")[1].split()[0])
     assert dict(up_to(served, epoch).brokers) == {}

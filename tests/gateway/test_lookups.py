@@ -80,7 +80,7 @@ def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registr
         for code in (105, 106, 206, 304, 901):
             answer = peer.ask(code, topic="TopicA")
             assert answer.code == 1
-            assert answer.remark.startswith("name server not ready: the table snapshot under ")
+            assert answer.remark.startswith("name server not ready: cannot read table snapshot under ")
             assert f"its file _delta_log/{0:020}.json is damaged" in answer.remark
         assert peer.ask(4711).code == 3
         (log / f"{0:020}.json").unlink()

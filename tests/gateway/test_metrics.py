@@ -59,13 +59,13 @@ def test_a_host_that_asks_too_often_is_refused_and_named_and_another_one_is_answ
             except ConnectionError:
                 answers.append(b"")
     assert healthz(server) == b"ok\n"
-    assert f"a request of {EVIL} is refused: over 3 in a second" in caplog.text
+    assert f"metrics request of {EVIL} rejected: over 3 in a second" in caplog.text
     assert answers.count(b"H") >= 3, "those within the limit are answered"
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_the_setting(server, metrics):
     taken = "127.0.0.1", server.server_port
-    with pytest.raises(NamesrvError, match=r"Set job\.metricsPort to another"):
+    with pytest.raises(NamesrvError, match=r"set job\.metricsPort to another"):
         MonitoringServer(metrics.registry, taken, "job.metricsPort", {})
 
 

@@ -141,7 +141,7 @@ def test_metrics_and_health_follow_the_requests_the_snapshot_and_the_jobs_signs_
 def test_a_gateway_without_tables_is_healthy_and_not_ready_and_finds_them_later(settings, request):
     port = free_ports(1)
     with BackgroundGateway(settings(metricsPort=port)) as running, Peer(running.gateway.port) as peer:
-        until(lambda: "holds no registry: its table snapshot is not there" in unreadiness(port))
+        until(lambda: "table snapshot is missing" in unreadiness(port))
         assert page_of(port, "/healthz") == "ok\n"
         assert peer.ask(105, topic="TopicA").code == 17
         request.getfixturevalue("registry").command(PutKvConfig(namespace="n", key="k", value="v"))

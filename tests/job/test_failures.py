@@ -45,7 +45,7 @@ def test_of_a_kafka_that_is_away_its_own_error_is_the_cause():
     unread = unread_batch(FROM_A_BATCH)
     failure = job_failure(SETTINGS, None, f"[FOREACH_BATCH_USER_FUNCTION_ERROR] {unread}")
     assert isinstance(failure, KafkaUnreachableError)
-    assert "(TimeoutException: Timeout of 15000ms expired before the position)" in str(failure)
+    assert ": TimeoutException: Timeout of 15000ms expired before the position" in str(failure)
 
 
 def test_a_batch_that_spark_could_not_compute_says_so_without_stack_and_plan():

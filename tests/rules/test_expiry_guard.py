@@ -131,4 +131,4 @@ def test_each_held_broker_is_a_warning_in_the_log():
     cluster.tick(LEASE_S + 1)
     lines = broker_lines(cluster.events())
     assert [line.is_warning for line in lines] == [True] * 10
-    assert lines[0].text == "b-0 0 (b:0) is suspect: the guard against mass expiry keeps it in the routes"
+    assert lines[0].text == "b-0 master (b:0) is suspect: the mass-expiry guard keeps it in the routes"

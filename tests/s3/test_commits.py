@@ -51,7 +51,7 @@ def test_a_store_that_ignores_conditions_is_refused_at_each_start(tmp_path):
 def test_a_bucket_that_is_not_there_is_one_message(s3):
     nowhere = Root("s3a://nowhere/registry", s3.storage_options)
     with (
-        pytest.raises(StorageError, match=r"delta\.storage\.\* right, is the bucket there") as raised,
+        pytest.raises(StorageError, match=r"delta\.storage\.\*, that the bucket exists") as raised,
         storage_errors(NamesrvSettings(delta_root=nowhere.url)),
     ):
         writer_of(nowhere)

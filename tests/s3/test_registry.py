@@ -148,4 +148,4 @@ def test_a_maintenance_takes_its_credentials_from_the_environment(root_of_enviro
     job = CHECKOUT / "jobs" / "maintain_tables.py"
     done = submitted(job, "--root", root_of_environment.url, limit_s=LIMIT_S)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
-    assert "broker_event: 6 files, now 1" in done.stdout.splitlines()
+    assert "broker_event: 6 files before, 1 now" in done.stdout.splitlines()

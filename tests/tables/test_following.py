@@ -20,7 +20,7 @@ def test_a_reader_of_tables_that_no_job_has_claimed_says_so_and_follows_the_firs
     writer.ensure_tables()
     reader = Registry(str(tmp_path))
     for read in (reader.at, reader.follow):
-        with pytest.raises(NoSuchSnapshotError, match="is the job running"):
+        with pytest.raises(NoSuchSnapshotError, match="Check that the job is running"):
             read()
     Publisher.claim(writer, "run", 1)
     assert reader.follow().snapshot.epoch == 1

@@ -15,7 +15,7 @@ from tests.tables.rows import NOW
 def test_a_folder_without_a_registry_is_one_message(tmp_path):
     done = CliRunner().invoke(main, ["--root", str(tmp_path / "nothing")])
     [said] = done.stderr.splitlines()
-    assert (said.startswith("maintain_tables: "), "holds no registry" in said, done.exit_code) == (True, True, 1)
+    assert (said.startswith("maintain_tables: "), "no registry at" in said, done.exit_code) == (True, True, 1)
 
 
 def test_the_program_maintains_the_tables_without_spark_and_prints_a_line_for_each(root):
@@ -27,4 +27,4 @@ def test_the_program_maintains_the_tables_without_spark_and_prints_a_line_for_ea
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == list(TABLES)
-    assert "broker_event: 6 files, now 1" in done.stdout.splitlines()
+    assert "broker_event: 6 files before, 1 now" in done.stdout.splitlines()

@@ -92,7 +92,7 @@ def test_tables_that_cannot_be_read_are_named_with_the_error_of_the_storage(tmp_
     log = tmp_path / "snapshot" / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("junk")
-    with pytest.raises(StorageError, match=f"under {tmp_path} cannot be read"):
+    with pytest.raises(StorageError, match=f"cannot read table snapshot under {tmp_path}"):
         Registry(str(tmp_path)).newest()
 
 
