@@ -98,9 +98,11 @@ class KafkaUnreachableError(NamesrvError):
 
     def __init__(self, address: str, problem: str) -> None:
         cause = _CONNECT.sub("", problem)
+        if not cause.split(":", 1)[0].endswith("Exception"):
+            cause = cause[:1].lower() + cause[1:]
         super().__init__(
-            f"cannot reach Kafka at {address}: {cause if cause[1:2].isupper() or 'Exception' in cause[:40] else cause[:1].lower() + cause[1:]}. Check that it is running, and "
-            "kafka.bootstrap.servers and kafka.security.protocol."
+            f"cannot reach Kafka at {address}: {cause}. Check that it is running, and kafka.bootstrap.servers and "
+            "kafka.security.protocol."
         )
 
 
