@@ -67,7 +67,7 @@ def test_the_documented_command_registers_its_broker(heartbeats, tmp_path):
 UNREADABLE = {
     '[{"clusterName": "c1", "bro': "Unterminated string",
     "7": "expected a JSON list",
-    json.dumps([BROKER, BROKER]): "there twice",
+    json.dumps([BROKER, BROKER]): "appears twice",
     json.dumps([BROKER | {"brokerAddr": "10.0.0.1:70000"}]): "70000",
     json.dumps([{**BROKER, "brokerId": "0"}]): "the number brokerId",
     json.dumps(["broker-1"]): '"broker-1"',
