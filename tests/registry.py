@@ -75,9 +75,10 @@ class PublishedRegistry:
         self.now_ms += gap_ms
         return self.command(Scan())
 
-    def expire(self, address: str, publish: bool = True) -> SnapshotRow | None:
-        """End the lease of `address` at the time of its last sign of life."""
+    def expire(self, address: str, publish: bool = True, silent_ms: int = 0) -> SnapshotRow | None:
+        """End the lease of `address`, by default at the time of its last heartbeat."""
         self.command(BrokerHeartbeat(broker_addr=address), publish=False)
+        self.now_ms += silent_ms
         self.rules.expire(address, self.now_ms)
         return self.publish() if publish else None
 

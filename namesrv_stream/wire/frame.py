@@ -81,7 +81,7 @@ class ProxyHeader(NamedTuple):
 
 
 def _malformed(reason: str) -> FrameError:
-    return FrameError(f"PROXY header cannot be read: {reason}; check the load balancer's PROXY protocol setting")
+    return FrameError(f"cannot read PROXY header: {reason}. Check the PROXY protocol setting of the load balancer")
 
 
 def proxy_header(first: bytes) -> ProxyHeader | None:

@@ -25,13 +25,20 @@ def register(registry: PublishedRegistry, number: int, **fields: object) -> Snap
     return registry.register(address_of(number), cluster_of(number), name_of(number), number % 2, **place, **fields)
 
 
-def lose_zone(registry: PublishedRegistry, brokers: int, zone: str) -> None:
-    """End the leases of all brokers of a zone, as one snapshot, while all others send signs of life."""
-    for number in range(brokers):
-        if zone_of(number) == zone:
-            registry.expire(address_of(number), publish=False)
-        else:
-            registry.command(BrokerHeartbeat(broker_addr=address_of(number)), publish=False)
+def lose_zone(registry: PublishedRegistry, brokers: int, zone: str, silent_ms: int = 0) -> None:
+    """End the leases of all brokers of a zone, as one snapshot, while all others send heartbeats.
+
+    `silent_ms`: the time from their last heartbeats to the ends.
+    """
+    lost = [address_of(number) for number in range(brokers) if zone_of(number) == zone]
+    others = [address_of(number) for number in range(brokers) if zone_of(number) != zone]
+    for address in lost:
+        registry.command(BrokerHeartbeat(broker_addr=address), publish=False)
+    registry.now_ms += silent_ms
+    for address in others:
+        registry.command(BrokerHeartbeat(broker_addr=address), publish=False)
+    for address in lost:
+        registry.rules.expire(address, registry.now_ms)
     registry.publish()
 
 

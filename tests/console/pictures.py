@@ -14,8 +14,11 @@ from tests.registry import PublishedRegistry
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
 WINDOW = 1320, 760
 MINUTE_MS = 60_000
+SILENT_MS = 2 * MINUTE_MS + 1
+"""Time from a last heartbeat to the end of the lease, with the heartbeat timeout of 2m."""
+
 NOBODY = "127.0.0.1:9"
-"""A Kafka that does not answer: a sample has no commands to send."""
+"""An address without a Kafka: a sample has no commands to send."""
 
 
 def a_day(root):
@@ -25,7 +28,7 @@ def a_day(root):
     lost = []
     for number in (4, 8, 15, 16):
         registry.now_ms += 180 * MINUTE_MS
-        lost.append(registry.expire(address_of(number)).epoch)
+        lost.append(registry.expire(address_of(number), silent_ms=SILENT_MS).epoch)
         registry.now_ms += 8 * MINUTE_MS
         come_back(registry, number)
     registry.command(WipeWritePerm(broker_name=name_of(4), requested_by="ann", reason="disk full"))
@@ -39,11 +42,11 @@ def an_outage(root):
     registry = PublishedRegistry(root, now_ms() - 60 * MINUTE_MS)
     publish_crowd(registry, 1_000, topics=2_000, topics_a_broker=32)
     for _ in range(10):
-        registry.now_ms += 4 * MINUTE_MS
-        registry.expire(address_of(86))
+        registry.now_ms += 2 * MINUTE_MS
+        registry.expire(address_of(86), silent_ms=SILENT_MS)
         registry.now_ms += MINUTE_MS
         before = come_back(registry, 86).epoch
-    lose_zone(registry, 1_000, "zone-1")
+    lose_zone(registry, 1_000, "zone-1", SILENT_MS)
     registry.now_ms = now_ms()
     for row in registry.rules.view().live.values():
         registry.command(BrokerHeartbeat(broker_addr=row.broker_addr), publish=False)

@@ -36,7 +36,7 @@ def test_a_file_in_the_place_of_the_checkpoint_is_named_with_its_setting(spark, 
     (tmp_path / "file").touch()
     settings = NamesrvSettings(checkpoint_location=str(tmp_path / "file"))
     with (
-        pytest.raises(StorageError, match=r"Is checkpoint\.location right") as refused,
+        pytest.raises(StorageError, match=r"Check checkpoint\.location") as refused,
         storage_errors(settings),
     ):
         Checkpoint(spark, settings.checkpoint_location, "topic-id").make_base()

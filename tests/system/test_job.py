@@ -47,7 +47,7 @@ def test_of_two_jobs_that_claim_a_registry_at_once_one_wins_and_the_other_ends_w
         heartbeats.say(registration(number))
         view = heartbeats.await_offset(number)
     [loser] = until(lambda: [job for job in rivals if job.has_ended])
-    with pytest.raises(TermLostError, match="has taken the registry over"):
+    with pytest.raises(TermLostError, match="has taken over"):
         loser.check()
     winner = rivals[1 - rivals.index(loser)]
     assert not winner.has_ended

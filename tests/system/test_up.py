@@ -16,14 +16,15 @@ LIMIT_S = 120
 
 def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
     lines = iter(up.stdout.readline, "")
-    address = next(line for line in lines if line.startswith("name server")).split()[-1]
+    address = next(line for line in lines if line.startswith("NameServer address")).split()[-1]
     assert listens(int(address.rpartition(":")[2]))
     reader = Registry(str(tmp_path / "r"))
     until(lambda: len(reader.follow().routes.live) == 2)
     up.send_signal(signal.SIGINT)
     said, logged = up.communicate(timeout=LIMIT_S)
     assert up.returncode == 0, logged
-    assert said.endswith(f"Ended in order. The tables stay in {tmp_path / 'r'}.\n")
+    assert f"Stopped. The tables are kept in {tmp_path / 'r'}.\n" in said
+    assert re.search(r"have unregistered. `clusterList --as-of \d+` shows them", said)
     told = [re.sub(r"^\S+ \S+ ", "", line) for line in logged.splitlines()]
     steps = ["Kafka starts", "Kafka is ready", "Spark starts", "run ", "the gateway listens"]
     ends = ["the brokers ", "the job publishes", "Kafka stops"]
@@ -48,7 +49,7 @@ def command_of(process):
     [("Kafka", "kafka.Kafka", "kafka/"), ("Spark", "org.apache.spark.deploy.SparkSubmit", "spark.log")],
 )
 def test_up_ends_when_a_part_dies_and_shows_its_last_lines_and_its_log(up, tmp_path, part, command, log):
-    next(line for line in iter(up.stdout.readline, "") if line.startswith("name server"))
+    next(line for line in iter(up.stdout.readline, "") if line.startswith("NameServer address"))
     for each in children(up, command):
         each.kill()
     _, logged = up.communicate(timeout=LIMIT_S)
