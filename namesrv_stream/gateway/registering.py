@@ -30,7 +30,7 @@ from namesrv_stream.gateway.known_brokers import (
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, SentRequest
 from namesrv_stream.records import encode_record
-from namesrv_stream.reporting.texts import duration_text
+from namesrv_stream.reporting.texts import broker_text, duration_text
 from namesrv_stream.rules.record_types import (
     MASTER_ID,
     MAX_HEARTBEAT_TIMEOUT_MS,
@@ -351,8 +351,7 @@ def _decode(command: RemotingCommand, token: str, channel_id: str, only_quick: b
 
 
 def _named(broker: RegisterBroker | LiveRow) -> str:
-    role = f"slave {broker.broker_id}" if broker.broker_id else "master"
-    return f"{broker.broker_name} {role} ({broker.broker_addr})"
+    return f"{broker_text(broker.broker_name, broker.broker_id)} ({broker.broker_addr})"
 
 
 def _log_came(head: RegisterBroker, connection: Connection) -> None:

@@ -25,6 +25,7 @@ from namesrv_stream.gateway.known_brokers import AddressTakenError
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import RegistrationHandler
 from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, SentRequest
+from namesrv_stream.reporting.texts import broker_text
 from namesrv_stream.rules.commands import holder_of
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -198,8 +199,8 @@ class WriteHandler:
         """Retire a broker, unless the newest snapshot has a holder of its id (A7)."""
         holders = self._answers.tables.brokers.get(request.broker_name, {})
         if holder := holder_of(request, holders.get(request.broker_id)):
-            role = f"slave {request.broker_id}" if request.broker_id else "master"
-            remark = f"{request.broker_name} {role} is up at {holder}. Only a broker that is down can be retired."
+            broker = broker_text(request.broker_name, request.broker_id)
+            remark = f"{broker} is up at {holder}. Only a broker that is down can be retired."
             return SentRequest(None, partial(command.answer, ResponseCode.SYSTEM_ERROR, remark))
         return self._operate(command, request, connection)
 

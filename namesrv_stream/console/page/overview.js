@@ -118,11 +118,12 @@ function cause(each, moment) {
   const filters = { cluster: only(each.clusters), zone: only(each.zones), state: each.state };
   const one = (broker) =>
     h("li", {}, link("broker", broker.brokerName, moment, brokerText(broker)), " ", h("small", {}, broker.brokerAddr));
+  const ends = Object.entries(each.endedBy);
+  const ended =
+    ends.length === 1 ? endText(ends[0][0]) : ends.map(([type, count]) => `${count} ${endText(type)}`).join(", ");
   const times =
     each.state === "down"
-      ? `last heartbeat ${span(each)}, removed from routes from ${when(each.goneAt)} on (${Object.entries(each.endedBy)
-          .map(([type, count]) => `${count.toLocaleString()} ${endText(type)}`)
-          .join(", ")})`
+      ? `last heartbeat ${span(each)}; ${ended}, removed from routes since ${when(each.goneAt)}`
       : `since ${span(each)}`;
   const rest = each.count - each.brokers.length;
   return h(
@@ -137,7 +138,7 @@ function cause(each, moment) {
         "ul",
         { class: "names" },
         each.brokers.map(one),
-        h("li", {}, link("brokers", "", moment, rest > 0 ? `and ${rest.toLocaleString()} more` : "show list", filters)),
+        rest > 0 && h("li", {}, link("brokers", "", moment, `and ${rest.toLocaleString()} more`, filters)),
       ),
     ),
   );

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain, count
 
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.reporting.texts import broker_text
 from namesrv_stream.rules.record_types import MASTER_ID, BrokerRequest, TopicConfig
 from namesrv_stream.tools.fleet.broker import (
     BrokerGroup,
@@ -65,8 +66,7 @@ class FleetModel:
         for broker in self.brokers():
             if broker.broker_id == broker_id and broker.group.broker_name == broker_name:
                 return broker
-        role = f"slave {broker_id}" if broker_id else "master"
-        raise NamesrvError(f"the fleet has no broker {broker_name} {role}")
+        raise NamesrvError(f"the fleet has no broker {broker_text(broker_name, broker_id)}")
 
     @property
     def next_at_ms(self) -> int | None:
