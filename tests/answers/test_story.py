@@ -1,49 +1,17 @@
 """Each line of history as a sentence, and no sentence that is untrue."""
 
-import json
-
 import pytest
 
 from namesrv_stream.answers.broker_lines import broker_lines
 from namesrv_stream.answers.sentences import story_of_group
 from namesrv_stream.answers.story import story_of_broker, story_of_topic
-from namesrv_stream.records import decode_record
 from namesrv_stream.rules.history import log_gap_line
-from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, RowChange, TopicRow
 from tests.answers.fleet import RandomLife
-from tests.build import Log, registration
+from tests.answers.lives import ADDRESSES, Life
 from tests.data import data, require_known
 
-ADDRESSES = {"A": "10.0.0.1:10911", "B": "10.0.0.2:10911"}
 ROWS = data(__file__, "stories.yaml")
-
-
-class Life(Log):
-    """A registry in which A is broker-a 0 of c1 with the topic T, and the lines of what happens next."""
-
-    def __init__(self):
-        super().__init__()
-        self.happens([{"register": "A"}])
-
-    def happens(self, steps):
-        """Return the lines of some steps, a second each."""
-        for step in steps:
-            if "register" in step:
-                self.apply(registered(**step))
-            elif "end" in step:
-                at = self.at()
-                heard = at._replace(event_time=at.event_time - step.get("silent_ms", 0))
-                self.registry.apply(BrokerHeartbeat(broker_addr=ADDRESSES["A"]), heard)
-                self.registry.end(ADDRESSES["A"], step["end"], at.event_time, at)
-            else:
-                self.apply(decode_record(json.dumps(step).encode()))
-        return self.registry.take_changes().events
-
-
-def registered(register, topics=("T",), counter=0, state=0, **fields):
-    version = DataVersion(state, 0, counter)
-    return registration(ADDRESSES.get(register, register), topics=topics, data_version=version, **fields)
 
 
 def texts(sentences):

@@ -2,29 +2,13 @@
 
 import pytest
 
-from namesrv_stream.answers.causes import Member, causes
-from namesrv_stream.answers.definitions import DownBroker, TopicVerdict
+from namesrv_stream.answers.causes import causes
+from namesrv_stream.answers.definitions import TopicVerdict
 from namesrv_stream.answers.verdict import Beside, Left, TopicVerdicts, verdict
+from tests.answers.lives import members
 from tests.data import data
-from tests.timed_log import step_of
 
-AT = 1_795_683_180_000  # 2026-11-26 08:53 UTC
 ROWS = data(__file__, "verdict.yaml")
-
-
-def members(text):
-    """Brokers as a timed log: each act has brokers that are up, late or down, the last ones since its time."""
-    return [member(name, act) for act in step_of(text).acts for name in act.words[:-1]]
-
-
-def member(name, act):
-    cluster, zone, state = act.fields.get("cluster", "c1"), act.fields.get("zone", "z1") or None, act.words[-1]
-    (name, broker_id), at_ms = name.split("/"), AT + round(act.at_ms or 0)
-    address = f"10.0.0.{name[2:]}:1"
-    of = Member(cluster, zone, name, int(broker_id), address, {"up": "alive"}.get(state, state), at_ms)
-    if state != "down":
-        return of._replace(at_ms=AT + 600_000)
-    return of._replace(down=DownBroker(cluster, name, 0, zone, address, "EXPIRED", at_ms, at_ms + 120_000))
 
 
 @pytest.mark.parametrize(("brokers", "counts", "level", "text"), ROWS["said"])
