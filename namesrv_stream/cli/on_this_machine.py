@@ -80,7 +80,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
             if brokers and not last_epoch and (last_epoch := _epoch_with(registry, brokers)):
                 console().print(f"All {brokers} simulated brokers are in the tables (snapshot {last_epoch}).")
         stack.check()  # beside a part that has died a clean end would wait for minutes
-        last_epoch = last_epoch and registry.newest().snapshot.epoch
+        last_epoch = _epoch_with(registry, 1) if brokers else 0
     console().print(f"Stopped. The tables are kept in {masked(settings.delta_root)}.")
     if last_epoch:
         console().print(

@@ -21,7 +21,7 @@ from namesrv_stream.tables.registry import Registry
 from tests.clock import now_ms
 from tests.console.background import ACTIVE, BackgroundConsole, kafka_tells
 from tests.console.chromium import PHONE, Page, window
-from tests.console.conftest import A, C
+from tests.console.conftest import A, C, make_registry
 from tests.console.crowd import lose_zone, publish_crowd
 from tests.registry import PublishedRegistry
 
@@ -35,6 +35,12 @@ pytestmark = [pytest.mark.full, pytest.mark.needs("chromedriver")]
 def job():
     with kafka_tells():
         yield
+
+
+@pytest.fixture
+def registry(tmp_path):
+    """A registry of a minute ago: the page doubts the present of an older one."""
+    return make_registry(str(tmp_path / "registry"))
 
 
 @pytest.fixture
