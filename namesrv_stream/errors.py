@@ -246,7 +246,8 @@ class NoSuchSnapshotError(NamesrvError):
             if newest is None
             else f"{first} newest is snapshot {newest}; `namesrv-stream snapshots` lists them."
         )
-        super().__init__(f"no snapshot as of {asked}. {seen}")
+        missing = f"snapshot {asked.removeprefix('epoch ')} does not exist" if asked.startswith("epoch ") else ""
+        super().__init__(f"{missing or f'no snapshot as of {asked}'}. {seen}")
 
 
 class TermLostError(NamesrvError):

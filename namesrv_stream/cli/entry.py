@@ -52,10 +52,8 @@ COMMANDS = {
     "getNamesrvConfig": LazyCommand("cli.routes:get_namesrv_config", _LOOK, "Print all settings in force."),
     "updateKvConfig": LazyCommand("cli.commanding:update_kv_config", _CHANGE, "Set a value in the KV table."),
     "deleteKvConfig": LazyCommand("cli.commanding:delete_kv_config", _CHANGE, "Delete a value from the KV table."),
-    "wipeWritePerm": LazyCommand("cli.commanding:wipe_write_perm", _CHANGE, "Make all topics on a group read-only."),
-    "addWritePerm": LazyCommand(
-        "cli.commanding:add_write_perm", _CHANGE, "Make all topics on a broker group writable."
-    ),
+    "wipeWritePerm": LazyCommand("cli.commanding:wipe_write_perm", _CHANGE, "Make a broker group read-only."),
+    "addWritePerm": LazyCommand("cli.commanding:add_write_perm", _CHANGE, "Make a broker group writable."),
     "deleteTopic": LazyCommand("cli.commanding:delete_topic", _CHANGE, "Remove a topic from the routes."),
     "updateNamesrvConfig": LazyCommand(
         "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."

@@ -22,13 +22,15 @@ from namesrv_stream.cli.output import LEVELS, Rows, heading, time_text
 from namesrv_stream.cli.view import Answer, heading_of, reads
 from namesrv_stream.config import printed_settings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.reporting.texts import age_text, counted, duration_text, perm_text, role_text, shown_of
+from namesrv_stream.reporting.texts import counted, duration_text, perm_text, role_text, shown_of
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
+
+_SECOND_MS = 1_000
 
 
 @reads("topicRoute", AskTopic)
@@ -173,7 +175,9 @@ def _heard(holder: lists.Holder) -> str:
     if not isinstance(holder.silent_millis, int):
         return "suspect" if holder.state == "suspect" else ""
     state = "up" if holder.state == "alive" else holder.state
-    return f"{state}, heartbeat {age_text(holder.silent_millis)}"
+    return (
+        f"{state}, silent {duration_text(holder.silent_millis)}" if holder.silent_millis >= _SECOND_MS else f"{state}"
+    )
 
 
 @reads("brokerList", AskBrokers, without=["after"])

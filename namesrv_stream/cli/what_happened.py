@@ -35,15 +35,14 @@ from namesrv_stream.config.values import java_text
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.reporting.texts import (
     SHOWN_ZONE,
-    age_text,
     broker_text,
+    clock_text,
     duration_text,
     iso_text,
     perm_text,
     role_text,
     shown_of,
 )
-from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.moment import RegistryAt
@@ -91,8 +90,7 @@ def why(registry: RegistryAt, health: Health | None, question: AskWhy, subject: 
 
 def _present(registry: RegistryAt, subject: str) -> str:
     if lease := registry.live.get(subject):
-        silence = None if registry.is_historical else silence_ms(lease, registry.snapshot)
-        heard = "" if silence is None else f", last heartbeat {age_text(silence)}"
+        heard = "" if registry.is_historical else f", last heartbeat {clock_text(lease.last_update_timestamp)}"
         return f"{broker_text(lease.broker_name, lease.broker_id)} in {lease.cluster_name} ({subject}) is up{heard}."
     if holders := registry.brokers.get(subject):
         return f"{subject} is up: {', '.join(f'{role_text(each)} {row.broker_addr}' for each, row in holders.items())}."

@@ -207,7 +207,9 @@ def _check_known(origins: Mapping[str, str]) -> None:
 
 
 def _meant(key: str) -> str:
-    return did_you_mean(key, {*CATALOGUE, *KAFKA_KEYS} - {f"{KAFKA_PREFIX}*"})
+    """Return the setting that was probably meant: the most similar one, or that of the gateway's port."""
+    similar = did_you_mean(key, {*CATALOGUE, *KAFKA_KEYS} - {f"{KAFKA_PREFIX}*"})
+    return similar or ("The port of the gateway is listenPort. " if key.lower().endswith("port") else "")
 
 
 def _is_known(key: str) -> bool:

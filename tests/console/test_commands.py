@@ -22,12 +22,12 @@ def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic
         assert record.requested_by.startswith("127.0.0.1:")
         up = client.post(RETIRE, "/v1/commands?unknown=true")
         assert up.status == 409
-        assert "10.0.0.1:10911 is up as broker-a 0 of cluster c1" in up.json["detail"]
+        assert "broker-a master in c1 is up (10.0.0.1:10911)" in up.json["detail"]
         unknown = client.post(RETIRE | {"brokerName": "nobody"})
         assert (unknown.status, "no down broker 'nobody master" in unknown.json["detail"]) == (409, True)
         registry.command(record)
         assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
-        assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]
+        assert "reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]
 
 
 def test_a_command_that_the_job_refuses_is_a_conflict(kafka, topic, registry, on_topic):
@@ -42,4 +42,4 @@ def test_a_command_that_the_job_refuses_is_a_conflict(kafka, topic, registry, on
         until(lambda: end_offsets({"bootstrap.servers": kafka.bootstrap_servers}, topic) == {0: offset + 1})
         registry.command(first_records(kafka, topic, offset + 1)[-1][1])
         assert answer.result().status == 409
-        assert f"refused it with epoch 5: {A} is up" in answer.result().json["detail"]
+        assert f"rejected by the job in snapshot 5: broker-a master in c1 is up ({A})" in answer.result().json["detail"]

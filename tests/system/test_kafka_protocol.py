@@ -57,7 +57,7 @@ def tls_port(tmp_path):
     [
         ("kafka", "SASL_PLAINTEXT", KafkaRefusedError, "SASL PLAIN mechanism handshake failed.*security.protocol"),
         ("kafka", "SSL", KafkaUnreachableError, "connecting to a PLAINTEXT .*kafka.security.protocol"),
-        ("tls_port", "PLAINTEXT", KafkaUnreachableError, r"connection is closed .*security\.protocol right"),
+        ("tls_port", "PLAINTEXT", KafkaUnreachableError, r"connection was closed .*security\.protocol"),
         ("nobody", "PLAINTEXT", KafkaUnreachableError, "cannot reach .*connection refused"),
         ("no.such.host:1", "PLAINTEXT", KafkaUnreachableError, "cannot reach .*resolve 'no.such.host:1'"),
     ],

@@ -32,7 +32,7 @@ def demo():
 def test_the_demo_ends_by_itself_and_shows_the_whole_story(demo):
     assert demo.returncode == 0, demo.stderr
     waited_for = re.findall(r"^(?:all|[0-9.:]+) (.*) after [0-9.]+ s$", demo.stdout, re.MULTILINE)
-    assert waited_for == ["brokers are in the tables", *["has left the tables"] * 2, "is in the tables again"]
+    assert waited_for == ["brokers are in the tables", *["is removed from the tables"] * 2, "is in the tables again"]
     assert "EXPIRED" in demo.stdout
     assert "UNREGISTERED" in demo.stdout
     assert "--as-of" in demo.stdout

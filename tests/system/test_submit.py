@@ -62,5 +62,5 @@ def test_a_job_that_cannot_start_leaves_no_archive_and_is_shown(tmp_path, monkey
 
 def test_a_folder_that_cannot_be_written_is_named_before_anything_starts(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(NamesrvError, match="file cannot be written"):
+    with pytest.raises(NamesrvError, match=r"cannot write to .*file"):
         record_archive(tmp_path / "file" / "job.jsa", pytest.fail)

@@ -3,7 +3,7 @@
 import { sessionsChart } from "./chart.js";
 import { card, dot, h, link, topicState, verdictLine } from "./dom.js";
 import { chooser, filterForm, listPath, pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
-import { age, brokerText, counted, duration, endText, percent, perm, role, STATES, visible } from "./words.js";
+import { brokerText, counted, duration, endText, percent, perm, role, STATES, visible } from "./words.js";
 
 const path = encodeURIComponent;
 const SORTS = {
@@ -62,7 +62,7 @@ const ownRole = (each) => (each.holdsId || each.down ? role(each.brokerId) : `($
 const heard = (each) =>
   each.down
     ? [stamp(each.down.lastHeardAt), h("span", {}, `${endText(each.down.endedBy)} at `, stamp(each.down.goneAt))]
-    : [Number.isFinite(each.silentMillis) ? age(each.silentMillis) : "", stamp(each.leaseBeganAt)];
+    : [stamp(each.lastUpdateTimestamp), stamp(each.leaseBeganAt)];
 
 export const broker = {
   title: ({ name }) => name,
