@@ -101,7 +101,7 @@ def test_where_no_tables_can_be_read_a_command_says_that_it_checked_no_name(on_k
     assert f"cannot read the tables at {tmp_path}/none, so" in result.stderr
     assert "not checked: broker group broker-x." in result.stderr
     assert (
-        "whether there is down broker b 1 of"
+        "not checked: down broker b slave 1 in c"
         in on_kafka(f"retireBroker -c c -b b -i 1 --reason r --root {tmp_path}/none").stderr
     )
     assert on_kafka(f"updateKvConfig -s NS -k k -v v --root {tmp_path}/none").stderr == ""
