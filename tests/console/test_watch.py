@@ -61,7 +61,8 @@ def test_a_place_that_is_not_known_or_too_far_behind_is_answered_by_a_reset_and_
 ):
     monkeypatch.setattr(hub, "MAX_REPLAYED", most)
     reset, state = first(watch(still.url, ["TopicA"], epoch), 2)
-    assert (reset.name, state.name, state.epoch, "epoch" in reset.data["reason"]) == ("reset", "route", 3, True)
+    assert (reset.name, state.name, state.epoch) == ("reset", "route", 3)
+    assert re.search("epoch|snapshot", reset.data["reason"])
 
 
 def test_a_registry_that_was_made_anew_is_a_reset(registry, client):
