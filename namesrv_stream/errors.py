@@ -101,8 +101,8 @@ class KafkaUnreachableError(NamesrvError):
         if not cause.split(":", 1)[0].endswith("Exception"):
             cause = cause[:1].lower() + cause[1:]
         super().__init__(
-            f"cannot reach Kafka at {address}: {cause}. Check that it is running, and kafka.bootstrap.servers and "
-            "kafka.security.protocol."
+            f"cannot reach Kafka at {address}: {cause}. Check that Kafka is running, and the settings "
+            "kafka.bootstrap.servers and kafka.security.protocol."
         )
 
 

@@ -22,8 +22,8 @@ from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.moment import RegistryAt
 
 FORMS = (
-    "2026-11-21T03:12:00Z, 2026-11-21, 03:12, 10m, 2h ago. A time without a zone is in tz, or else in UTC. A date is "
-    "the begin of that day in `since` and `from`, its end otherwise."
+    "2026-11-21T03:12:00Z, 2026-11-21, 03:12, 10m, 2h ago. A time without a zone is in `tz`, else in UTC. A date "
+    "means its first moment in `since` and `from`, and its end elsewhere."
 )
 
 
@@ -44,7 +44,7 @@ TOPIC_ORDERS = ("name", "state", "read", "write", "brokerNames", "brokerNamesUp"
 ALL = 2**31 - 1
 """Limit of a list without one, on the command line."""
 
-Limit = Annotated[int, Field(ge=1, le=MAX_LISTED, description="Most items of the answer.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_LISTED, description="Maximum number of items.")]
 After = Annotated[str, Field(description="Begin after this item: `next` of the previous page.")]
 Since = Annotated[str | None, Field(description=f"From this event time on: {FORMS}"), Cli(metavar="TIME")]
 Until = Annotated[str | None, Field(description="Up to this event time."), Cli(metavar="TIME")]
@@ -63,7 +63,7 @@ Containing = Annotated[
 ]
 EveryVersion = Annotated[
     bool,
-    Field(description="Also registrations that changed nothing but the data version."),
+    Field(description="Also show registrations that changed only the data version."),
     Cli(("--versions",)),
 ]
 
@@ -167,7 +167,7 @@ class AskTopics(ListQuestion):
 class AskTopic(Question):
     """What is the route of a topic?"""
 
-    zone: Annotated[str | None, Field(description="As a client of this zone.")] = None
+    zone: Annotated[str | None, Field(description="Show the route that a client in this zone gets.")] = None
 
 
 class AskEvents(SpanQuestion):

@@ -43,7 +43,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-_yes_option = click.option("--yes", is_flag=True, help="Do not ask before fewer brokers or topics are published.")
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.command("export")

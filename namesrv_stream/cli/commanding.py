@@ -154,7 +154,7 @@ def _required(*names: str, metavar: str | None = None) -> click.Option:
 
 _NAMESPACE, _KEY, _VALUE = _required("-s", "--namespace"), _required("-k", "--key"), _required("-v", "--value")
 _BROKER = _required("-b", "--broker", "broker_name", metavar="NAME")
-_YES = click.Option(["--yes"], is_flag=True, help="Send it even if the registry does not have these names.")
+_YES = click.Option(["--yes"], is_flag=True, help="Send the command even for unknown names.")
 _CLUSTER = click.Option(["-c", "--cluster", "cluster_name"], help="Remove it only from brokers in this cluster.")
 
 update_kv_config = _change(
@@ -171,7 +171,7 @@ delete_kv_config = _change(
 )
 wipe_write_perm = _change(
     "wipeWritePerm",
-    "Make all topics on a broker group read-only.\n\nUntil it registers with a new data version.",
+    "Make all topics on a broker group read-only.\n\nThis lasts until the group registers with a new data version.",
     WipeWritePerm,
     _BROKER,
     _YES,
@@ -193,7 +193,7 @@ delete_topic = _change(
 )
 retire_broker = _change(
     "retireBroker",
-    "Declare a broker that is down gone for good.\n\n"
+    "Mark a broker that is down as permanently removed.\n\n"
     "It is not expected until it registers again. Its figures up to now stay as they are.",
     RetireBroker,
     _required("-c", "--cluster", "cluster_name"),

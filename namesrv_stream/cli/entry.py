@@ -58,7 +58,7 @@ COMMANDS = {
     "updateNamesrvConfig": LazyCommand(
         "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
-    "retireBroker": LazyCommand("cli.commanding:retire_broker", _CHANGE, "Declare a down broker gone for good."),
+    "retireBroker": LazyCommand("cli.commanding:retire_broker", _CHANGE, "Mark a down broker as permanently removed."),
     "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "Let suspect brokers expire now."),
     "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare a NameServer with the registry."),
     "export": LazyCommand("cli.backups:export", _KEEP, "Write the tables of one snapshot to a file."),

@@ -222,7 +222,7 @@ def snapshots(  # noqa: PLR0913, PLR0917 -- each an option
 
 
 def _snapshot_row(each: accounts.Snapshot) -> list[object]:
-    changes = _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time only)")
+    changes = _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(no changes)")
     times = [time_text(each.published_at), time_text(each.event_time)]
     return [each.epoch, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
 

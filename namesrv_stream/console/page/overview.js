@@ -54,7 +54,7 @@ export function overview(found, moment, actions) {
           "p",
           {},
           link("brokers", "", moment, counted(verdict.brokers.left, "broker"), { state: "left" }),
-          ", not returned. Their end was planned, so they are not expected. A rollout that stopped halfway looks the same.",
+          " unregistered and not returned. Such an end is planned. Check that no rollout stopped halfway.",
         ),
       ),
     verdict.causes.length > 0 && causes(verdict.causes, moment),
