@@ -90,12 +90,11 @@ def _topics_of(registry: RegistryAt, name: str, causes: tuple[str, ...]) -> dict
 def _suffering(states: Sequence[TopicState]) -> str:
     """Return how many of the topics of a broker group suffer, as the end of a sentence."""
     counts = Counter(states)
-    told = [(f"{counts[state]:,}", words) for state, words in SUFFERS.items() if counts[state]]
-    if not told:
-        return ""
-    if len(told) == 1 and counts.total() == len(states) == int(told[0][0].replace(",", "")):
-        return f"; {'its only topic' if len(states) == 1 else f'all its {len(states):,} topics'} {told[0][1]}"
-    return f"; of its {counted(len(states), 'topic')} {', '.join(map(' '.join, told))}"
+    for state, words in SUFFERS.items():
+        if states and counts[state] == len(states):
+            return f"; {'its only topic' if len(states) == 1 else f'all its {len(states):,} topics'} {words}"
+    told = [f"{counts[state]:,} {words}" for state, words in SUFFERS.items() if counts[state]]
+    return f"; of its {counted(len(states), 'topic')} {', '.join(told)}" if told else ""
 
 
 def _state_text(registry: RegistryAt, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker]) -> str:

@@ -7,9 +7,7 @@ from typing import Any
 
 import msgspec
 
-from namesrv_stream.answers.events import (
-    COMMANDS,
-)
+from namesrv_stream.answers.events import COMMANDS
 from namesrv_stream.config.values import java_text
 from namesrv_stream.reporting.texts import (
     broker_text,
@@ -43,7 +41,7 @@ _PLACES = tuple(map(BrokerEventRow._fields.index, ("cluster_name", "zone_name"))
 BY_OPERATORS = COMMANDS | {"IMPORT", "RESTORE", "REPAIR"}
 """Types of lines that an operator's command causes."""
 
-_WIPE, _ADD, _RETIRE = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm, RetireBroker))
+WIPE, ADD, _RETIRE = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm, RetireBroker))
 _DELETE, _REGISTER = (str(kind.__struct_config__.tag) for kind in (DeleteTopic, RegisterTopic))
 _PUT, _REMOVE = (str(kind.__struct_config__.tag) for kind in (PutKvConfig, DeleteKvConfig))
 _UPDATE, _LIFT = (str(kind.__struct_config__.tag) for kind in (UpdateNamesrvConfig, LiftExpiryGuard))
@@ -97,14 +95,14 @@ _LABELS = {
 _TIMES = ("suspect_since", "lease_began_at")
 
 
-def sentence_of(line: BrokerEventRow) -> str:
-    """Return the sentence of a line, without the full stop."""
+def sentence_of(line: BrokerEventRow, *, registered: str = "registered") -> str:
+    """Return the sentence of a line, without the full stop. `registered`: what a broker of a REGISTERED did."""
     before, after = rows_before_and_after(line)
     place = f"{broker_text(line.broker_name, line.broker_id)} in {line.cluster_name}"
     who = f"{place} ({line.broker_addr})"
     match line.type:
         case "REGISTERED":
-            return f"{who} registered{taken_from(line, before)}{_by(line)}"
+            return f"{who} {registered}{taken_from(line, before)}{_by(line)}"
         case "ID_TAKEN":
             return f"{line.broker_addr}, already up, is now registered as {place}{taken_from(line, before)}{_by(line)}"
         case "ID_LOST":
@@ -201,15 +199,15 @@ def end_text(line: BrokerEventRow) -> str:
 def _command(line: BrokerEventRow, before: Rows, after: Rows) -> str:
     """Return the sentence about an operator's command: who did what, on which broker group."""
     command = msgspec.json.decode(line.command or "{}")
-    topics = list(_topics(line, before, after, with_verbs=False)) or (
-        [_lost_topics(line)] if not line.changes and _changed_topics(line) else []
-    )
+    topics = list(_topics(line, before, after, with_verbs=False))
+    if not line.changes and any((line.topics_added, line.topics_changed, line.topics_removed)):
+        topics = [_lost_topics(line)]
     named_topic = f"topic {command.get('topic') or next((each.key[0] for each in line.changes), '')}"
     done = None
     match line.type:
-        case kind if kind in (_WIPE, _ADD):
+        case kind if kind in (WIPE, ADD):
             what = f"{', '.join(topics)} on {line.broker_name}" if topics else command.get("brokerName")
-            done = f"made {what} {'read-only' if kind == _WIPE else 'writable'}"
+            done = f"made {what} {'read-only' if kind == WIPE else 'writable'}"
         case kind if kind == _DELETE:
             done = f"deleted {named_topic} on {line.broker_name}" if topics else f"deleted {named_topic}"
         case kind if kind == _REGISTER:
@@ -227,9 +225,8 @@ def _command(line: BrokerEventRow, before: Rows, after: Rows) -> str:
             return f"{_asker_first(line)} lifted the mass-expiry guard"
         case kind if kind == _RETIRE:
             broker = f"{broker_text(line.broker_name, line.broker_id)} in {line.cluster_name}"
-            if line.held_id:
-                return f"{_asker_first(line)} asked to retire {broker}: rejected, because {line.broker_addr} is up"
-            return f"{_asker_first(line)} retired {broker}"
+            rejected = f"asked to retire {broker}: rejected, because {line.broker_addr} is up"
+            return f"{_asker_first(line)} {rejected if line.held_id else f'retired {broker}'}"
     if done is None:
         return f"{_asker_first(line)} {_of_tables(line, command)}"
     return f"{_asker_first(line)} {done}{'' if line.changes or topics else ': nothing changed'}"
@@ -255,8 +252,8 @@ def _command_on_many(lines: Sequence[BrokerEventRow]) -> str:
     what = f"topic {topics.pop()}" if len(topics) == 1 else counted(len(topics), "topic") if topics else "topics"
     groups = named(sorted({line.broker_name or "" for line in lines}, key=natural_key))
     done = {
-        _WIPE: f"made {what} on {groups} read-only",
-        _ADD: f"made {what} on {groups} writable",
+        WIPE: f"made {what} on {groups} read-only",
+        ADD: f"made {what} on {groups} writable",
         _DELETE: f"deleted {what} on {groups}",
         _REGISTER: f"registered {what} on {groups}",
     }
@@ -332,10 +329,6 @@ def _topics(line: BrokerEventRow, before: Rows, after: Rows, *, with_verbs: bool
                 yield listed(parts)
 
 
-def _changed_topics(line: BrokerEventRow) -> int:
-    return sum(filter(None, (line.topics_added, line.topics_changed, line.topics_removed)))
-
-
 def _lost_topics(line: BrokerEventRow) -> str:
     """Return the numbers of topics that a line changed, whose rows were lost."""
     counts = {"added": line.topics_added, "removed": line.topics_removed, "changed": line.topics_changed}
@@ -359,8 +352,7 @@ def story_of_group(lines: Sequence[BrokerEventRow], away_ms: Sequence[int] = ())
     first = lines[0]
     away = " to ".join(dict.fromkeys(map(duration_text, (min(away_ms), max(away_ms))))) if away_ms else ""
     if len(lines) == 1:
-        text = f"{sentence_of(first)}."
-        return text.replace(" registered", f" came back after {away}", 1) if away else text
+        return f"{sentence_of(first, registered=f'came back after {away}' if away else 'registered')}."
     if first.type in BY_OPERATORS:
         return f"{_command_on_many(lines)}{given_reason(first)}."
     is_of_groups = first.type == "TOPICS_CHANGED"

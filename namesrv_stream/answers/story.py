@@ -16,20 +16,12 @@ from namesrv_stream.answers.events import (
     with_changes,
 )
 from namesrv_stream.answers.model import AnswerModel
-from namesrv_stream.answers.sentences import asker, sentence_of, sentences_of_topic
-from namesrv_stream.reporting.texts import (
-    Time,
-)
-from namesrv_stream.rules.record_types import (
-    PERM_WRITE,
-    AddWritePerm,
-    WipeWritePerm,
-)
+from namesrv_stream.answers.sentences import ADD, WIPE, asker, sentence_of, sentences_of_topic
+from namesrv_stream.reporting.texts import Time
+from namesrv_stream.rules.record_types import PERM_WRITE
 from namesrv_stream.rules.rows import BrokerEventRow, TopicRow
 from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.schemas import TOPIC
-
-_WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
 
 
 class StorySentence(AnswerModel):
@@ -106,9 +98,9 @@ def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
     `wipes`: the wipe in force for each broker name, which this keeps up to date.
     """
     name = line.broker_name or ""
-    if line.type == _WIPE and line.changes:
+    if line.type == WIPE and line.changes:
         wipes[name] = line
-    elif line.type == _ADD:
+    elif line.type == ADD:
         wipes.pop(name, None)
     elif (
         line.type == "TOPICS_CHANGED"
