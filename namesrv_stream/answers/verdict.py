@@ -29,7 +29,6 @@ from namesrv_stream.answers.definitions import (
 )
 from namesrv_stream.answers.model import AnswerModel, not_found
 from namesrv_stream.reporting.texts import (
-    SHOWN_ZONE,
     Time,
     all_of,
     broker_text,
@@ -38,6 +37,7 @@ from namesrv_stream.reporting.texts import (
     listed,
     named,
     natural_key,
+    today,
 )
 from namesrv_stream.rules.lease import is_late
 from namesrv_stream.rules.record_types import MASTER_ID, is_system_topic
@@ -293,7 +293,7 @@ def verdict_of(registry: RegistryAt, doubt: Doubt | None = None) -> Verdict:
         brokers = members(registry, down_brokers(registry))
         return verdict(brokers, topics, Beside.of(registry, topics), is_past=registry.is_historical)
 
-    found = registry.once("verdict", known, key=str(SHOWN_ZONE.get()))
+    found = registry.once("verdict", known, key=today())
     if doubt is None or registry.is_historical:
         return found
     text = f"Not known since {clock_text(doubt.since_ms)} ({doubt.reason}). Before: {found.text}"

@@ -54,7 +54,7 @@ from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
 from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.reporting.texts import SHOWN_ZONE
+from namesrv_stream.reporting.texts import SHOWN_ZONE, today
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.moment import RegistryAt
 
@@ -107,6 +107,7 @@ class Asked:
         begin = f"{self.oldest.epoch}-" if with_oldest else ""
         begin += "".join(f"{each}-".replace(" ", "_") for each in self.doubt or ()) if with_doubt else ""
         begin += f"{self.at.identity}-{row.repaired_at or 0:x}-{'past-' * self.at.is_historical}"
+        begin += f"{today()}-".replace(" ", "_")  # texts leave out the day of a time of today
         etag = f'"{begin}{row.epoch}-{row.event_time or 0:x}-{row.published_at:x}-{__version__}"'
         headers = {"etag": etag, "x-registry-epoch": str(row.epoch)}
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}

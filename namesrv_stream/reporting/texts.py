@@ -47,6 +47,12 @@ def moment_text(epoch_ms: int) -> str:
     return datetime.fromtimestamp(epoch_ms / 1000, SHOWN_ZONE.get()).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+def today() -> str:
+    """Return the day in the shown zone, with the zone: a text with times that is kept holds for this day alone."""
+    zone = SHOWN_ZONE.get()
+    return f"{datetime.now(zone):%Y-%m-%d} {zone}"
+
+
 def clock_text(epoch_ms: int) -> str:
     """Return the time as a sentence has it: `moment_text`, without the day if it is today's."""
     zone = SHOWN_ZONE.get()
