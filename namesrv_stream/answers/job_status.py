@@ -360,7 +360,7 @@ class JobWatch:
     """Asks from `start` to `stop`, in a thread. `facts` are Kafka's newest answers.
 
     `row` returns the newest row as it holds now, None if there is none. A doubt begins DOUBT_AFTER_MS after the last
-    look that found a job that runs; one question that fails is none.
+    look that found a job that runs; one question that fails is none. Tables alone find no job: see `doubt_of`.
     """
 
     def __init__(self, settings: NamesrvSettings, root: Root, row: Callable[[], SnapshotRow | None]) -> None:
@@ -394,7 +394,7 @@ class JobWatch:
             return
         now_ms = time.time_ns() // 1_000_000
         state = job_state(job_progress(row, now_ms).state, self.facts)
-        if state not in _DOUBTS:
+        if state not in _DOUBTS and self.facts is not NOT_ASKED:
             self._ran_at_ms = now_ms
         self._doubt = doubt_of(state, row, now_ms, self._ran_at_ms)
 

@@ -238,17 +238,18 @@ def test_a_setting_changed_at_run_time_is_printed(of):
 
 def test_the_state_of_the_job_is_printed_as_it_is_served(still, still_root):
     of_moments = {"ageMillis", "lagMillis", "kafka"}  # they were asked at two moments, of two Kafkas that are away
-    shown = json.loads(CliRunner().invoke(main, ["--root", still_root, "status", "--json"]).stdout)
     served = eventually(asked_kafka)(still)
+    shown = json.loads(CliRunner().invoke(main, ["--root", still_root, "status", "--json"]).stdout)
     assert shown["kafka"].startswith("cannot reach Kafka")
     assert shown.keys() == served.keys()
     assert {name for name in shown if shown[name] != served[name]} <= of_moments
 
 
 def asked_kafka(client):
-    """The status once the console has asked Kafka, which it does again and again."""
+    """The status once the console has asked Kafka, and once the tables are so old that the present is not known."""
     found = client.get("/v1/status").json
     assert found["kafka"].startswith("cannot reach Kafka"), found
+    assert found["unknownSince"], found
     return found
 
 
