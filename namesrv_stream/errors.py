@@ -80,7 +80,7 @@ class SettingError(NamesrvError):
     exit_status = 2
 
     def __init__(self, key: str, problem: str, next_step: str) -> None:
-        joint = " " if problem.startswith(("is ", "has ")) else ": "
+        joint = " " if problem.startswith(("is ", "has ", "in ", "on ")) else ": "
         super().__init__(f"{'option' if key.startswith('-') else 'setting'} {key}{joint}{problem}. {next_step}")
         self.key = key
 

@@ -104,5 +104,5 @@ def _said(event: BrokerEventRow) -> tuple[str, str]:
             return _REJECTED, "the address that is registered so has a higher state version"
         case kind if kind in LEASE_ENDS:
             ended = end_text(event).replace(": ", ", ")
-            return _OFFLINE, f"{ended} (had been registered for {duration_text(event.lease_millis or 0)})"
+            return _OFFLINE, f"{ended} (had been up for {duration_text(event.lease_millis or 0)})"
     return "", ""

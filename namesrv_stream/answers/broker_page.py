@@ -124,7 +124,7 @@ def _retired_text(retired: Iterable[DownBroker]) -> str:
 
 
 def _since(each: DownBroker) -> str:
-    return f"since {clock_text(each.fell_ms)} ({ENDED_BY.get(each.ended_by, each.ended_by)})"
+    return f"since {clock_text(each.gone_ms)} ({ENDED_BY.get(each.ended_by, each.ended_by)})"
 
 
 def _returns(registry: RegistryAt, name: str) -> Iterator[str]:

@@ -45,10 +45,10 @@ class Cause(AnswerModel):
 
     A broker of two whole places counts for one of them. `text` tells each of them with all its brokers.
     `scope`: all brokers, all of a zone or of a cluster, all masters of a cluster, one broker, or `some`. `zones` and
-    `clusters` are those of the brokers. A broker that is down fell out at its last sign of life if it was silent:
-    `firstAt` and `lastAt` are the first and the last such time. `goneAt`: the first end of a lease, from which on
-    clients did not get the broker. `endedBy`: numbers of brokers by the type of their end. `brokers` lists the first
-    of them.
+    `clusters` are those of the brokers. `firstAt` and `lastAt`: the first and the last time at which a broker came to
+    the state; a silent one that is down counts at its last heartbeat. `goneAt`: the first end of a lease, from which
+    on clients did not get the broker. `endedBy`: numbers of brokers by the type of their end. `brokers` lists the
+    first of them.
     """
 
     state: State
@@ -67,7 +67,7 @@ class Cause(AnswerModel):
 
 
 class Member(NamedTuple):
-    """A broker that is expected. `at_ms`: when it was heard last, became suspect, or fell out."""
+    """A broker that is expected. `at_ms`: its last heartbeat, when it became suspect, or when it fell out."""
 
     cluster: str
     zone: str | None
@@ -77,6 +77,11 @@ class Member(NamedTuple):
     state: State
     at_ms: int
     down: DownBroker | None = None
+
+    @property
+    def since_ms(self) -> int:
+        """The time since which it is in its state: one that is down, since the end of its lease."""
+        return self.at_ms if self.down is None else self.down.gone_ms
 
 
 def causes(brokers: Sequence[Member]) -> list[Cause]:
@@ -213,8 +218,8 @@ def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], 
 
 
 def _since(scope: Scope, group: Sequence[Member]) -> str:
-    """Return since when a group is in its state: a whole place is down since the last of it fell out."""
-    first_ms, last_ms = (of(each.at_ms for each in group) for of in (min, max))
+    """Return since when a group is in its state: a whole place since the last of it is."""
+    first_ms, last_ms = (of(each.since_ms for each in group) for of in (min, max))
     if scope in ("some", "broker") or last_ms - first_ms <= TOGETHER_MS:
         return f"since {clock_text(first_ms)}"
     return f"since {clock_text(last_ms)}, the first since {clock_text(first_ms)}"

@@ -72,7 +72,7 @@ class DownBroker(NamedTuple):
 
     @property
     def fell_ms(self) -> int:
-        """The time at which it fell out: of a silent broker its last sign of life, else the end of its lease."""
+        """The time by which brokers share a cause: the last heartbeat of a silent one, else the end of its lease."""
         return self.last_heard_ms if self.ended_by == "EXPIRED" else self.gone_ms
 
 

@@ -115,7 +115,7 @@ def sentence_of(line: BrokerEventRow, *, registered: str = "registered") -> str:
             return f"{who} was rejected: the address that is registered so has a higher state version{_by(line)}"
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
             former = f"{line.broker_addr} (no longer registered as {place})"
-            up_ms = _up_ms(line)
+            up_ms = line.lease_millis or 0
             lasted = f". It had been up for {duration_text(up_ms)}" if up_ms >= _SECOND_MS else ""
             return f"{who if line.held_id else former} {end_text(line)}{lasted}"
         case "LOG_GAP":
@@ -127,12 +127,6 @@ def sentence_of(line: BrokerEventRow, *, registered: str = "registered") -> str:
             return f"{_command(line, before, after)}{given_reason(line)}"
         case other:
             return f"Event {other}, unknown to this release, caused by {line.cause}"
-
-
-def _up_ms(line: BrokerEventRow) -> int:
-    """Return how long a broker whose lease ended had been up: a silent one up to its last heartbeat."""
-    silent_ms = line.event_time - (line.last_heard_at or line.event_time) if line.type == "EXPIRED" else 0
-    return (line.lease_millis or 0) - silent_ms
 
 
 def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
@@ -357,33 +351,51 @@ def story_of_group(lines: Sequence[BrokerEventRow], away_ms: Sequence[int] = ())
         return f"{_command_on_many(lines)}{given_reason(first)}."
     is_of_groups = first.type == "TOPICS_CHANGED"
     who = {str(each.broker_name) if is_of_groups else broker_text(each.broker_name, each.broker_id) for each in lines}
-    one, many = _DONE.get(first.type, ("changed topics", "changed topics"))
+    one, many = _DONE.get(first.type, ("", ""))
     if away:
         one = many = f"came back after {away}"
     if len(who) == 1:
-        return f"{who.pop()}{_in_place(lines)} {one} {counted(len(lines), 'time')}."
+        who_did = (
+            f"{_topics_done(lines).capitalize()} on {who.pop()}"
+            if is_of_groups
+            else f"{who.pop()}{_in_place(lines)} {one}"
+        )
+        return f"{who_did} {counted(len(lines), 'time')}."
     again = f", {len(lines):,} times in all" if len(lines) > len(who) else ""
     times = [line.event_time for line in lines]
     within = f" within {duration_text(max(times) - min(times))}" if max(times) - min(times) >= _SECOND_MS else ""
-    count = counted(len(who), "broker group" if is_of_groups else "broker")
-    return f"{count}{_in_place(lines)} {many}{again}{within}: {named(sorted(who, key=natural_key))}."
+    did = f"{counted(len(who), 'broker')}{_in_place(lines)} {many}"
+    if is_of_groups:
+        did = f"{_topics_done(lines).capitalize()} on {counted(len(who), 'broker group')}{_in_place(lines)}"
+    return f"{did}{again}{within}: {named(sorted(who, key=natural_key))}."
+
+
+def _topics_done(lines: Iterable[BrokerEventRow]) -> str:
+    """Return what happened to topics by lines TOPICS_CHANGED: `topics added and removed`."""
+    counts = [(line.topics_added, line.topics_removed, line.topics_changed) for line in lines]
+    done = [
+        word for word, some in zip(("added", "removed", "changed"), zip(*counts, strict=True), strict=True) if any(some)
+    ]
+    return f"topics {listed(done) if done else 'changed'}"
 
 
 def counts_text(lines: Iterable[BrokerEventRow]) -> str:
     """Return what happened in a time, in numbers of brokers, broker groups and commands; empty text for nothing."""
     of_type: dict[str, set[tuple[object, ...]]] = {}
+    of_topics = []
     for line in lines:
         kind = "COMMAND" if line.type in BY_OPERATORS else line.type
         broker = line.cluster_name, line.broker_name, line.broker_id
         counted_by = {"COMMAND": line[:2], "LOG_GAP": line[:2], "TOPICS_CHANGED": broker[:2]}
         of_type.setdefault(kind, set()).add(counted_by.get(kind, broker))
+        of_topics += [line] if kind == "TOPICS_CHANGED" else []
     told = [
         f"{counted(len(of_type[kind]), 'broker')} {words[len(of_type[kind]) > 1]}"
         for kind, words in _DONE.items()
         if kind in of_type
     ]
     if groups := of_type.get("TOPICS_CHANGED"):
-        told.append(f"topics changed on {counted(len(groups), 'broker group')}")
+        told.append(f"{_topics_done(of_topics)} on {counted(len(groups), 'broker group')}")
     if commands := of_type.get("COMMAND"):
         told.append(counted(len(commands), "operator command"))
     if gaps := of_type.get("LOG_GAP"):

@@ -41,8 +41,8 @@ from namesrv_stream.tables.moment import RegistryAt
 _NAMED = 3
 _WHY = {
     "down": "{} down",
-    "no master": "{} without a master",
-    "no write permission": "{} without write permission",
+    "no master": "no master on {}",
+    "no write permission": "no write permission on {}",
 }
 """Reason for which broker groups take no writes for a topic -> what is said of them."""
 
@@ -50,7 +50,10 @@ _STATES: tuple[TopicState, ...] = ("without_route", "not_writable", "degraded", 
 
 
 class Topic(AnswerModel):
-    """A topic with its state and its queues over all broker names, of which `brokerNamesUp` have a master."""
+    """A topic with its state and its queues over all broker names, of which `brokerNamesUp` have a master.
+
+    Producers use the write queues of those with a master only.
+    """
 
     topic: str
     read_queue_nums: int
@@ -275,7 +278,9 @@ def topic_text(topic: str, verdict: TopicVerdict, missing: Sequence[Missing], si
         case "not_writable":
             return f"{topic} is not writable{since}{because}."
         case "read_only":
-            return f"{topic} is read-only: no broker group has it with write permission."
+            if verdict.is_readable:
+                return f"{topic} is read-only: no broker group has it with write permission."
+            return f"{topic} cannot be read or written: no broker group has it with either permission."
     groups = f"{verdict.writable_on} of {verdict.broker_names} broker groups"
     if verdict.state == "degraded":
         return f"{topic} is degraded{since}: writable on {groups}{because.replace(':', ';', 1)}."

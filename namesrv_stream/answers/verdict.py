@@ -296,7 +296,7 @@ def verdict_of(registry: RegistryAt, doubt: Doubt | None = None) -> Verdict:
     found = registry.once("verdict", known, key=today())
     if doubt is None or registry.is_historical:
         return found
-    text = f"Not known since {clock_text(doubt.since_ms)} ({doubt.reason}). Before: {found.text}"
+    text = f"Not known since {clock_text(doubt.since_ms)} ({doubt.reason}). Last known: {found.text}"
     level: Literal["warning", "critical"] = "warning" if found.level == "ok" else found.level
     return msgspec.structs.replace(found, level=level, text=text, unknown_since=Time(doubt.since_ms))
 

@@ -119,7 +119,9 @@ def _topic_rows(registry: RegistryAt, question: AskTopics, found: list[topics.To
 def _state(each: topics.Topic) -> str:
     """Return the state of a topic, with the number of groups that have a master if it is degraded."""
     of = f", {each.broker_names_up} of {each.broker_names}" if each.state == "degraded" else ""
-    return {"without_route": "no route", "read_only": "read-only"}.get(each.state, each.state.replace("_", " ")) + of
+    if each.state == "read_only":
+        return "read-only" if each.is_readable else "no permission"
+    return {"without_route": "no route"}.get(each.state, each.state.replace("_", " ")) + of
 
 
 @reads("clusterList")
@@ -168,10 +170,12 @@ def _verdict(registry: RegistryAt, health: Health | None) -> Text:
 def _heard(holder: lists.Holder) -> str:
     if holder.down:
         ended = ENDED_BY.get(holder.down.ended_by, holder.down.ended_by)
-        heard, gone = time_text(holder.down.last_heard_at), time_text(holder.down.gone_at)
+        gone = time_text(holder.down.gone_at)
         if holder.state == "left":
             return f"{ended} {gone}"
-        return f"down since {heard}, {ended} {gone}" if holder.down.ended_by == "EXPIRED" else f"down, {ended} {gone}"
+        silent_ms = holder.down.gone_at - holder.down.last_heard_at if holder.down.ended_by == "EXPIRED" else 0
+        silent = f": no heartbeat for {duration_text(silent_ms)}" if silent_ms >= _SECOND_MS else ""
+        return f"down since {gone} ({ended}{silent})"
     if not isinstance(holder.silent_millis, int):
         return "suspect" if holder.state == "suspect" else ""
     state = "up" if holder.state == "alive" else holder.state

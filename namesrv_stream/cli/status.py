@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import click
+import msgspec
 from deltalake.exceptions import DeltaError
 from rich.console import Group
 from rich.table import Table
@@ -44,8 +45,16 @@ _STATES: dict[JobState, tuple[str, str, int]] = {
     "catching up": ("catching up: {lag} behind", "yellow", 3),
     "starting": ("starting. Last update: {since}", "yellow", 3),
     "taking over": ("a job is taking over from one that has ended. Wait some seconds", "yellow", 3),
-    "not started": ("not started: there are no tables yet. Start it with `up` or `submit`", "yellow", 1),
-    "stopped in order": ("stopped at {since}. Start it with `up`, `submit` or spark-submit", "yellow", 4),
+    "not started": (
+        "not started: there are no tables yet. Start it with `submit`; `up` starts everything on this machine",
+        "yellow",
+        1,
+    ),
+    "stopped in order": (
+        "stopped at {since}. Start it with `submit` or spark-submit; `up` starts everything on this machine",
+        "yellow",
+        4,
+    ),
     "standby": ("standby: no job has been active since {since}", "yellow", 4),
     "waiting": ("blocked: {problem}", "red", 5),
     "not answering": ("{problem}. If this lasts a minute, the job stops and a standby takes over", "bold red", 5),
@@ -83,7 +92,7 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
         show(invocation, view, partial(_answer, codes=codes, asks_kafka=not no_kafka))
     except (NamesrvError, DeltaError, OSError) as error:
         named = error if isinstance(error, NamesrvError) else StorageError(root_of(settings).url, str(error))
-        print_answer(*_without_tables(settings, named, codes, asks_kafka=not no_kafka), as_json=view.as_json)
+        print_answer(*_without_tables(settings, named, codes, asks_kafka=not no_kafka)[:2], as_json=view.as_json)
         context.exit(codes[-1] if codes else named.exit_status)
     if codes:
         context.exit(codes[-1])
@@ -101,7 +110,8 @@ def _answer(registry: RegistryAt, health: Health | None, *, codes: list[int], as
     found = job_status(registry, health, doubt_of(state, health.row, health.now_ms), kafka, no_room)
     codes.append(_STATES[found.state][2] or (_NO_ROOM_STATUS if no_room else 0))
     parts = [*_job_lines(found, kafka), *_kafka_lines(settings, kafka, health.now_ms), *_table_lines(registry, found)]
-    return Answer(found, Group(heading("Registry", found.root), _grid(parts)))
+    lasting = msgspec.structs.replace(found, age_millis=0, lag_millis=0, log_silent_millis=0, records_behind=0)
+    return Answer(found, Group(heading("Registry", found.root), _grid(parts)), lasting)
 
 
 def _without_tables(settings: NamesrvSettings, error: NamesrvError, codes: list[int], *, asks_kafka: bool) -> Answer:
@@ -122,9 +132,9 @@ def _without_tables(settings: NamesrvSettings, error: NamesrvError, codes: list[
         "error": str(error),
     }
     job = _state_text(state, row and row.published_at, None, problem)
-    parts = [("job", job), *_candidates(kafka), *_kafka_lines(settings, kafka, now_ms)]
     tables = Text(f"{storage_problem(root) or ''} {error}".strip(), "bold red")
-    return Answer(value, Group(heading("Registry", masked(root.url)), _grid([*parts, ("tables", tables)])))
+    parts = [("tables", tables), ("job", job), *_candidates(kafka), *_kafka_lines(settings, kafka, now_ms)]
+    return Answer(value, Group(heading("Registry", masked(root.url)), _grid(parts)))
 
 
 def _grid(parts: list[tuple[str, str | Text]]) -> Table:
@@ -138,8 +148,9 @@ def _grid(parts: list[tuple[str, str | Text]]) -> Table:
 
 def _state_text(state: JobState, since: int | None, lag_ms: int | None, problem: str | None) -> Text:
     text, colour, _ = _STATES[state]
-    sign = f"last update {time_text(since)}" if since else "no update in the tables"
-    facts = {"since": time_text(since), "sign": sign, "lag": duration_text(lag_ms or 0), "problem": problem or _SEE_LOG}
+    at = time_text(since, with_zone=True)
+    sign = f"last update {at}" if since else "no update in the tables"
+    facts = {"since": at, "sign": sign, "lag": duration_text(lag_ms or 0), "problem": problem or _SEE_LOG}
     return Text(text.format(**facts), colour)
 
 

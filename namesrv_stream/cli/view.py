@@ -126,10 +126,14 @@ def heading_of(title: str, registry: RegistryAt, health: Health | None) -> Text:
 
 
 class Answer(NamedTuple):
-    """One answer in its two forms: as JSON and as it is shown."""
+    """One answer in its two forms: as JSON and as it is shown.
+
+    `lasting`: what of the value does not change by the clock alone. --watch prints an answer again if it differs.
+    """
 
     value: object
     shown: RenderableType
+    lasting: object = None
 
 
 Answering = Callable[[RegistryAt, Health | None], Answer]
@@ -186,7 +190,7 @@ def show(invocation: Invocation, view: View, answer: Answering) -> None:
         _watch(opened, view, answer)
         return
     if view.as_of is not None:
-        print_answer(*answer(opened.at(*view.as_of), None), as_json=view.as_json)
+        print_answer(*answer(opened.at(*view.as_of), None)[:2], as_json=view.as_json)
         return
     registry, health = _current(opened)
     if warning := _stale_text(health):
@@ -196,7 +200,7 @@ def show(invocation: Invocation, view: View, answer: Answering) -> None:
             require_publication(registry.root)
         except PublicationLostError as error:
             say(f"warning: {error}")
-    print_answer(*answer(registry, health), as_json=view.as_json)
+    print_answer(*answer(registry, health)[:2], as_json=view.as_json)
 
 
 def _current(opened: Registry) -> tuple[RegistryAt, Health]:
@@ -261,8 +265,8 @@ def _print_each(opened: Registry, view: View, answer: Answering) -> None:
     for _ in looks(view.watch_s):
         try:
             found = answer(*_current(opened))
-            if (now := encode_answer(found.value)) != last:
-                print_answer(*found, as_json=view.as_json)
+            if (now := encode_answer(found.lasting or found.value)) != last:
+                print_answer(*found[:2], as_json=view.as_json)
             last = now
         except NotFoundError as error:
             if last != b"":

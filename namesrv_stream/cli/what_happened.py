@@ -13,9 +13,11 @@ from rich.text import Text
 from namesrv_stream.analysis import palette
 from namesrv_stream.analysis.views import history_sql, permanent_sql
 from namesrv_stream.answers import accounts
+from namesrv_stream.answers.definitions import DownBroker, gone_brokers
 from namesrv_stream.answers.job_status import Health
 from namesrv_stream.answers.model import Unknown
 from namesrv_stream.answers.questions import AskDiff, AskEvents, AskWhy
+from namesrv_stream.answers.sentences import ENDED_BY
 from namesrv_stream.cli.options import asked, options_of
 from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
 from namesrv_stream.cli.view import (
@@ -37,20 +39,20 @@ from namesrv_stream.reporting.texts import (
     SHOWN_ZONE,
     broker_text,
     clock_text,
-    duration_text,
     iso_text,
     perm_text,
     role_text,
     shown_of,
 )
+from namesrv_stream.rules.history import UNPLANNED
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.registry import Registry
-from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.schemas import BROKER, TABLES
 
 _UNCHANGED = {"CLAIM": "(run began)", "STOP": "(run ended)"}
-_READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeoutMillis": duration_text}
+_READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text}
 
 
 @reads("history", AskEvents)
@@ -88,12 +90,28 @@ def why(registry: RegistryAt, health: Health | None, question: AskWhy, subject: 
     return Answer(story.sentences, Group(title, Rows(["time", "#snapshot", "event+"], rows)))
 
 
+def _is_told(each: DownBroker) -> bool:
+    """Return whether a broker that is not up belongs to its group still: one that was replaced or moved does not."""
+    return each.ended_by in (*UNPLANNED, "UNREGISTERED")
+
+
+def _gone_text(each: DownBroker) -> str:
+    """Return what is said of a broker of a group whose other brokers are up."""
+    ended, at = ENDED_BY.get(each.ended_by, each.ended_by), clock_text(each.gone_ms)
+    if each.retired:
+        return f"retired at {clock_text(each.retired.event_time)}"
+    return f"down since {at} ({ended})" if each.ended_by in UNPLANNED else f"{ended} at {at}"
+
+
 def _present(registry: RegistryAt, subject: str) -> str:
     if lease := registry.live.get(subject):
         heard = "" if registry.is_historical else f", last heartbeat {clock_text(lease.last_update_timestamp)}"
         return f"{broker_text(lease.broker_name, lease.broker_id)} in {lease.cluster_name} ({subject}) is up{heard}."
     if holders := registry.brokers.get(subject):
-        return f"{subject} is up: {', '.join(f'{role_text(each)} {row.broker_addr}' for each, row in holders.items())}."
+        told = [f"{role_text(each)} {row.broker_addr}" for each, row in holders.items()]
+        ended = {each.broker_id: each for each in gone_brokers(registry) if each.broker_name == subject}
+        told += [f"{role_text(number)} {_gone_text(each)}" for number, each in sorted(ended.items()) if _is_told(each)]
+        return f"{subject} is up: {', '.join(told)}."
     if queues := registry.of_topic(subject).queues.get(subject):
         return f"{subject} has queues on {', '.join(row.broker_name for row in queues)}."
     return f"{subject} is not in the routes."
@@ -127,7 +145,12 @@ diff.params += options_of(AskDiff, without=["start", "end", "after"])
 def _diff_rows(found: accounts.Diff) -> Iterator[list[str]]:
     for each in found.differences:
         sign = "+" if each.before is None else "-" if each.after is None else "~"
-        yield [each.table, sign, " ".join(map(str, each.key)).strip(), _values(each)]
+        key = (
+            f"{each.key[0]} {role_text(each.key[1])}"
+            if each.table == BROKER.name
+            else " ".join(map(str, each.key)).strip()
+        )
+        yield [each.table, sign, key, _values(each)]
 
 
 def _values(each: accounts.DifferentRow) -> str:

@@ -192,18 +192,16 @@ def _check_known(origins: Mapping[str, str]) -> None:
     """Raise SettingError if there are retired or unknown keys. `origins`: key -> the place where it was found."""
     if retired := [(key, place) for key, place in origins.items() if key in RETIRED]:
         (first, place), *others = retired
-        more = "".join(
-            f" Setting {key} is no longer supported either; it is {at}. {RETIRED[key]}" for key, at in others
-        )
-        raise SettingError(first, f"is no longer supported; it is {place}", RETIRED[first] + more)
+        more = "".join(f" Setting {key} {at} is no longer supported either. {RETIRED[key]}" for key, at in others)
+        raise SettingError(first, f"{place} is no longer supported", RETIRED[first] + more)
     unknown = [(key, place) for key, place in origins.items() if not _is_known(key)]
     if not unknown:
         return
     (first, place), *others = unknown
-    more = "".join(f"Setting {key} is unknown too; it is {place}. {_meant(key)}" for key, place in others)
+    more = "".join(f"Setting {key} {place} is unknown too. {_meant(key)}" for key, place in others)
     of_kafka = " (Spark and librdkafka do not both have it)" if first.startswith(KAFKA_PREFIX) else ""
     advice = f"{_meant(first)}{more}`namesrv-stream -p` prints all settings."
-    raise SettingError(first, f"is unknown{of_kafka}; it is {place}", advice)
+    raise SettingError(first, f"{place} is unknown{of_kafka}", advice)
 
 
 def _meant(key: str) -> str:

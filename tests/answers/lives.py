@@ -52,4 +52,5 @@ def member(name, act):
     of = Member(cluster, zone, name, int(broker_id), address, {"up": "alive"}.get(state, state), at_ms)
     if state != "down":
         return of._replace(at_ms=AT + 600_000)
-    return of._replace(down=DownBroker(cluster, name, 0, zone, address, "EXPIRED", at_ms, at_ms + 120_000))
+    heard_ms = at_ms - 120_000
+    return of._replace(at_ms=heard_ms, down=DownBroker(cluster, name, 0, zone, address, "EXPIRED", heard_ms, at_ms))

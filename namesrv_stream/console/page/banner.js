@@ -104,7 +104,7 @@ export function drawStatus(job, isConnected, newest) {
   const kind = !isConnected ? "down" : isWrong ? "late" : job ? "alive" : "";
   const jobText = job && `job ${STATES[job.state] ?? job.state}`;
   const parts = isConnected
-    ? [jobText, newest && `snapshot ${newest}`, job?.eventTime && `data as of ${ago(job.eventTime)}`]
+    ? [jobText, newest && `newest snapshot ${newest}`, job?.eventTime && `data as of ${ago(job.eventTime)}`]
     : ["console unreachable, retrying"];
   statusLine.className = kind;
   statusLine.title = job

@@ -2,7 +2,7 @@
 
 import { card, h, link } from "./dom.js";
 import { pages, rowsOf, table, wantedOf } from "./lists.js";
-import { brokerText, counted, duration, perm, snapshotText, when } from "./words.js";
+import { brokerText, counted, perm, snapshotText, when } from "./words.js";
 
 const TABLES = {
   live: "leases",
@@ -85,7 +85,10 @@ function named(each, { before, after }, moment) {
   const epoch = (each.after === null ? before : after).snapshot.epoch;
   const there = { epoch, window: moment.window };
   const row = each.after ?? each.before;
-  const text = each.key.join(" ").trim();
+  const text =
+    each.table === "broker"
+      ? brokerText({ brokerName: each.key[0], brokerId: each.key[1] })
+      : each.key.join(" ").trim();
   if (each.table === "topic") return link("topic", each.key[0], there, text);
   if (each.table === "cluster") return link("broker", each.key[1], there, text);
   const name = each.table === "broker" ? each.key[0] : row?.brokerName;
@@ -108,7 +111,7 @@ function shown(name, value) {
   if (value === null || value === undefined) return "none";
   if (name === "perm") return perm(value);
   if (name.endsWith("At") || name.endsWith("Since")) return when(value);
-  return name.endsWith("Millis") ? duration(value) : text(value);
+  return text(value);
 }
 
 const text = (value) =>

@@ -123,7 +123,7 @@ function cause(each, moment) {
     ends.length === 1 ? endText(ends[0][0]) : ends.map(([type, count]) => `${count} ${endText(type)}`).join(", ");
   const times =
     each.state === "down"
-      ? `last heartbeat ${span(each)}; ${ended}, removed from routes since ${when(each.goneAt)}`
+      ? ended + (ends.length === 1 && each.endedBy.EXPIRED ? `; last heartbeat ${span(each)}` : "")
       : `since ${span(each)}`;
   const rest = each.count - each.brokers.length;
   return h(
@@ -179,7 +179,7 @@ function groupCard(group, moment) {
           .join(", ");
   const told = (each) =>
     each.down
-      ? `down since ${when(each.down.lastHeardAt)} (${endText(each.down.endedBy)} at ${clock(each.down.goneAt)})`
+      ? `down since ${when(each.down.goneAt)} (${endText(each.down.endedBy)}; last heartbeat ${clock(each.down.lastHeardAt)})`
       : silent(each);
   const holder = (each) =>
     h(
