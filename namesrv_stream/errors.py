@@ -240,7 +240,7 @@ class NoSuchSnapshotError(NamesrvError):
     """
 
     def __init__(self, asked: str, newest: int | None, oldest: str = "") -> None:
-        first = f"The first is {oldest}, the" if oldest else "The"
+        first = f"The history begins at {oldest}. The" if oldest else "The"
         seen = (
             "Nothing is published yet. Check that the job is running."
             if newest is None

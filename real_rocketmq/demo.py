@@ -21,7 +21,7 @@ BROKER, MQADMIN = FOLDERS = ("broker", "mqadmin")
 def demo_rocketmq(invocation: Invocation, data: Path) -> None:
     """Register a real RocketMQ 5.4.0 broker here, send messages by its routes, kill the broker. Takes two minutes.
 
-    The demo has its own settings: --config, --root and --set are refused, NAMESRV_* in the environment has no effect.
+    The demo has its own settings: --config, --root and --set are rejected, NAMESRV_* in the environment has no effect.
     """
     with open_stage(invocation, data, *FOLDERS) as stage, ExitStack() as open_things:
         with stage.output.status("Starting RocketMQ's broker ..."):

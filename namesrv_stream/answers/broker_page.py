@@ -58,7 +58,7 @@ def broker_page(registry: RegistryAt, name: str, asked: AskBroker) -> BrokerPage
     lease = registry.live.get(name)
     fallen = next((each.broker_name for each in (*down, *left, *retired) if each.broker_addr == name), name)
     broker_name = lease.broker_name if lease else fallen
-    down, left, retired = ([each for each in some if each.broker_name == broker_name] for some in (down, left, retired))
+    down, left = ([each for each in some if each.broker_name == broker_name] for some in (down, left))
     of_name = [*brokers_of(registry, [broker_name]), *(down_broker(each, "left") for each in left)]
     if not of_name:
         check_known(registry, name)
@@ -72,7 +72,7 @@ def broker_page(registry: RegistryAt, name: str, asked: AskBroker) -> BrokerPage
         len(rows),
         following,
         broker_name,
-        f"{_state_text(registry, broker_name, down, left)}{_retired_text(retired)}{suffer}.",
+        f"{group_text(registry, broker_name)}{suffer}.",
         sum(row.write_queue_nums for row in rows.values()),
         [each for each in of_name if name in (broker_name, each.broker_addr)],
         [TopicOfBroker.of(rows[topic], state=states[topic]) for topic in page],
@@ -95,6 +95,17 @@ def _suffering(states: Sequence[TopicState]) -> str:
             return f"; {'its only topic' if len(states) == 1 else f'all its {len(states):,} topics'} {words}"
     told = [f"{counts[state]:,} {words}" for state, words in SUFFERS.items() if counts[state]]
     return f"; of its {counted(len(states), 'topic')} {', '.join(told)}" if told else ""
+
+
+def group_text(registry: RegistryAt, name: str) -> str:
+    """Return what is said of a broker group without its topics, of which this reads none."""
+    of_name = [each for each in gone_brokers(registry) if each.broker_name == name]
+    down, left = ([each for each in some if each.broker_name == name] for some in _down_and_left(registry))
+    return f"{_state_text(registry, name, down, left)}{_retired_text(each for each in of_name if each.retired)}"
+
+
+def _down_and_left(registry: RegistryAt) -> tuple[list[DownBroker], list[DownBroker]]:
+    return down_brokers(registry), left_brokers(registry)
 
 
 def _state_text(registry: RegistryAt, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker]) -> str:

@@ -50,7 +50,7 @@ _DOUBTS: dict[JobState, str] = {
     "starting": "job starting",
     "taking over": "job taking over",
     "stopped in order": "no job running",
-    "silent": "no job running",
+    "silent": "no updates",
     "dead": "no job running",
     "standby": "no active job",
     "waiting": "job blocked",
@@ -202,10 +202,10 @@ def status(
 def doubt_of(state: JobState, row: SnapshotRow, now_ms: int, ran_at_ms: int = 0) -> Doubt | None:
     """Return why the present is not known, None if the job runs or has run until a moment ago.
 
-    `row`: the newest one, as it holds now. `ran_at_ms`: when somebody has registry that the job runs, 0 if nobody has.
+    `row`: the newest one, as it holds now. `ran_at_ms`: when the job was last seen running, 0 if nobody has.
     """
-    known_ms = max(ran_at_ms, min(row.event_time or row.published_at, row.published_at))
-    if state not in _DOUBTS or now_ms - known_ms <= DOUBT_AFTER_MS:
+    known_ms = min(row.event_time or row.published_at, row.published_at)
+    if state not in _DOUBTS or now_ms - max(ran_at_ms, known_ms) <= DOUBT_AFTER_MS:
         return None
     return Doubt(known_ms, _DOUBTS[state])
 

@@ -69,6 +69,9 @@ class AnswerModel(Struct, rename=camel):
         return cls(**{name: given[name] for name in cls.__struct_fields__ if name in given})
 
 
+_LISTED_BY = {"topic": "topicList", "broker": "brokerList"}
+"""Kind of a name -> the command that lists all names."""
+
 _NONE_YET = {
     "broker": "No broker has registered yet.",
     "topic": "No broker has registered a topic yet.",
@@ -87,7 +90,9 @@ class NotFoundError(NamesrvError):
         compared = list(near) if is_long else names
         nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
         shown = printable(name[:_SHOWN_CHARS]) + ("..." if len(name) > _SHOWN_CHARS else "")
-        if not nearest and names:
+        if not nearest and len(names) > _NAMED and kind in _LISTED_BY:
+            nearest = f"`namesrv-stream {_LISTED_BY[kind]}` lists all {len(names):,}."
+        elif not nearest and names:
             nearest = f"Known: {named(sorted(names, key=is_last), _NAMED)}."
         super().__init__(f"no {kind} '{shown}' in snapshot {epoch}. {nearest or _NONE_YET.get(kind, 'None exists.')}")
 

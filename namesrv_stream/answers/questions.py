@@ -17,22 +17,24 @@ from namesrv_stream.answers.definitions import TopicState
 from namesrv_stream.answers.events import Span
 from namesrv_stream.answers.model import MAX_LISTED, BadQuestionError
 from namesrv_stream.answers.times import is_still_to_come, span_up_to, time_at, time_ms, zone_named
+from namesrv_stream.config.written_times import ACCEPTED
 from namesrv_stream.reporting.texts import SHOWN_ZONE
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.moment import RegistryAt
 
 FORMS = (
-    "2026-11-21T03:12:00Z, 2026-11-21, 03:12, 10m, 2h ago. A time without a zone is in `tz`, else in UTC. A date "
-    "means its first moment in `since` and `from`, and its end elsewhere."
+    "2026-11-21T03:12:00Z, 2026-11-21, 03:12 (the last one that has passed), 10m, 2h ago. A time without a zone is in "
+    "`tz`, else in UTC. A date means its start in `since` and `from`, and its end elsewhere."
 )
 
 
 class Cli(NamedTuple):
-    """How the command line differs from the API: the option's names, its default, and the name of its value in help."""
+    """How the command line differs from the API: the option's names, its default, its value's name, and its help."""
 
     names: tuple[str, ...] = ()
     default: Any = ...
     metavar: str | None = None
+    text: str | None = None
 
 
 GONE = ("left", "unregistered", "removed")
@@ -46,8 +48,16 @@ ALL = 2**31 - 1
 
 Limit = Annotated[int, Field(ge=1, le=MAX_LISTED, description="Maximum number of items.")]
 After = Annotated[str, Field(description="Begin after this item: `next` of the previous page.")]
-Since = Annotated[str | None, Field(description=f"From this event time on: {FORMS}"), Cli(metavar="TIME")]
-Until = Annotated[str | None, Field(description="Up to this event time."), Cli(metavar="TIME")]
+Since = Annotated[
+    str | None,
+    Field(description=f"From this event time on: {FORMS}"),
+    Cli(metavar="TIME", text=f"From this event time on: {ACCEPTED}. A date stands for its start."),
+]
+Until = Annotated[
+    str | None,
+    Field(description="Up to this event time."),
+    Cli(metavar="TIME", text="Up to this event time. A date stands for its end."),
+]
 OfBroker = Annotated[
     str | None,
     Field(min_length=1, description="Only of this broker group or address."),
@@ -58,7 +68,7 @@ OfCluster = Annotated[str | None, Field(min_length=1, description="Only of this 
 OfZone = Annotated[str | None, Field(description="Only of this zone; empty for those without a zone.")]
 Containing = Annotated[
     str,
-    Field(description="Only those whose name or address contains this text."),
+    Field(description="Only those whose name contains this text; of brokers also those whose address does."),
     Cli(("-q", "--containing")),
 ]
 EveryVersion = Annotated[
@@ -136,8 +146,11 @@ class AskBrokers(ListQuestion):
         str, Field(description=f"One of {', '.join(BROKER_ORDERS)}; with - in reverse order."), Cli(default="cluster")
     ] = "address"
     state: Annotated[
-        Literal[State, "unregistered"] | None,
-        Field(description="Only those in this state. unregistered: within 7 days, and not returned; also as `left`."),
+        Literal["up", State, "unregistered"] | None,
+        Field(
+            description="Only those in this state. up: alive, late or suspect. unregistered: within 7 days, and not "
+            "returned; also as `left`."
+        ),
     ] = None
 
     def chooses(self, cluster: str, zone: str | None, *names: str) -> bool:

@@ -223,7 +223,14 @@ def _command(line: BrokerEventRow, before: Rows, after: Rows) -> str:
             return f"{_asker_first(line)} {rejected if line.held_id else f'retired {broker}'}"
     if done is None:
         return f"{_asker_first(line)} {_of_tables(line, command)}"
-    return f"{_asker_first(line)} {done}{'' if line.changes or topics else ': nothing changed'}"
+    return f"{_asker_first(line)} {done if line.changes or topics else _sent_for_nothing(line.type, command)}"
+
+
+def _sent_for_nothing(kind: str, command: Mapping[str, Any]) -> str:
+    of = command.get("brokerName") or command.get("topic")
+    if "key" in command:
+        of = f"{command.get('namespace')}/{command['key']}"
+    return f"sent {kind}{f' for {of}' if of else ''}: nothing changed"
 
 
 def _of_tables(line: BrokerEventRow, command: Mapping[str, Any]) -> str:

@@ -236,8 +236,9 @@ PLAN = FleetPlan(
 def demo(invocation: Invocation, data: Path) -> None:
     """Show an outage and its end.
 
-    Brokers register, expire, unregister and return, and the routes after each step. Takes a minute or two. The demo
-    has its own settings: --config, --root and --set are rejected, NAMESRV_* in the environment has no effect.
+    Brokers register, expire, unregister and return, and the routes after each step. Takes less than a minute, the
+    first time three. The demo has its own settings: --config, --root and --set are rejected, NAMESRV_* in the
+    environment has no effect.
     """
     with open_stage(invocation, data) as stage:
         first_epoch = _play_scenes(stage)

@@ -33,7 +33,8 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     names = next((each.names for each in marks if each.names), (f"--{name}",))
     default = next((each.default for each in marks if each.default is not ...), field.default)
     metavar = next((each.metavar for each in marks if each.metavar), None)
-    more: dict[str, Any] = {"help": field.description, "metavar": metavar, "default": default}
+    text = next((each.text for each in marks if each.text), field.description)
+    more: dict[str, Any] = {"help": text, "metavar": metavar, "default": default}
     spellings = [*names, name]
     if name in _TIMES:
         more |= {"type": _checked_begin if _TIMES[name] else _checked_time}

@@ -43,7 +43,7 @@ def console(*, stderr: bool = False) -> Console:
 class Rows:
     """A table whose column names set the layout. Its rows are read when it is first printed.
 
-    `#x` holds numbers and is aligned right. `x+` holds long text, the only one that is wrapped. `x?` is left out if all
+    `#x` holds numbers and is aligned right. `x+` holds long text. `x?` is left out if all
     its cells are empty. `x:` is a group: its cell is shown only if it differs from the one above. Output that is no
     terminal has no groups, alignment or wrapping.
     """
@@ -65,7 +65,7 @@ class Rows:
         )
         for name in (self.columns[index] for index in kept):
             justify: Literal["left", "right"] = "right" if name.startswith("#") and not plain else "left"
-            grid.add_column(name.strip("#:?+"), justify=justify, overflow="fold", no_wrap="+" not in name)
+            grid.add_column(name.strip("#:?+"), justify=justify, overflow="fold", no_wrap=plain or name.startswith("#"))
         grouping = 0 if plain else sum(name.endswith(":") for name in self.columns)
         above: Sequence[object] = ()
         for row in rows:

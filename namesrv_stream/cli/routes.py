@@ -43,6 +43,8 @@ def topic_route(
 
     Its queues on each broker group, and the brokers there. --json prints RocketMQ's TopicRouteData.
     """
+    if name and topic and name != topic:
+        raise click.UsageError("-t and TOPIC exclude each other. Give one of them.")
     topic = name or topic
     if not topic:
         raise click.UsageError("Give a topic: `topicRoute TOPIC`.")
@@ -188,7 +190,7 @@ def _heard(holder: lists.Holder) -> str:
 def broker_list(registry: RegistryAt, health: Health | None, question: AskBrokers) -> Answer:
     """List the brokers that are up, and those that are down.
 
-    A role in parentheses belongs to another address, or to none.
+    A role in parentheses: the address has sent it, and is not registered as it.
     """
     page = lists.brokers(registry, question)
     found = page.brokers

@@ -109,7 +109,11 @@ def _answer(registry: RegistryAt, health: Health | None, *, codes: list[int], as
     state = job_state(health.progress.state, kafka)
     found = job_status(registry, health, doubt_of(state, health.row, health.now_ms), kafka, no_room)
     codes.append(_STATES[found.state][2] or (_NO_ROOM_STATUS if no_room else 0))
-    parts = [*_job_lines(found, kafka), *_kafka_lines(settings, kafka, health.now_ms), *_table_lines(registry, found)]
+    parts = [
+        *_job_lines(found, kafka, health.row.published_at),
+        *_kafka_lines(settings, kafka, health.now_ms),
+        *_table_lines(registry, found),
+    ]
     lasting = msgspec.structs.replace(found, age_millis=0, lag_millis=0, log_silent_millis=0, records_behind=0)
     return Answer(found, Group(heading("Registry", found.root), _grid(parts)), lasting)
 
@@ -132,6 +136,8 @@ def _without_tables(settings: NamesrvSettings, error: NamesrvError, codes: list[
         "error": str(error),
     }
     job = _state_text(state, row and row.published_at, None, problem)
+    if state == "unknown" and none_yet is not None:
+        job = Text("unknown: there are no tables, and Kafka is unreachable", "red")
     tables = Text(f"{storage_problem(root) or ''} {error}".strip(), "bold red")
     parts = [("tables", tables), ("job", job), *_candidates(kafka), *_kafka_lines(settings, kafka, now_ms)]
     return Answer(value, Group(heading("Registry", masked(root.url)), _grid(parts)))
@@ -146,16 +152,22 @@ def _grid(parts: list[tuple[str, str | Text]]) -> Table:
     return grid
 
 
-def _state_text(state: JobState, since: int | None, lag_ms: int | None, problem: str | None) -> Text:
+def _state_text(
+    state: JobState, since: int | None, lag_ms: int | None, problem: str | None, *, asked_kafka: bool = True
+) -> Text:
     text, colour, _ = _STATES[state]
+    if state == "running" and not asked_kafka:
+        text = "last update {since}; Kafka was not asked whether it runs"
     at = time_text(since, with_zone=True)
     sign = f"last update {at}" if since else "no update in the tables"
     facts = {"since": at, "sign": sign, "lag": duration_text(lag_ms or 0), "problem": problem or _SEE_LOG}
     return Text(text.format(**facts), colour)
 
 
-def _job_lines(found: Status, kafka: FromKafka) -> Iterator[tuple[str, str | Text]]:
-    yield "job", _state_text(found.state, found.since, found.lag_millis, found.job_problem)
+def _job_lines(found: Status, kafka: FromKafka, updated_ms: int) -> Iterator[tuple[str, str | Text]]:
+    asked_kafka = kafka is not NOT_ASKED
+    since = updated_ms if found.state == "running" else found.since
+    yield "job", _state_text(found.state, since, found.lag_millis, found.job_problem, asked_kafka=asked_kafka)
     batch = "no batch yet" if found.batch_id is None else f"batch {found.batch_id}"
     yield "", f"{batch}, run {found.run_id}, term {found.term}"
     yield from _candidates(kafka)

@@ -98,7 +98,7 @@ def seconds_option(name: str, default_s: float, help_text: str, *, least_s: floa
 
 def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
     """Return a decorator that adds --json, --as-of and --watch to a command, which receives them as `view`."""
-    follows = f"Repeat for each new snapshot (default: look every {_WATCH_S:g} s)."
+    follows = f"Repeat for each new snapshot (default: check every {_WATCH_S:g} s)."
     watch_option = seconds_option("watch", _WATCH_S, follows, least_s=MIN_WATCH_S)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,7 +119,11 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
 def heading_of(title: str, registry: RegistryAt, health: Health | None) -> Text:
     """Return a line with the title and the moment of the answer. `health`: None if the question is about the past."""
     row = registry.snapshot
-    event_time = time_text(row.event_time, with_zone=True)  # all times below are in this zone too
+    if registry.as_of.at_ms is not None and registry.is_historical:  # all times below are in this zone too
+        return heading(title, f"as of {time_text(registry.as_of.at_ms, with_zone=True)} (snapshot {row.epoch})")
+    if row.event_time is None:
+        return heading(title, f"snapshot {row.epoch}, no data yet")
+    event_time = time_text(row.event_time, with_zone=True)
     published = f", published {age_text(health.now_ms - row.published_at)}" if health else ""
     stopped = ", job stopped" if health and health.progress.state == "stopped in order" else ""
     return heading(title, f"snapshot {row.epoch}, data as of {event_time}{published}{stopped}")
@@ -190,7 +194,9 @@ def show(invocation: Invocation, view: View, answer: Answering) -> None:
         _watch(opened, view, answer)
         return
     if view.as_of is not None:
-        print_answer(*answer(opened.at(*view.as_of), None)[:2], as_json=view.as_json)
+        registry = opened.at(*view.as_of)
+        health = None if registry.is_historical else health_of(registry, time.time_ns() // 1_000_000)
+        print_answer(*answer(registry, health)[:2], as_json=view.as_json)
         return
     registry, health = _current(opened)
     if warning := _stale_text(health):

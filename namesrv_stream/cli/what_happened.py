@@ -12,12 +12,12 @@ from rich.text import Text
 
 from namesrv_stream.analysis import palette
 from namesrv_stream.analysis.views import history_sql, permanent_sql
-from namesrv_stream.answers import accounts
-from namesrv_stream.answers.definitions import DownBroker, gone_brokers
-from namesrv_stream.answers.job_status import Health
-from namesrv_stream.answers.model import Unknown
-from namesrv_stream.answers.questions import AskDiff, AskEvents, AskWhy
-from namesrv_stream.answers.sentences import ENDED_BY
+from namesrv_stream.answers import accounts, topics
+from namesrv_stream.answers.broker_page import group_text
+from namesrv_stream.answers.events import is_recorded
+from namesrv_stream.answers.job_status import NOT_ASKED, Health, doubt_of, job_state
+from namesrv_stream.answers.model import NotFoundError, Unknown
+from namesrv_stream.answers.questions import AskDiff, AskEvents, AskTopic, AskWhy
 from namesrv_stream.cli.options import asked, options_of
 from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
 from namesrv_stream.cli.view import (
@@ -44,7 +44,6 @@ from namesrv_stream.reporting.texts import (
     role_text,
     shown_of,
 )
-from namesrv_stream.rules.history import UNPLANNED
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.moment import RegistryAt
@@ -83,38 +82,27 @@ def why(registry: RegistryAt, health: Health | None, question: AskWhy, subject: 
     _warn_of(story.unknown)
     rows: list[list[object]] = [
         *([time_text(each.event_time), each.epoch, each.text] for each in story.sentences),
-        ["now" if health else "", registry.snapshot.epoch, _present(registry, story.name)],
+        ["now" if health else "", registry.snapshot.epoch, _present(registry, story.name, question, health)],
     ]
     count = shown_of(len(story.sentences), story.total, "event")
     title = heading_of(f"{story.name}: {count}", registry, health)
     return Answer(story.sentences, Group(title, Rows(["time", "#snapshot", "event+"], rows)))
 
 
-def _is_told(each: DownBroker) -> bool:
-    """Return whether a broker that is not up belongs to its group still: one that was replaced or moved does not."""
-    return each.ended_by in (*UNPLANNED, "UNREGISTERED")
-
-
-def _gone_text(each: DownBroker) -> str:
-    """Return what is said of a broker of a group whose other brokers are up."""
-    ended, at = ENDED_BY.get(each.ended_by, each.ended_by), clock_text(each.gone_ms)
-    if each.retired:
-        return f"retired at {clock_text(each.retired.event_time)}"
-    return f"down since {at} ({ended})" if each.ended_by in UNPLANNED else f"{ended} at {at}"
-
-
-def _present(registry: RegistryAt, subject: str) -> str:
-    if lease := registry.live.get(subject):
+def _present(registry: RegistryAt, subject: str, asked: AskWhy, health: Health | None) -> str:
+    """Return the state of a broker group, an address or a topic as its page has it; what is not known now is marked."""
+    doubt = health and doubt_of(job_state(health.progress.state, NOT_ASKED), health.row, health.now_ms)
+    known = f"Last known ({doubt.reason} since {clock_text(doubt.since_ms)}): " if doubt else ""
+    if not asked.is_topic and (lease := registry.live.get(subject)):
         heard = "" if registry.is_historical else f", last heartbeat {clock_text(lease.last_update_timestamp)}"
-        return f"{broker_text(lease.broker_name, lease.broker_id)} in {lease.cluster_name} ({subject}) is up{heard}."
-    if holders := registry.brokers.get(subject):
-        told = [f"{role_text(each)} {row.broker_addr}" for each, row in holders.items()]
-        ended = {each.broker_id: each for each in gone_brokers(registry) if each.broker_name == subject}
-        told += [f"{role_text(number)} {_gone_text(each)}" for number, each in sorted(ended.items()) if _is_told(each)]
-        return f"{subject} is up: {', '.join(told)}."
-    if queues := registry.of_topic(subject).queues.get(subject):
-        return f"{subject} has queues on {', '.join(row.broker_name for row in queues)}."
-    return f"{subject} is not in the routes."
+        who = f"{broker_text(lease.broker_name, lease.broker_id)} in {lease.cluster_name} ({subject})"
+        return f"{known}{who} is up{heard}."
+    if not asked.is_topic and is_recorded(registry, subject):
+        return f"{known}{group_text(registry, subject)}."
+    try:
+        return f"{known}{topics.route(registry.of_topic(subject), subject, AskTopic()).text}"
+    except NotFoundError:
+        return f"{known}{subject} is not in the routes."
 
 
 @click.command("diff")
@@ -126,7 +114,7 @@ def diff(invocation: Invocation, /, before: AsOf, after: AsOf, as_json: bool, **
     """Compare two snapshots or times.
 
     Lists the rows that were added (+), removed (-) or changed (~) from A to B. Each is the number of a snapshot or a
-    time. A date stands for the begin of that day in A, and for its end in B.
+    time. A date stands for the start of that day in A, and for its end in B.
     """
     registry = open_registry(invocation.settings)
     question = asked(AskDiff, {"from": str(before), **options})

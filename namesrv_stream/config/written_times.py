@@ -12,7 +12,9 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from namesrv_stream.config.values import parsed_duration
 
-ACCEPTED = "now, 03:12, 2026-11-21, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or '1d 2h ago'"
+ACCEPTED = (
+    "now, 03:12 (the last one that has passed), 2026-11-21, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or '1d 2h ago'"
+)
 
 _TO_THE_SECOND = re.compile(r":\d\d:\d\d(?![\d.,:])")
 _REST_OF_A_SECOND = timedelta(milliseconds=999)

@@ -187,8 +187,8 @@ def _listening(settings: NamesrvSettings) -> socket.socket:
     except OSError as error:
         problem = str(error.strerror).partition(" (while ")[0]
         raise NamesrvError(
-            f"cannot listen at {host}:{port} ({problem}). Set console.port or console.bindAddress, or "
-            f"stop what listens there: {port_owner_command(port)} names it."
+            f"the console cannot listen at {host}:{port}: {problem.lower()}. Find the process there with "
+            f"{port_owner_command(port)} and stop it, or set console.port or console.bindAddress."
         ) from error
 
 
@@ -198,7 +198,8 @@ def _listening(settings: NamesrvSettings) -> socket.socket:
 def console(invocation: Invocation, file: Path | None) -> None:
     """Serve the page and the HTTP API at console.port, until SIGTERM or Ctrl-C.
 
-    Several may run side by side. Kafka and the job may be away: answers are from the last snapshot.
+    Several may run side by side. While Kafka is unreachable or the job is not running, answers are from the last
+    snapshot.
     """
     settings = replace(invocation, file=file or invocation.file).settings
     set_up_logging(log_format=settings.log_format)

@@ -42,5 +42,5 @@ def test_a_signal_ends_it_and_all_its_watches_in_order(still_root, number):
 def test_an_address_that_is_taken_names_the_command_that_tells_by_whom(settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(NamesrvError, match=rf"cannot listen at 127.0.0.1:{port} .*`ss -ltnp 'sport = :{port}'`"):
+        with pytest.raises(NamesrvError, match=rf"cannot listen at 127.0.0.1:{port}: .*`ss -ltnp 'sport = :{port}'`"):
             ConsoleServer(settings(console__port=port))

@@ -22,6 +22,7 @@ from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.values import is_object_store
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, PublicationLostError
+from namesrv_stream.reporting.texts import age_text
 from namesrv_stream.rules.commands import order_problem
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.tables.damage import Damage
@@ -51,8 +52,8 @@ def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
     except (NotARegistryError, NoSuchSnapshotError) as error:
         yield Finding("tables", "warning", str(error), "If this is a new registry, start the job.")
         return
-    age_s = time.time() - newest.published_at / 1000
-    yield Finding("tables", "ok", f"{root} can be read: snapshot {newest.epoch}, published {age_s:.0f} s ago")
+    age = age_text(round(time.time() * 1000) - newest.published_at)
+    yield Finding("tables", "ok", f"{root} can be read: snapshot {newest.epoch}, published {age}")
 
 
 def check_files(settings: NamesrvSettings) -> Iterator[Finding]:

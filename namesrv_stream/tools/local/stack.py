@@ -113,8 +113,8 @@ class LocalStack:
         try:
             self._check_job()
         except _JVM_LOST as error:
-            problem = getattr(error, "problem", error)
-            raise ServerEndedError("Spark", f"ended unexpectedly ({problem})", self._spark_log) from error
+            what = "lost its JVM, which ended unexpectedly. No record is lost; start it again"
+            raise ServerEndedError("Spark", what, self._spark_log) from error
         self._check_others()
 
     def _check_job(self) -> None:
