@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from namesrv_stream.answers.causes import STRAYS, Member
 from namesrv_stream.answers.definitions import BrokerKey, down_brokers, last_ends, lost_topics, together
@@ -138,6 +139,20 @@ class Group(AnswerModel):
     down: int
 
 
+class ClusterCounts(AnswerModel):
+    """The expected brokers of one cluster, as numbers. A broker group of several zones counts once in `brokerNames`.
+
+    `late`: null for the past.
+    """
+
+    cluster_name: str
+    broker_names: int
+    alive: int
+    late: int | None
+    suspect: int
+    down: int
+
+
 class Overview(AnswerModel):
     """A moment at a glance. `clusters` is empty for very many brokers: see /v1/brokers.
 
@@ -151,6 +166,7 @@ class Overview(AnswerModel):
     verdict: Verdict
     counts: Counts
     groups: list[Group]
+    cluster_counts: list[ClusterCounts]
     clusters: list[Cluster]
     last_hour: dict[str, int]
     events: list[Headline]
@@ -163,6 +179,7 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
     recent = newest_of(registry, event_condition(span=hour, with_versions=False), _MAX_RECENT)
     brokers, topics = members(registry, down), topic_verdicts(registry, lost_topics(registry))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
+    by_place, by_cluster = (_numbers(brokers, columns, registry.is_historical) for columns in (2, 1))
     told = verdict_of(registry, doubt)
     counts = Counts(
         clusters=len({each.cluster for each in brokers}),
@@ -179,7 +196,8 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
         snapshot=Moment.of(registry.snapshot),
         verdict=told,
         counts=counts,
-        groups=_groups(brokers, is_past=registry.is_historical),
+        groups=[Group(*place, **numbers) for place, numbers in by_place],
+        cluster_counts=[ClusterCounts(cluster, **numbers) for (cluster,), numbers in by_cluster],
         clusters=clusters(registry).clusters if len(names) <= MAX_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
         events=group_events(registry, recent or newest_of(registry, "true", _EVENTS), _EVENTS),
@@ -187,16 +205,15 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
     )
 
 
-def _groups(brokers: Iterable[Member], *, is_past: bool) -> list[Group]:
-    of_place: dict[tuple[str, str | None], list[Member]] = {}
+def _numbers(brokers: Iterable[Member], columns: int, is_past: bool) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Return the numbers of each place, by natural order. A place has the first `columns` of cluster and zone."""
+    of_place: dict[tuple[Any, ...], list[Member]] = {}
     for each in brokers:
-        of_place.setdefault((each.cluster, each.zone), []).append(each)
-    ordered = sorted(of_place, key=lambda place: (natural_key(place[0]), natural_key(place[1] or "")))
-    return [_group(place, of_place[place], is_past) for place in ordered]
-
-
-def _group(place: tuple[str, str | None], brokers: Sequence[Member], is_past: bool) -> Group:
-    states = Counter(each.state for each in brokers)
-    names = len({each.name for each in brokers})
-    late = None if is_past else states["late"]
-    return Group(*place, names, states["alive"], late, states["suspect"], states["down"])
+        of_place.setdefault(each[:columns], []).append(each)
+    found = []
+    for place in sorted(of_place, key=lambda place: [natural_key(name or "") for name in place]):
+        states = Counter({"alive": 0, "late": 0, "suspect": 0, "down": 0})
+        states.update(each.state for each in of_place[place])
+        names = len({each.name for each in of_place[place]})
+        found.append((place, {"broker_names": names, **states} | ({"late": None} if is_past else {})))
+    return found
