@@ -16,7 +16,7 @@ from namesrv_stream.answers.definitions import (
     left_brokers,
     lost_topics,
 )
-from namesrv_stream.answers.lists import Broker, brokers_of, check_known, down_broker
+from namesrv_stream.answers.lists import Broker, brokers_of, check_known, left_broker
 from namesrv_stream.answers.model import AnswerModel, Moment, Page, names_behind
 from namesrv_stream.answers.questions import AskBroker
 from namesrv_stream.answers.sentences import ENDED_BY, asker, given_reason
@@ -59,7 +59,7 @@ def broker_page(registry: RegistryAt, name: str, asked: AskBroker) -> BrokerPage
     fallen = next((each.broker_name for each in (*down, *left, *retired) if each.broker_addr == name), name)
     broker_name = lease.broker_name if lease else fallen
     down, left = ([each for each in some if each.broker_name == broker_name] for some in (down, left))
-    of_name = [*brokers_of(registry, [broker_name]), *(down_broker(each, "left") for each in left)]
+    of_name = [*brokers_of(registry, [broker_name]), *(left_broker(each) for each in left)]
     if not of_name:
         check_known(registry, name)
     rows = _topics_of(registry, broker_name, WENT if down or left else ())

@@ -6,17 +6,18 @@ Whether a broker is late is decided by the log's clock at the snapshot.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
 from namesrv_stream.answers.causes import State
-from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers, wipes
+from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers, lost_topics, wipes
 from namesrv_stream.answers.events import recorded_names
-from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, Page, not_found, paged, rank_of
+from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, Page, fact, not_found, paged, rank_of
 from namesrv_stream.answers.questions import BROKER_ORDERS, GONE, AskBrokers
-from namesrv_stream.answers.verdict import check_place, state_of
+from namesrv_stream.answers.verdict import check_place, state_of, topic_verdicts
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.reporting.texts import Time, broker_text, natural_key
 from namesrv_stream.rules import lookup
@@ -47,6 +48,7 @@ class Holder(AnswerModel, kw_only=True):
 
     broker_addr: str
     broker_id: int
+    zone_name: str | None
     state: State | UnsetType = UNSET
     silent_millis: int | UnsetType | None = None
     lease_began_at: Time | None = None
@@ -54,12 +56,15 @@ class Holder(AnswerModel, kw_only=True):
 
 
 class Broker(Holder, kw_only=True):
-    """A broker address with a lease, where another address may hold its id; or a broker that is down."""
+    """A broker address with a lease, where another address may hold its id; or a broker that is down.
+
+    `topics`: number of topics of its broker group, without system topics. One that is down has those too that its group
+    lost.
+    """
 
     cluster_name: str
     broker_name: str
     holds_id: bool
-    zone_name: str | None
     suspect_since: Time | None = None
     heartbeat_timeout_millis: int | None = None
     last_update_timestamp: Time | UnsetType | None = None
@@ -85,7 +90,11 @@ class Wiped(AnswerModel):
 
 
 class BrokerName(AnswerModel):
-    """A broker name and the holders of its ids. `wiped` is there if it takes no writes because of an operator."""
+    """A broker name with the zone of its latest registration, and the holders of its ids, each with its own zone.
+
+    `topics`: number of those that it has, without system topics. `wiped` is there if it takes no writes because of an
+    operator.
+    """
 
     broker_name: str
     zone_name: str | None
@@ -116,10 +125,26 @@ def broker(registry: RegistryAt, lease: LiveRow) -> Broker:
         "holds_id": holds_id,
         "zone_name": holder.zone_name if holder and holds_id else None,
         "filter_server_list": registry.filters.get(lease.broker_addr, ()),
-        "topics": registry.queues.topic_counts.get(lease.broker_name, 0),
+        "topics": _topic_counts(registry).of[lease.broker_name],
         "wiped": _wiped(registry, lease.broker_name) if lease.broker_id == MASTER_ID else UNSET,
     }
     return Broker.of(lease, **more | _heard(registry, lease))
+
+
+class _TopicCounts(NamedTuple):
+    """Broker name -> its number of topics, and of those that it lost; both without system topics."""
+
+    of: Counter[str]
+    lost: Counter[str]
+
+
+@fact
+def _topic_counts(registry: RegistryAt) -> _TopicCounts:
+    lost, queues = lost_topics(registry), registry.queues
+    system = topic_verdicts(registry, lost).system
+    of = Counter(queues.topic_counts)
+    of.subtract(queues.counts_of(system))
+    return _TopicCounts(of, Counter(name for topic, names in lost.items() if topic not in system for name in names))
 
 
 def _wiped(registry: RegistryAt, broker_name: str) -> Wiped | UnsetType:
@@ -136,9 +161,15 @@ def _heard(registry: RegistryAt, lease: LiveRow) -> dict[str, Any]:
     return {"state": state_of(registry, lease), "silent_millis": silence_ms(lease, registry.snapshot)}
 
 
-def down_broker(each: DownBroker, state: State = "down") -> Broker:
-    """Return a broker that is down or left as an answer shows it."""
-    return Broker.of(each, state=state, holds_id=False, down=_down(each))
+def down_broker(registry: RegistryAt, each: DownBroker) -> Broker:
+    """Return a broker that is down as an answer shows it."""
+    topics = sum(counts[each.broker_name] for counts in _topic_counts(registry))
+    return Broker.of(each, state="down", holds_id=False, down=_down(each), topics=topics)
+
+
+def left_broker(each: DownBroker) -> Broker:
+    """Return a broker that unregistered and is not back as an answer shows it."""
+    return Broker.of(each, state="left", holds_id=False, down=_down(each))
 
 
 def _down(each: DownBroker) -> Down:
@@ -166,10 +197,10 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
     """
     check_place(registry, asked.cluster, asked.zone)
     if asked.state in GONE:
-        every = [down_broker(each, "left") for each in left_brokers(registry)]
+        every = [left_broker(each) for each in left_brokers(registry)]
     else:
         every = [broker(registry, lease) for lease in registry.live.values()]
-        every += map(down_broker, down_brokers(registry))
+        every += [down_broker(registry, each) for each in down_brokers(registry)]
     found = [
         each
         for each in every
@@ -207,7 +238,7 @@ def brokers_of(registry: RegistryAt, names: Iterable[str]) -> list[Broker]:
     wanted = frozenset(names)
     leases = [lease for lease in registry.live.values() if lease.broker_name in wanted]
     alive = [broker(registry, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
-    return alive + [down_broker(each) for each in down_brokers(registry) if each.broker_name in wanted]
+    return alive + [down_broker(registry, each) for each in down_brokers(registry) if each.broker_name in wanted]
 
 
 def check_known(registry: RegistryAt, name: str) -> None:
@@ -235,12 +266,12 @@ def _broker_name(
 ) -> BrokerName:
     fallen = down.get((cluster, name), ())
     rows = [row for _, row in sorted(registry.brokers.get(name, {}).items())]
-    leases = [registry.live[row.broker_addr] for row in rows if row.cluster_name == cluster]
-    holders = [Holder.of(lease, **_heard(registry, lease)) for lease in leases]
+    leases = [(registry.live[row.broker_addr], row.zone_name) for row in rows if row.cluster_name == cluster]
+    holders = [Holder.of(lease, zone_name=zone, **_heard(registry, lease)) for lease, zone in leases]
     holders += [Holder.of(each, state="down", down=_down(each)) for each in fallen]
     zone = lookup.latest_registered(rows).zone_name if rows else fallen[0].zone_name
     by_id = sorted(holders, key=lambda each: each.broker_id)
-    return BrokerName(name, zone, registry.queues.topic_counts.get(name, 0), by_id, _wiped(registry, name))
+    return BrokerName(name, zone, _topic_counts(registry).of[name], by_id, _wiped(registry, name))
 
 
 def kv_values(registry: RegistryAt, namespace: str) -> dict[str, str]:

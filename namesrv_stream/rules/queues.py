@@ -159,6 +159,15 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         has_one = cache(lambda cells: not codes.isdisjoint(name_codes_of(cells)))  # few distinct single rows
         return [topic for topic, cells in self._all_cells() if has_one(cells)]
 
+    def counts_of(self, topics: Iterable[str]) -> Counter[str]:
+        """Return broker name -> how many of these topics it has, if above 0."""
+        distinct = Counter(self._page_of(topic).get(topic, b"") for topic in topics)
+        counts = Counter[str]()
+        for cells, count in distinct.items():
+            for code in name_codes_of(cells):
+                counts[self._codes.names[code]] += count
+        return counts
+
     def by_rows(self, function: Callable[[Sequence[TopicRow]], T]) -> dict[str, T]:
         """Return topic -> what `function` returns for its rows, in order of topics.
 

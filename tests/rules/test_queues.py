@@ -46,6 +46,8 @@ def assert_shows(queues, model):
     topics = ["none", *(row.topic for row in rows), "none"]
     for name in asked:
         assert list(queues.settings_on(name, topics)) == [model.get((topic, name)) for topic in topics]
+    counted = Counter(row.broker_name for row in rows if row.topic != rows[0].topic)
+    assert queues.counts_of([*[*queues][1:], "none"]) == counted
     assert queues.topics_on(asked) == sorted({row.topic for row in rows if row.broker_name in asked})
 
 
