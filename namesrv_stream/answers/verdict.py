@@ -274,14 +274,15 @@ def verdict(
     of_kind = TopicCounts(sum(map(len, of_state.values())), *(len(of_state.get(kind, ())) for kind in kinds))
     found = causes(brokers)
     is_critical = counts.down or of_kind.not_writable or of_kind.without_route
-    is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected or any(beside[1:])
+    is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected or left.topics
+    is_warning = is_warning or any(beside[1:])
     level: Literal["ok", "warning", "critical"] = "critical" if is_critical else "warning" if is_warning else "ok"
     told = Verdict(level, "", counts, of_kind, found, wiped_groups=list(beside.wiped))
     parts = list(_parts(told, of_state, beside, brokers))
     text = "; ".join(parts)
     if text.startswith(("all ", "both ", "no ")):  # what else is first is a number or a name, which stays as it is
         text = text[:1].upper() + text[1:]
-    headline = None if level == "ok" else _headline(told, of_state)
+    headline = None if level == "ok" else _headline(told, of_state, left)
     return msgspec.structs.replace(told, text=f"{text}.", headline=headline)
 
 
@@ -338,11 +339,17 @@ def _writable_text(topics: TopicCounts, of_state: Mapping[str, Sequence[str]]) -
     return f"{all_of(topics.total, 'topic')} writable"
 
 
-def _headline(told: Verdict, of_state: Mapping[str, Sequence[str]]) -> str:
+def _headline(told: Verdict, of_state: Mapping[str, Sequence[str]], left: Left) -> str:
     """Return the gravest part of a health line in a few words."""
-    for state, words in SUFFERS.items():
-        if (names := of_state.get(state)) and (state in _LOST or not told.causes):
-            return f"{names[0] if len(names) == 1 else counted(len(names), 'topic')} {words}"
+    suffering = [
+        (names, words)
+        for state, words in SUFFERS.items()
+        if (names := of_state.get(state)) and (state in _LOST or not told.causes)
+    ]
+    if left.topics and not told.brokers.down:
+        suffering.insert(sum(state in of_state for state in _LOST), (sorted(left.topics), "removed"))
+    for names, words in suffering:
+        return f"{names[0] if len(names) == 1 else counted(len(names), 'topic')} {words}"
     if not told.causes:
         wiped = [each.broker_name for each in told.wiped_groups]
         return f"{named(wiped, 1)} not writable" if wiped else "events lost" if told.brokers.expected else "no brokers"
@@ -376,6 +383,11 @@ def _lost_text(names: Sequence[str], state: str) -> str:
     return f"{counted(len(names), 'topic')} {state} ({named(sorted(names, key=natural_key), _FEW)})"
 
 
+def _removed_text(topics: Collection[str]) -> str:
+    """Return which topics were removed: `topic A removed`, `topics A, B, C and 7 more removed`."""
+    return f"topic{'s' * (len(topics) > 1)} {named(sorted(topics, key=natural_key), _FEW)} removed"
+
+
 def _brokers_text(told: Verdict, left: Left, brokers: Sequence[Member]) -> Iterator[str]:
     down = [each for each in told.causes if each.state == "down"]
     counts = told.brokers
@@ -397,8 +409,8 @@ def _brokers_text(told: Verdict, left: Left, brokers: Sequence[Member]) -> Itera
     yield from (each.text for each in told.causes if each.state == "suspect")
     if left.brokers:
         first, count = left.brokers[0], len(left.brokers)
-        at, topics = clock_text(first.gone_ms), len(left.topics)
+        at = clock_text(first.gone_ms)
         who = f"{broker_text(first.broker_name, first.broker_id)} unregistered at {at} and has not returned"
         many = f"{count:,} brokers unregistered, the last at {at}, and have not returned"
-        removed = f" ({counted(topics, 'topic')} removed with {'it' if count == 1 else 'them'})" if topics else ""
+        removed = f" ({_removed_text(left.topics)} with {'it' if count == 1 else 'them'})" if left.topics else ""
         yield f"{who if count == 1 else many}{removed}"

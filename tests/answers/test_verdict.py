@@ -33,8 +33,11 @@ def test_nearly_all_brokers_are_not_said_to_be_all():
     )
 
 
-@pytest.mark.parametrize(("brokers", "gone", "end"), ROWS["left"])
-def test_who_unregistered_and_is_not_back_is_told_without_alarm(brokers, gone, end):
+@pytest.mark.parametrize(("brokers", "gone", "level", "headline", "end"), ROWS["left"])
+def test_who_unregistered_and_is_not_back_is_told_and_is_a_warning_if_topics_went_too(
+    brokers, gone, level, headline, end
+):
     left = [each.down for each in members(brokers)]
     found = verdict(members("b-1/0 up"), TopicVerdicts({}, frozenset()), Beside(Left(left, gone)))
-    assert (found.level, found.text, found.brokers.left) == ("ok", f"{end}.", len(left))
+    assert (found.level, found.headline, found.text) == (level, headline, f"{end}.")
+    assert found.brokers.left == len(left)
