@@ -13,7 +13,7 @@ from msgspec import Struct
 from namesrv_stream.answers.events import Span
 from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.reporting.logs import printable
-from namesrv_stream.reporting.texts import Time, named
+from namesrv_stream.reporting.texts import Time, folded, named
 from namesrv_stream.rules.record_types import is_system_topic
 from namesrv_stream.tables.holes import UnknownPast
 from namesrv_stream.tables.moment import RegistryAt
@@ -85,8 +85,8 @@ class NotFoundError(NamesrvError):
     def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int, is_last: Callable[[str], bool]) -> None:
         names = sorted(set(known))
         is_long = len(names) > _MAX_COMPARED
-        begin, whole = name[:2].lower(), name.lower()
-        near = (each for each in names if each[:2].lower() == begin or whole in each.lower())
+        begin, whole = folded(name[:2]), folded(name)
+        near = (each for each in names if folded(each[:2]) == begin or whole in folded(each))
         compared = list(near) if is_long else names
         nearest = did_you_mean(name, compared[:_MAX_COMPARED], most=_NEAREST).rstrip()
         shown = printable(name[:_SHOWN_CHARS]) + ("..." if len(name) > _SHOWN_CHARS else "")
@@ -211,7 +211,7 @@ def _tuples(value: Any) -> Any:
 
 def rank_of(text: str, *names: str) -> int:
     """Return 0 if one of the names is the text, 1 if one begins with it, 2 otherwise; case does not matter."""
-    wanted, compared = text.lower(), [name.lower() for name in names]
+    wanted, compared = folded(text), list(map(folded, names))
     return 0 if wanted in compared else 1 if any(name.startswith(wanted) for name in compared) else 2
 
 

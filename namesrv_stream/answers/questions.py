@@ -18,7 +18,7 @@ from namesrv_stream.answers.events import Span
 from namesrv_stream.answers.model import MAX_LISTED, BadQuestionError
 from namesrv_stream.answers.times import is_still_to_come, span_up_to, time_at, time_ms, zone_named
 from namesrv_stream.config.written_times import ACCEPTED
-from namesrv_stream.reporting.texts import SHOWN_ZONE
+from namesrv_stream.reporting.texts import SHOWN_ZONE, folded
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.moment import RegistryAt
 
@@ -138,6 +138,10 @@ class ListQuestion(Question):
     limit: Annotated[Limit, Cli(default=ALL)] = 100
     after: After = ""
 
+    def names(self, *names: str) -> bool:
+        """Return whether one of the names contains the text."""
+        return not self.q or any(folded(self.q) in folded(name) for name in names)
+
 
 class AskBrokers(ListQuestion):
     """Which brokers are there, and in which state?"""
@@ -156,7 +160,7 @@ class AskBrokers(ListQuestion):
     def chooses(self, cluster: str, zone: str | None, *names: str) -> bool:
         """Return whether a broker is wanted. One of its `names` has to contain the text."""
         is_near = self.cluster in (None, cluster) and self.zone in (None, zone or "")
-        return is_near and any(self.q.lower() in name.lower() for name in names)
+        return is_near and self.names(*names)
 
 
 class AskBroker(Question):

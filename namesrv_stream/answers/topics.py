@@ -128,9 +128,7 @@ def topics(registry: RegistryAt, asked: AskTopics) -> Topics:
             for each in gone
             if cluster in (None, each.cluster_name) and zone in (None, each.zone_name or "")
         }
-    named = [
-        topic for topic, each in verdicts.items() if asked.q.lower() in topic.lower() and state in (None, each.state)
-    ]
+    named = [topic for topic, each in verdicts.items() if state in (None, each.state) and asked.names(topic)]
     if names is not None:
         chosen = {*registry.queues.topics_on(names), *(each for each, of in lost.items() if of & names)}
         named = [topic for topic in named if topic in chosen]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import overload
+from unicodedata import normalize
 
 _DIGITS = re.compile(r"(\d+)")
 _PERMS = ((4, "R"), (2, "W"), (1, "X"))
@@ -64,6 +65,11 @@ def is_of_two_offsets(moment: datetime) -> bool:
     """Return whether the clocks change on the local day of a time, so that an hour of it comes twice or not at all."""
     begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     return begin.utcoffset() != (begin + timedelta(days=1)).utcoffset()
+
+
+def folded(text: str) -> str:
+    """Return the text as searches compare it: without a difference of case, and `é` the same however it is composed."""
+    return text.lower() if text.isascii() else normalize("NFC", normalize("NFC", text).casefold())
 
 
 def natural_key(text: str) -> list[tuple[bool, int, str]]:
