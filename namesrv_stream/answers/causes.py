@@ -5,8 +5,10 @@ A sentence about a group of brokers is made here and nowhere else.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from namesrv_stream.answers.definitions import TOGETHER_MS, DownBroker, together
@@ -24,9 +26,12 @@ from namesrv_stream.reporting.texts import (
 from namesrv_stream.rules.record_types import MASTER_ID
 
 State = Literal["alive", "late", "suspect", "down", "left"]
-Scope = Literal["all", "zone", "cluster", "masters", "some", "broker"]
+Scope = Literal["all", "zone", "cluster", "zone_in_cluster", "masters", "some", "broker"]
 _WORST_FIRST: tuple[State, ...] = ("down", "suspect", "late")
 _NAMED = 6
+_MAX_NAME, _BEGIN, _DIGEST = 60, 40, 8
+"""Most characters of a name in an id. Of a longer one so many of its beginning, and so many of a digest of it."""
+
 STRAYS = 0.75
 """A zone or cluster with this share of a group is told by itself, and the others apart."""
 
@@ -43,12 +48,17 @@ class BrokerId(AnswerModel):
 class Cause(AnswerModel):
     """`count` of the `total` brokers in one place that are in one state: a whole place, or since about the same time.
 
-    A broker of two whole places counts for one of them. `text` tells each of them with all its brokers.
-    `scope`: all brokers, all of a zone or of a cluster, all masters of a cluster, one broker, or `some`. `zones` and
-    `clusters` are those of the brokers. `firstAt` and `lastAt`: the first and the last time at which a broker came to
-    the state; a silent one that is down counts at its last heartbeat. `goneAt`: the first end of a lease, from which
-    on clients did not get the broker. `endedBy`: numbers of brokers by the type of their end. `brokers` lists the
-    first of them.
+    `stateCount` of the `total` are in the state: it is above `count` if others there are told by another cause. A
+    broker of two whole places counts for one of them. `text` tells each of them with all its brokers.
+    `id`: the same as long as it is the same cause, from one snapshot to the next; /v1/brokers takes it as `cause`. It
+    has the state, the scope and the names of the place, or of the first broker of `some` and `broker`; in a name,
+    each byte of UTF-8 that is no letter, digit, _ or - is `~` and two hex digits, and a long name ends with `~~` and
+    a digest.
+    `scope`: all brokers, all of a zone, of a cluster, or of a zone within a cluster, all masters of a cluster, one
+    broker, or `some`. `zones` and `clusters` are those of the brokers. `firstAt` and `lastAt`: the first and the last
+    time at which a broker came to the state; a silent one that is down counts at its last heartbeat. `goneAt`: the
+    first end of a lease, from which on clients did not get the broker. `endedBy`: numbers of brokers by the type of
+    their end. `brokers` lists the first of them.
     """
 
     state: State
@@ -64,6 +74,8 @@ class Cause(AnswerModel):
     gone_at: Time | None
     ended_by: dict[str, int]
     brokers: list[BrokerId]
+    id: str
+    state_count: int
 
 
 class Member(NamedTuple):
@@ -86,17 +98,32 @@ class Member(NamedTuple):
 
 def causes(brokers: Sequence[Member]) -> list[Cause]:
     """Return what is wrong with brokers, by what they share: the state, a whole place, and then time and place."""
-    found: list[Cause] = []
+    return [cause for cause, _ in causes_with_members(brokers)]
+
+
+def causes_with_members(brokers: Sequence[Member]) -> list[tuple[Cause, Sequence[Member]]]:
+    """Return the causes, each with the brokers that it counts."""
+    found: list[tuple[Cause, Sequence[Member]]] = []
     for state in _WORST_FIRST:
         rest = sorted((each for each in brokers if each.state == state), key=lambda each: each.at_ms)
         of_state = []
         for scope, whole, around in _whole_places(rest, brokers):
-            of_state.append(_cause(scope, whole, around, brokers))
+            of_state.append((_cause(scope, whole, around, brokers), whole))
             rest = _without(rest, whole)
         groups = together(rest, lambda each: each.at_ms) if state == "down" else [rest]
         of_state += [cause for group in groups for cause in _parts(group, brokers)]
-        found += sorted(of_state, key=lambda each: -each.count)
+        found += sorted(of_state, key=lambda each: -each[0].count)
     return found
+
+
+_Place = tuple[str, ...] | None
+_WHOLE: dict[Scope, Callable[[Member], _Place]] = {
+    "zone": lambda each: None if each.zone is None else (each.zone,),
+    "cluster": lambda each: (each.cluster,),
+    "zone_in_cluster": lambda each: None if each.zone is None else (each.cluster, each.zone),
+    "masters": lambda each: (each.cluster,) if each.broker_id == MASTER_ID else None,
+}
+"""Scope of a whole place -> the names of the place in which a broker is, in the order in which they are looked for."""
 
 
 def _whole_places(
@@ -104,30 +131,33 @@ def _whole_places(
 ) -> Iterator[tuple[Scope, Sequence[Member], Sequence[Member]]]:
     """Yield the zones and clusters of which all brokers are in the group, whenever they came to it.
 
-    Then come clusters without masters. With each place come those of it that are in no place before, and all of it.
+    Then come the zones within one cluster, and clusters without masters. With each place come those of it that are in
+    no place before, and all of it.
     """
     fallen, rest = set(group), set(group)
-    masters = [each for each in brokers if each.broker_id == MASTER_ID]
     if len(group) > 1 and len(group) == len(brokers):
         yield "all", group, brokers
         return
-    axes: list[tuple[Scope, int, Sequence[Member]]] = [("zone", 1, brokers), ("cluster", 0, brokers)]
-    if group and group[0].state == "down":
-        axes.append(("masters", 0, masters))
-    for scope, column, among in axes:
-        for place in _places(rest, column):
-            around = [each for each in among if each[column] == place]
+    for scope, place_of in _WHOLE.items():
+        if not rest or (scope == "masters" and group[0].state != "down"):
+            return
+        of_place: dict[tuple[str, ...], list[Member]] = {}
+        for each in brokers:
+            if place := place_of(each):
+                of_place.setdefault(place, []).append(each)
+        for place in sorted(of_place, key=lambda names: list(map(natural_key, names))):
+            around = of_place[place]
             if len(around) > 1 and fallen.issuperset(around) and not rest.isdisjoint(around):
                 yield scope, [each for each in around if each in rest], around
                 rest.difference_update(around)
 
 
-def _parts(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[Cause]:
+def _parts(group: Sequence[Member], brokers: Sequence[Member]) -> Iterator[tuple[Cause, Sequence[Member]]]:
     """Yield a group, in parts if most of it are of one zone or of one cluster."""
     rest = list(group)
     while rest:
         part = _most(rest)
-        yield _cause("broker" if len(part) == 1 else "some", part, _around(part, brokers), brokers)
+        yield _cause("broker" if len(part) == 1 else "some", part, _around(part, brokers), brokers), part
         rest = _without(rest, part)
 
 
@@ -175,7 +205,32 @@ def _cause(scope: Scope, group: Sequence[Member], around: Sequence[Member], brok
         gone_at=Time(min(each.gone_ms for each in gone)) if gone else None,
         ended_by=dict(Counter(each.down.ended_by for each in group if each.down is not None)),
         brokers=[BrokerId(each.cluster, each.name, each.broker_id, each.address) for each in ordered[:_NAMED]],
+        id=_id(scope, group),
+        state_count=_in_state(around, group[0].state),
     )
+
+
+def _in_state(brokers: Iterable[Member], state: State) -> int:
+    return sum(each.state == state for each in brokers)
+
+
+def _id(scope: Scope, group: Sequence[Member]) -> str:
+    """Return the id of a cause, as `Cause` describes it: `down.zone.eu-b`, `down.broker.c1.broker-7.0`."""
+    first = group[0]
+    if scope in _WHOLE:
+        names = _WHOLE[scope](first) or ()
+    elif scope == "all":
+        names = ()
+    else:
+        first = min(group, key=lambda each: (each.at_ms, natural_key(each.name), each.broker_id, each.cluster))
+        names = (first.cluster, first.name, str(first.broker_id))
+    return ".".join((first.state, scope, *map(_escaped, names)))
+
+
+def _escaped(name: str) -> str:
+    in_bytes = name.encode(errors="surrogatepass")
+    text = re.sub(rb"[^A-Za-z0-9_-]", lambda found: b"~" + found[0].hex().encode(), in_bytes).decode()
+    return text if len(text) <= _MAX_NAME else f"{text[:_BEGIN]}~~{sha256(in_bytes).hexdigest()[:_DIGEST]}"
 
 
 def _name(scope: Scope, group: Sequence[Member]) -> str:
@@ -188,6 +243,8 @@ def _name(scope: Scope, group: Sequence[Member]) -> str:
             return zone_text(str(first.zone))
         case "cluster":
             return first.cluster
+        case "zone_in_cluster":
+            return f"{zone_text(str(first.zone))} in {first.cluster}"
         case "masters":
             return f"all masters in {first.cluster}"
     return f"{len(group):,} {_place(group)}"
@@ -208,21 +265,26 @@ def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], 
             return (
                 f"{zone_text(str(first.zone))} {state}: {all_of(count, 'broker')}{_in_clusters(group, brokers)} {share}"
             )
-        case "cluster":
-            return f"{first.cluster} {state}: {all_of(count, 'broker')} {share}"
+        case "cluster" | "zone_in_cluster":
+            return f"{_name(scope, group)} {state}: {all_of(count, 'broker')} {share}"
         case "masters":
             up = {each.name for each in brokers if each.state != "down"}  # slaves, as no master is up
             reads = " (slaves still serve reads)" if up.issuperset(each.name for each in group) else ""
             return f"{first.cluster} not writable: {all_of(count, 'master')} {state}{reads}"
-    return f"{count:,} of {counted(len(around), 'broker')} {_place(group)} {state} {share}"
+    in_state, total = _in_state(around, first.state), len(around)
+    if in_state == count:
+        return f"{count:,} of {counted(total, 'broker')} {_place(group)} {state} {share}"
+    share = f"({in_state:,} of {total:,} there; {share[1:]}"
+    return f"{counted(count, 'broker')} {_place(group)} {state} {share}"
 
 
 def _since(scope: Scope, group: Sequence[Member]) -> str:
     """Return since when a group is in its state: a whole place since the last of it is."""
     first_ms, last_ms = (of(each.since_ms for each in group) for of in (min, max))
-    if scope in ("some", "broker") or last_ms - first_ms <= TOGETHER_MS:
+    if scope in ("some", "broker"):
         return f"since {clock_text(first_ms)}"
-    return f"since {clock_text(last_ms)}, the first since {clock_text(first_ms)}"
+    first = f", the first since {clock_text(first_ms)}" if last_ms - first_ms > TOGETHER_MS else ""
+    return f"since {clock_text(last_ms)}{first}"
 
 
 def _in_clusters(around: Iterable[Member], brokers: Iterable[Member]) -> str:

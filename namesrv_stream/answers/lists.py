@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
-from namesrv_stream.answers.causes import State
+from namesrv_stream.answers.causes import State, causes_with_members
 from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers, lost_topics, wipes
 from namesrv_stream.answers.events import recorded_names
 from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, Page, fact, not_found, paged, rank_of
 from namesrv_stream.answers.questions import BROKER_ORDERS, GONE, AskBrokers
-from namesrv_stream.answers.verdict import check_place, state_of, topic_verdicts
+from namesrv_stream.answers.verdict import check_place, members, state_of, topic_verdicts
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.reporting.texts import Time, broker_text, natural_key
 from namesrv_stream.rules import lookup
@@ -201,6 +201,9 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
     else:
         every = [broker(registry, lease) for lease in registry.live.values()]
         every += [down_broker(registry, each) for each in down_brokers(registry)]
+    if asked.cause is not None:
+        chosen = _members_of(registry, asked.cause)
+        every = [each for each in every if each.holds_id != bool(each.down) and _broker_id(each) in chosen]
     found = [
         each
         for each in every
@@ -213,6 +216,18 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
         by = _order(asked.sort)
     page, following = paged(found, by, _place, asked.limit, asked.after, reverse=asked.sort.startswith("-"))
     return Brokers(Moment.of(registry.snapshot), len(found), following, page)
+
+
+def _members_of(registry: RegistryAt, cause: str) -> set[tuple[str, str, int, bool]]:
+    """Return the brokers of a cause by their `_broker_id`. Raises NotFoundError if it is no cause at the moment."""
+    found = {each.id: of for each, of in causes_with_members(members(registry, down_brokers(registry)))}
+    if cause not in found:
+        raise not_found(registry, "cause", cause, found)
+    return {(each.cluster, each.name, each.broker_id, each.down is not None) for each in found[cause]}
+
+
+def _broker_id(each: Broker) -> tuple[str, str, int, bool]:
+    return each.cluster_name, each.broker_name, each.broker_id, bool(each.down)
 
 
 def _named(each: Broker) -> str:

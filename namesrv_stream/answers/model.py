@@ -75,6 +75,7 @@ _LISTED_BY = {"topic": "topicList", "broker": "brokerList"}
 _NONE_YET = {
     "broker": "No broker has registered yet.",
     "topic": "No broker has registered a topic yet.",
+    "cause": "No broker is down, suspect or late.",
     "broker or topic": "No broker has registered yet.",
 }
 

@@ -156,6 +156,10 @@ class AskBrokers(ListQuestion):
             "returned; also as `left`."
         ),
     ] = None
+    cause: Annotated[
+        str | None,
+        Field(min_length=1, description="Only those of this cause: an `id` in `verdict.causes` of /v1/overview."),
+    ] = None
 
     def chooses(self, cluster: str, zone: str | None, *names: str) -> bool:
         """Return whether a broker is wanted. One of its `names` has to contain the text."""

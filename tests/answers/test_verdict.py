@@ -1,5 +1,7 @@
 """The verdict groups brokers by what they share, and says in one sentence what is wrong."""
 
+from urllib.parse import quote
+
 import pytest
 
 from namesrv_stream.answers.causes import causes
@@ -23,6 +25,13 @@ def test_the_sentence_says_what_is_wrong_with_brokers_and_topics(brokers, counts
 def test_brokers_are_down_by_what_they_share(row):
     found = causes(members(row["brokers"]))
     assert [f"{each.scope} {each.count}/{each.total} {each.text}" for each in found] == row["told"]
+
+
+@pytest.mark.parametrize(("brokers", "told"), ROWS["ids"])
+def test_a_cause_has_an_id_of_its_state_scope_and_place_or_first_broker(brokers, told):
+    found = causes(members(brokers))
+    assert {each.id: each.state_count for each in found} == told
+    assert quote("".join(told), safe="~") == "".join(told)
 
 
 def test_nearly_all_brokers_are_not_said_to_be_all():
