@@ -25,6 +25,9 @@ EXPECTED_MS = 7 * 24 * 3_600_000
 TOGETHER_MS = 60_000
 """Unplanned ends belong to one outage if each comes within this time of the one before."""
 
+BACK_SOON_MS = 600_000
+"""A broker that is back within this time has flapped if its end was unplanned, and restarted if it unregistered."""
+
 WIPES_MS = 90 * 24 * 3_600_000
 """Age up to which a command that wiped a write permission is looked for."""
 

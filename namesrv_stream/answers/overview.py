@@ -5,15 +5,24 @@ and its end in one sentence each.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from namesrv_stream.answers.causes import STRAYS, Member
-from namesrv_stream.answers.definitions import BrokerKey, down_brokers, last_ends, lost_topics, together
+from namesrv_stream.answers.definitions import (
+    BACK_SOON_MS,
+    TOGETHER_MS,
+    BrokerKey,
+    down_brokers,
+    last_ends,
+    lost_topics,
+    together,
+)
 from namesrv_stream.answers.events import Span, event_condition, newest_of, with_changes
 from namesrv_stream.answers.lists import Cluster, clusters
 from namesrv_stream.answers.model import AnswerModel, Moment
-from namesrv_stream.answers.sentences import BY_OPERATORS, counts_text, story_of_group
+from namesrv_stream.answers.sentences import BY_OPERATORS, counts_text, story_of_group, story_of_restarts
 from namesrv_stream.answers.verdict import Doubt, Verdict, members, topic_verdicts, verdict_of
 from namesrv_stream.reporting.texts import Time, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
@@ -23,6 +32,8 @@ from namesrv_stream.tables.moment import Place, RegistryAt
 _FEW = 3
 """More lines of one type and time than this share one sentence."""
 
+RESTARTED = "RESTARTED"
+_SECOND_MS = 1_000
 HOUR_MS = 3_600_000
 MAX_DRAWN = 60
 """Most broker names for which an overview lists each broker. For more it has only numbers."""
@@ -34,7 +45,8 @@ _EVENTS = 20
 class Headline(AnswerModel):
     """A line of history, or `count` lines of one type that follow each other within a minute, with a sentence.
 
-    `eventTime` is that of the last line.
+    `type`: that of the lines, or RESTARTED for `count` restarts, each of which has two lines: a broker unregistered and
+    registered again within ten minutes. `eventTime` is that of the last line.
     """
 
     epoch: int
@@ -47,12 +59,17 @@ class Headline(AnswerModel):
 def group_events(registry: RegistryAt, lines: Sequence[BrokerEventRow], limit: int) -> list[Headline]:
     """Return the newest of lines in order of the log, newest first; those that happened together are one.
 
-    Of one time the changes of topics come last, because most of them follow from an event of a broker. The rows that
-    lines changed are read for those alone whose sentence names them.
+    The events of two zones, or clusters if there are no zones, happened together if their times overlap. Of one time
+    the changes of topics come last, because most of them follow from an event of a broker. The rows that lines changed
+    are read for those alone whose sentence names them.
     """
     away = _away(registry, lines)
     kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
+    restarts = _restarts(lines)
+    in_restarts = {_place(line) for of_part in restarts for pair in of_part for line in pair}
     for line in lines:
+        if _place(line) in in_restarts:
+            continue
         of_command = line.type in BY_OPERATORS
         kind = line.offset if of_command else line.cause if line.type == "TOPICS_CHANGED" else _place(line) in away
         kinds.setdefault((line.type, kind), []).append(line)
@@ -60,13 +77,21 @@ def group_events(registry: RegistryAt, lines: Sequence[BrokerEventRow], limit: i
         part
         for of_kind in kinds.values()
         for each in together(of_kind, lambda line: line.event_time)
-        for part in _by_place(each)
+        for at_once in _apart(each)
+        for part in _by_place(at_once)
     ]
+    restarts_to = {_place(part[-1][1]): part for part in restarts}
+    found += [[start for _, start in part] for part in restarts]
     found.sort(key=lambda each: (each[-1].event_time, each[-1].epoch, each[-1].type != "TOPICS_CHANGED", each[-1].seq))
     found = found[: -limit - 1 : -1]
     named = [line for each in found if len(each) == 1 or each[0].type in BY_OPERATORS for line in each]
     changed = {_place(line): line for line in with_changes(registry, named)}
-    return [_told([changed.get(_place(line), line) for line in each], away) for each in found]
+    return [
+        _restarted(restarts_to[place])
+        if (place := _place(each[-1])) in restarts_to
+        else _told([changed.get(_place(line), line) for line in each], away)
+        for each in found
+    ]
 
 
 def _place(line: BrokerEventRow) -> Place:
@@ -89,12 +114,78 @@ def _away(registry: RegistryAt, lines: Iterable[BrokerEventRow]) -> dict[Place, 
     return found
 
 
-def _by_place(lines: list[BrokerEventRow]) -> Iterator[list[BrokerEventRow]]:
+_Restart = tuple[BrokerEventRow, BrokerEventRow]
+"""The line of a broker that unregistered, and that with which it registered again."""
+
+
+def _restarts(lines: Iterable[BrokerEventRow]) -> list[list[_Restart]]:
+    """Return the restarts that happened together, two or more, each group in order of the starts.
+
+    A restart is together with those before it if it began at most a minute after the last of them ended.
+    """
+    ended: dict[tuple[object, ...], BrokerEventRow] = {}
+    end_of: dict[Place, BrokerEventRow] = {}
+    found = []
+    for line in lines:
+        broker = line.cluster_name, line.broker_name, line.broker_id
+        if line.type in LEASE_ENDS and line.held_id:
+            ended.pop(broker, None)
+            if line.cause == "UNREGISTER_BROKER":
+                ended[broker] = line
+        elif line.type == "REGISTERED":
+            end = ended.pop(broker, None)
+            if end is not None and line.event_time - end.event_time <= BACK_SOON_MS:
+                found.append(line)
+                end_of[_place(line)] = end
+
+    def began_ms(line: BrokerEventRow) -> int:
+        return end_of[_place(line)].event_time
+
+    groups: list[list[BrokerEventRow]] = []
+    until_ms = 0
+    for line in sorted(found, key=began_ms):
+        if not groups or began_ms(line) - until_ms > TOGETHER_MS:
+            groups.append([])
+        groups[-1].append(line)
+        until_ms = max(until_ms, line.event_time)
+    parts = [part for group in groups for at_once in _apart(group, began_ms) for part in _by_place(at_once, few=1)]
+    return [[(end_of[_place(line)], line) for line in part] for part in parts if len(part) > 1]
+
+
+def _restarted(restarts: Sequence[_Restart]) -> Headline:
+    text = story_of_restarts(sorted(restarts, key=lambda each: _place(each[0])))
+    return Headline.of(restarts[-1][1], type=RESTARTED, text=text, count=len(restarts))
+
+
+def _apart(
+    lines: Sequence[BrokerEventRow], began_ms: Callable[[BrokerEventRow], int] = lambda line: line.event_time
+) -> Iterator[list[BrokerEventRow]]:
+    """Yield the lines in parts of which none has a second with another; a zone, or a cluster, is in one part."""
+    column = "zone_name" if any(line.zone_name for line in lines) else "cluster_name"
+    of_place: dict[str | None, list[BrokerEventRow]] = {}
+    for line in lines:
+        of_place.setdefault(getattr(line, column), []).append(line)
+    spans = [
+        (min(map(began_ms, of)) // _SECOND_MS, max(line.event_time for line in of) // _SECOND_MS, of)
+        for of in of_place.values()
+    ]
+    part: list[BrokerEventRow] = []
+    until_s = 0
+    for first_s, last_s, of in sorted(spans, key=itemgetter(0)):
+        if part and first_s > until_s:
+            yield sorted(part, key=_place)
+            part = []
+        part += of
+        until_s = max(until_s, last_s)
+    yield sorted(part, key=_place)
+
+
+def _by_place(lines: list[BrokerEventRow], few: int = _FEW) -> Iterator[list[BrokerEventRow]]:
     """Yield the lines of a zone or a cluster that has most of them, then the others; few lines one by one."""
     if lines[0].type in BY_OPERATORS:
         yield lines
         return
-    while len(lines) > _FEW:
+    while len(lines) > few:
         part = _most(lines, "zone_name") or _most(lines, "cluster_name") or lines
         yield part
         told = set(map(_place, part))

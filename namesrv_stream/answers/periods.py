@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from namesrv_stream.analysis.ask import opened
 from namesrv_stream.answers.accounts import Rejected, rejected
-from namesrv_stream.answers.definitions import EXPECTED_MS, up_brokers
+from namesrv_stream.answers.definitions import BACK_SOON_MS, EXPECTED_MS, up_brokers
 from namesrv_stream.answers.events import EpochEvents, Span, came, events_by_epoch
 from namesrv_stream.answers.lists import check_known
 from namesrv_stream.answers.model import AnswerModel, Moment, Unknown, unknown_in
@@ -180,7 +180,7 @@ _AVAILABILITY = f"""
     WHERE coalesce($broker IN (broker_name, first_addr, last_addr), true)
     GROUP BY ALL HAVING expected > 0 ORDER BY ALL"""
 _FLAPPING = f"""
-    SELECT {_BROKER} AS broker, {_PARTS}, count(*) AS ends, count(*) FILTER (away_millis <= 600000) AS flaps,
+    SELECT {_BROKER} AS broker, {_PARTS}, count(*) AS ends, count(*) FILTER (away_millis <= {BACK_SOON_MS}) AS flaps,
            min(session_millis)
     FROM outage
     WHERE epoch_ms(gone_at) BETWEEN $since AND $until AND coalesce($broker IN (broker_name, broker_addr), true)

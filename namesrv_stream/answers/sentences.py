@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -375,6 +376,24 @@ def story_of_group(lines: Sequence[BrokerEventRow], away_ms: Sequence[int] = ())
     if is_of_groups:
         did = f"{_topics_done(lines).capitalize()} on {counted(len(who), 'broker group')}{_in_place(lines)}"
     return f"{did}{again}{within}: {named(sorted(who, key=natural_key))}."
+
+
+def story_of_restarts(restarts: Sequence[tuple[BrokerEventRow, BrokerEventRow]]) -> str:
+    """Return one sentence for two or more restarts, each the end and the start of a broker, in order of the ends."""
+    starts = [start for _, start in restarts]
+    who = {(line.cluster_name, broker_text(line.broker_name, line.broker_id)) for line in starts}
+    names = sorted((name for _, name in who), key=natural_key)
+    away_ms = [start.event_time - end.event_time for end, start in restarts]
+    each = " to ".join(dict.fromkeys(map(duration_text, (min(away_ms), max(away_ms)))))
+    took_ms = max(line.event_time for line in starts) - restarts[0][0].event_time
+    within = f" within {duration_text(took_ms)}" if took_ms >= _SECOND_MS and duration_text(took_ms) != each else ""
+    if len(names) == 1:
+        return f"{names[0]}{_in_place(starts)} restarted {counted(len(starts), 'time')}{within}, {each} each."
+    in_turn = all(start.event_time <= end.event_time for (_, start), (end, _) in pairwise(restarts))
+    order = ", one after the other" if in_turn else ""
+    again = f", {counted(len(starts), 'time')} in all" if len(starts) > len(names) else ""
+    did = f"{counted(len(names), 'broker')}{_in_place(starts)} restarted{again}{within}{order}, {each} each"
+    return f"{did}: {named(names)}."
 
 
 def _topics_done(lines: Iterable[BrokerEventRow]) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.answers.broker_lines import broker_lines
-from namesrv_stream.answers.sentences import story_of_group
+from namesrv_stream.answers.sentences import story_of_group, story_of_restarts
 from namesrv_stream.answers.story import story_of_broker, story_of_topic
 from namesrv_stream.rules.history import log_gap_line
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, RowChange, TopicRow
@@ -98,3 +98,26 @@ def deletion(name):
 )  # fmt: skip
 def test_one_sentence_is_for_a_group_and_names_what_it_has(lines, told):
     assert story_of_group(lines) == told
+
+
+def restart(name, end_s, start_s):
+    times = {"UNREGISTERED": end_s, "REGISTERED": start_s}
+    return tuple(line_of(kind, name, event_time=at_s * 1_000) for kind, at_s in times.items())
+
+
+@pytest.mark.parametrize(
+    ("restarts", "told"),
+    [([restart("b-2", 0, 3), restart("b-1", 3, 8)],
+      "2 brokers in cluster-b restarted within 8s, one after the other, 3s to 5s each: b-1 master, b-2 master."),
+     ([restart("b-2", 0, 3), restart("b-1", 2, 5)],
+      "2 brokers in cluster-b restarted within 5s, 3s each: b-1 master, b-2 master."),
+     ([restart("b-2", 0, 3), restart("b-1", 0, 3)],
+      "2 brokers in cluster-b restarted, 3s each: b-1 master, b-2 master."),
+     ([restart("b-2", 0, 3), restart("b-1", 3, 6), restart("b-2", 60, 63)],
+      "2 brokers in cluster-b restarted, 3 times in all within 1m 3s, one after the other, 3s each: "
+      "b-1 master, b-2 master."),
+     ([restart("b-2", 0, 3), restart("b-2", 60, 63)],
+      "b-2 master in cluster-b restarted 2 times within 1m 3s, 3s each.")],
+)  # fmt: skip
+def test_restarts_are_one_sentence_and_one_after_the_other_if_no_two_were_away_at_once(restarts, told):
+    assert story_of_restarts(restarts) == told

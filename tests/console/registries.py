@@ -4,7 +4,7 @@ import json
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.records import decode_record
-from namesrv_stream.rules.record_types import PutKvConfig, Scan, WipeWritePerm
+from namesrv_stream.rules.record_types import PutKvConfig, Scan, UnregisterBroker, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow
 from tests.console.conftest import A, B, C
@@ -101,10 +101,40 @@ def crowd_back(registry):
         register(registry, number)
 
 
+def restarts(registry):
+    """Brokers restart one after the other, two at once and one alone; two come late, and two zones are lost in turn."""
+    publish_crowd(registry, BROKERS, topics=0, topics_a_broker=0)
+    registry.now_ms += 100_000
+    lost = [number for number in range(BROKERS) if zone_of(number) == "zone-1"]
+    for number in lost:
+        restart(registry, [number], 3_000 + 2_000 * (number % 2))
+        registry.now_ms += 60_000
+    for numbers in ([12, 14], [16], [30, 32]):
+        registry.now_ms += 120_000
+        restart(registry, numbers, 600_000 if len(numbers) > 1 and numbers[0] == 12 else 3_000)
+    registry.now_ms += 120_000
+    restart(registry, [13, 15], 600_001)
+    registry.now_ms += 120_000
+    for zone in ("zone-1", "zone-2"):
+        for number in range(BROKERS):
+            if zone_of(number) == zone:
+                registry.expire(address_of(number), publish=False)
+        registry.now_ms += 40_000
+    registry.publish()
+
+
+def restart(registry, numbers, away_ms):
+    for number in numbers:
+        registry.command(UnregisterBroker(broker_addr=address_of(number)), publish=False)
+    registry.now_ms += away_ms
+    for number in numbers:
+        register(registry, number, publish=False)
+
+
 def at_once(registry):
     """Twelve epochs of one time."""
     for number in range(12):
         registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
 
 
-MADE = {each.__name__: each for each in (many, crowd, crowd_back, at_once)}
+MADE = {each.__name__: each for each in (many, crowd, crowd_back, restarts, at_once)}
