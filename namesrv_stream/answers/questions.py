@@ -138,10 +138,6 @@ class ListQuestion(Question):
     limit: Annotated[Limit, Cli(default=ALL)] = 100
     after: After = ""
 
-    def names(self, *names: str) -> bool:
-        """Return whether one of the names contains the text."""
-        return not self.q or any(folded(self.q) in folded(name) for name in names)
-
 
 class AskBrokers(ListQuestion):
     """Which brokers are there, and in which state?"""
@@ -164,7 +160,8 @@ class AskBrokers(ListQuestion):
     def chooses(self, cluster: str, zone: str | None, *names: str) -> bool:
         """Return whether a broker is wanted. One of its `names` has to contain the text."""
         is_near = self.cluster in (None, cluster) and self.zone in (None, zone or "")
-        return is_near and self.names(*names)
+        text = folded(self.q)
+        return is_near and any(text in folded(name) for name in names)
 
 
 class AskBroker(Question):

@@ -31,7 +31,7 @@ from namesrv_stream.answers.questions import GONE, TOPIC_ORDERS, AskTopic, AskTo
 from namesrv_stream.answers.sentences import asker, given_reason
 from namesrv_stream.answers.story import story_of_topic
 from namesrv_stream.answers.verdict import SUFFERS, check_place, system_among, topic_verdicts
-from namesrv_stream.reporting.texts import all_of, broker_text, clock_text, named
+from namesrv_stream.reporting.texts import all_of, broker_text, clock_text, folded, named
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import TopicRouteData
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
@@ -128,7 +128,8 @@ def topics(registry: RegistryAt, asked: AskTopics) -> Topics:
             for each in gone
             if cluster in (None, each.cluster_name) and zone in (None, each.zone_name or "")
         }
-    named = [topic for topic, each in verdicts.items() if state in (None, each.state) and asked.names(topic)]
+    text = folded(asked.q)
+    named = [topic for topic, each in verdicts.items() if state in (None, each.state) and text in folded(topic)]
     if names is not None:
         chosen = {*registry.queues.topics_on(names), *(each for each, of in lost.items() if of & names)}
         named = [topic for topic in named if topic in chosen]
