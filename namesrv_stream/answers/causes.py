@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
+from namesrv_stream.answers.acknowledgements import Acknowledgement
 from namesrv_stream.answers.definitions import TOGETHER_MS, DownBroker, together
 from namesrv_stream.answers.model import AnswerModel
 from namesrv_stream.reporting.texts import (
@@ -58,7 +59,7 @@ class Cause(AnswerModel):
     broker, or `some`. `zones` and `clusters` are those of the brokers. `firstAt` and `lastAt`: the first and the last
     time at which a broker came to the state; a silent one that is down counts at its last heartbeat. `goneAt`: the
     first end of a lease, from which on clients did not get the broker. `endedBy`: numbers of brokers by the type of
-    their end. `brokers` lists the first of them.
+    their end. `brokers` lists the first of them. `acknowledged`: null unless an operator has acknowledged the cause.
     """
 
     state: State
@@ -76,6 +77,7 @@ class Cause(AnswerModel):
     brokers: list[BrokerId]
     id: str
     state_count: int
+    acknowledged: Acknowledgement | None = None
 
 
 class Member(NamedTuple):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from operator import itemgetter
 from typing import Any
 
@@ -14,6 +15,7 @@ from namesrv_stream.answers.definitions import (
     BACK_SOON_MS,
     TOGETHER_MS,
     BrokerKey,
+    TopicState,
     down_brokers,
     last_ends,
     lost_topics,
@@ -23,7 +25,7 @@ from namesrv_stream.answers.events import Span, event_condition, newest_of, with
 from namesrv_stream.answers.lists import Cluster, clusters
 from namesrv_stream.answers.model import AnswerModel, Moment
 from namesrv_stream.answers.sentences import BY_OPERATORS, counts_text, story_of_group, story_of_restarts
-from namesrv_stream.answers.verdict import Doubt, Verdict, members, topic_verdicts, verdict_of
+from namesrv_stream.answers.verdict import SUFFERS, Doubt, TopicVerdicts, Verdict, members, topic_verdicts, verdict_of
 from namesrv_stream.reporting.texts import Time, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
@@ -40,6 +42,7 @@ MAX_DRAWN = 60
 
 _MAX_RECENT = 20_000
 _EVENTS = 20
+_WORST = 10
 
 
 class Headline(AnswerModel):
@@ -244,10 +247,25 @@ class ClusterCounts(AnswerModel):
     down: int
 
 
+class WorstTopic(AnswerModel):
+    """A topic that suffers. `missing`: the first of its broker groups that are down or have no master.
+
+    `missingMore`: how many more there are.
+    """
+
+    topic: str
+    state: TopicState
+    broker_names: int
+    broker_names_up: int
+    missing: list[str]
+    missing_more: int
+
+
 class Overview(AnswerModel):
     """A moment at a glance. `clusters` is empty for very many brokers: see /v1/brokers.
 
     `lastHour`: numbers of events by type. `lastHourText`: what happened then, in numbers of brokers and groups.
+    `worstTopics`: the topics that suffer most, ten at most, without system topics.
     """
 
     snapshot: Moment
@@ -262,6 +280,7 @@ class Overview(AnswerModel):
     last_hour: dict[str, int]
     events: list[Headline]
     last_hour_text: str
+    worst_topics: list[WorstTopic]
 
 
 def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
@@ -293,7 +312,23 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
         last_hour=dict(Counter(line.type for line in recent)),
         events=group_events(registry, recent or newest_of(registry, "true", _EVENTS), _EVENTS),
         last_hour_text=counts_text(recent),
+        worst_topics=_worst_topics(topics),
     )
+
+
+def _worst_topics(topics: TopicVerdicts) -> list[WorstTopic]:
+    """Return the topics that suffer most: by state, then by the groups that each lacks, then by name."""
+    gravest = [*SUFFERS]
+    suffer = (
+        (gravest.index(each.state), each.up - each.broker_names, natural_key(topic), topic)
+        for topic, each in topics.of.items()
+        if each.state in SUFFERS and topic not in topics.system
+    )
+    found = [(topic, topics.of[topic]) for *_, topic in nsmallest(_WORST, suffer)]
+    return [
+        WorstTopic(topic, each.state, each.broker_names, each.up, [*each.missing[:_FEW]], len(each.missing[_FEW:]))
+        for topic, each in found
+    ]
 
 
 def _numbers(brokers: Iterable[Member], columns: int, is_past: bool) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Self
 
 import msgspec
 
+from namesrv_stream.answers.acknowledgements import Acknowledgement, acknowledgements
 from namesrv_stream.answers.causes import Cause, Member, State, causes
 from namesrv_stream.answers.definitions import (
     EXPECTED_MS,
@@ -103,7 +105,8 @@ class Verdict(AnswerModel):
     """The health line `text`: what is wrong, the gravest first. `level`: how bad it is. `causes`: the largest first.
 
     `headline`: the gravest part in a few words, for a title or a notice; null if nothing is wrong. `unknownSince`: the
-    verdict is of that time, because nothing newer is known; null if the job runs.
+    verdict is of that time, because nothing newer is known; null if the job runs. `isAcknowledged`: brokers are down,
+    and operators have acknowledged each such cause; the level stays.
     """
 
     level: Literal["ok", "warning", "critical"]
@@ -114,6 +117,7 @@ class Verdict(AnswerModel):
     headline: str | None = None
     wiped_groups: list[WipedGroup] = []  # noqa: RUF012  # msgspec copies it
     unknown_since: Time | None = None
+    is_acknowledged: bool = False
 
 
 def state_of(registry: RegistryAt, lease: LiveRow) -> State:
@@ -239,18 +243,20 @@ class Beside(NamedTuple):
     """The facts of a verdict about neither expected brokers nor topics that exist.
 
     `lost_until_ms`: events up to then were lost in the last 7 days, so that who fell before is not known.
+    `acknowledged`: by the id of the cause.
     """
 
     left: Left = NOBODY
     wiped: Sequence[WipedGroup] = ()
     lost_until_ms: int | None = None
+    acknowledged: Mapping[str, Acknowledgement] = MappingProxyType({})
 
     @classmethod
     def of(cls, registry: RegistryAt, topics: TopicVerdicts) -> Self:
         """Return it for a moment."""
         unknown, now_ms = registry.unknown, registry.now_ms
         lost_ms = None if unknown is None or unknown.until_millis < now_ms - EXPECTED_MS else unknown.until_millis
-        return cls(left_of(registry, topics), wiped_groups(registry, topics), lost_ms)
+        return cls(left_of(registry, topics), wiped_groups(registry, topics), lost_ms, acknowledgements(registry))
 
 
 NOTHING_BESIDE = Beside()
@@ -272,7 +278,7 @@ def verdict(
     counts = BrokerCounts(len(brokers), up, states["down"], late, states["suspect"], len(left.brokers), unmastered)
     kinds = ("writable", "read_only", "degraded", "not_writable", "without_route")
     of_kind = TopicCounts(sum(map(len, of_state.values())), *(len(of_state.get(kind, ())) for kind in kinds))
-    found = causes(brokers)
+    found = [msgspec.structs.replace(each, acknowledged=beside.acknowledged.get(each.id)) for each in causes(brokers)]
     is_critical = counts.down or of_kind.not_writable or of_kind.without_route
     is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected or left.topics
     is_warning = is_warning or any(beside[1:])
@@ -283,7 +289,9 @@ def verdict(
     if text.startswith(("all ", "both ", "no ")):  # what else is first is a number or a name, which stays as it is
         text = text[:1].upper() + text[1:]
     headline = None if level == "ok" else _headline(told, of_state, left)
-    return msgspec.structs.replace(told, text=f"{text}.", headline=headline)
+    down = [each for each in found if each.state == "down"]
+    is_known = bool(down) and all(each.acknowledged for each in down)
+    return msgspec.structs.replace(told, text=f"{text}.", headline=headline, is_acknowledged=is_known)
 
 
 def verdict_of(registry: RegistryAt, doubt: Doubt | None = None) -> Verdict:
@@ -388,16 +396,20 @@ def _removed_text(topics: Collection[str]) -> str:
     return f"topic{'s' * (len(topics) > 1)} {named(sorted(topics, key=natural_key), _FEW)} removed"
 
 
+def _with_acknowledgement(cause: Cause) -> str:
+    return f"{cause.text}, {cause.acknowledged.text}" if cause.acknowledged else cause.text
+
+
 def _brokers_text(told: Verdict, left: Left, brokers: Sequence[Member]) -> Iterator[str]:
     down = [each for each in told.causes if each.state == "down"]
     counts = told.brokers
     if len(down) > 1:
-        names = [each.name for each in down[:_TOLD]]
+        names = [f"{each.name}{' (acknowledged)' if each.acknowledged else ''}" for each in down[:_TOLD]]
         rest = counts.down - sum(each.count for each in down[:_TOLD])
         places = ", ".join(names) + (f" and {rest:,} more" if rest else "")
         yield f"{counts.down:,} of {counted(counts.expected, 'broker')} down: {places}"
     elif down:
-        yield down[0].text
+        yield _with_acknowledgement(down[0])
     elif not brokers:
         yield "no brokers registered"
     elif counts.suspect == counts.up:
@@ -406,7 +418,7 @@ def _brokers_text(told: Verdict, left: Left, brokers: Sequence[Member]) -> Itera
         yield f"{broker_text(brokers[0].name, brokers[0].broker_id)} up"
     else:
         yield f"{counted(counts.up, 'broker') if left.brokers else all_of(counts.up, 'broker')} up"
-    yield from (each.text for each in told.causes if each.state == "suspect")
+    yield from (_with_acknowledgement(each) for each in told.causes if each.state == "suspect")
     if left.brokers:
         first, count = left.brokers[0], len(left.brokers)
         at = clock_text(first.gone_ms)

@@ -10,9 +10,11 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import click
 
+from namesrv_stream.answers.acknowledgements import NAMESPACE, acknowledgement_value
 from namesrv_stream.answers.command_sending import (
     OperatorCommand,
     check_names,
@@ -23,9 +25,12 @@ from namesrv_stream.answers.command_sending import (
     outcome,
     send_order,
 )
+from namesrv_stream.answers.model import BadQuestionError
+from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.view import open_registry, seconds_option
 from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import (
@@ -204,6 +209,63 @@ retire_broker = _change(
     _YES,
     needs_reason=True,
 )
+
+
+def _known_cause(settings: NamesrvSettings, named: str, *, is_sure: bool) -> str:
+    """Return the id of a problem by its id or its name, as the health line has it. Raises BadQuestionError."""
+    if is_sure:
+        return named
+    found = verdict_of(open_registry(settings).newest()).causes
+    for cause in found:
+        if named in (cause.id, cause.name):
+            return cause.id
+    known = ", ".join(f"'{each.name}' ({each.id})" for each in found) or "there are none"
+    raise BadQuestionError(f"not sent: no problem '{named}' now. Known: {known}. --yes sends it anyway.")
+
+
+@click.command("acknowledge")
+@click.argument("cause", metavar="PROBLEM")
+@click.option("--for", "lasts", type=parsed_duration, default="2h", metavar="DURATION", help="How long it holds.")
+@click.option("--reason", metavar="TEXT", required=True, help="Record this reason in the history.")
+@seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
+@requested_by_option
+@click.option("--yes", is_flag=True, help="Send the command even if there is no such problem now.")
+@click.pass_obj
+def acknowledge(  # noqa: PLR0913, PLR0917 -- each an option
+    invocation: Invocation,
+    cause: str,
+    lasts: timedelta,
+    reason: str,
+    wait_s: float | None,
+    requested_by: str,
+    yes: bool,
+) -> None:
+    """Say that a problem is known, until when and why.
+
+    PROBLEM is its name in the health line ("zone eu-b") or its ID. Everybody sees it; the level stays critical.
+    """
+    key = _known_cause(invocation.settings, cause, is_sure=yes)
+    value = acknowledgement_value(round(time.time() * 1000) + lasts // timedelta(milliseconds=1))
+    record = PutKvConfig(namespace=NAMESPACE, key=key, value=value, requested_by=requested_by, reason=reason)
+    _send(invocation.settings, record, wait_s, is_sure=yes)
+
+
+@click.command("endAcknowledgement")
+@click.argument("cause", metavar="PROBLEM")
+@click.option("--reason", metavar="TEXT", help="Record this reason in the history.")
+@seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
+@requested_by_option
+@click.option("--yes", is_flag=True, help="Send the command even if there is no such problem now.")
+@click.pass_obj
+def end_acknowledgement(  # noqa: PLR0913, PLR0917 -- each an option
+    invocation: Invocation, cause: str, reason: str | None, wait_s: float | None, requested_by: str, yes: bool
+) -> None:
+    """End an acknowledgement before its time."""
+    key = _known_cause(invocation.settings, cause, is_sure=yes)
+    record = DeleteKvConfig(namespace=NAMESPACE, key=key, requested_by=requested_by, reason=reason)
+    _send(invocation.settings, record, wait_s, is_sure=yes)
+
+
 lift_expiry_guard = _change(
     "liftExpiryGuard",
     "Let all suspect brokers expire now.\n\n"

@@ -59,6 +59,10 @@ COMMANDS = {
         "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
     "retireBroker": LazyCommand("cli.commanding:retire_broker", _CHANGE, "Mark a down broker as permanently removed."),
+    "acknowledge": LazyCommand("cli.commanding:acknowledge", _CHANGE, "Say that a problem is known, and why."),
+    "endAcknowledgement": LazyCommand(
+        "cli.commanding:end_acknowledgement", _CHANGE, "End an acknowledgement before its time."
+    ),
     "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "Let suspect brokers expire now."),
     "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare a NameServer with the registry."),
     "export": LazyCommand("cli.backups:export", _KEEP, "Write the tables of one snapshot to a file."),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -33,12 +33,13 @@ from namesrv_stream.config.values import (
     default_checkpoint,
     default_temp_folder,
     java_text,
+    link_template,
 )
 from namesrv_stream.errors import MASK, NamesrvError, SettingError, masked
 
 KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."
-_START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", "snapshot.")
+_START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", "snapshot.", "links.")
 _SECRET = re.compile(
     r"password|secret|token(?!\.endpoint)|jaas|credential(?!s\.client\.id)|access_key|key$|proxyConfig|exporterHeader",
     re.IGNORECASE,
@@ -214,6 +215,22 @@ class NamesrvSettings(RocketmqSettings):
     console_user_header: str = setting("console.userHeader", "", "console", pattern=r"^[A-Za-z0-9-]*$")
     """Header in which a proxy of console.trustedProxies names its logged-in user, such as X-Forwarded-User. The users
     file gives that user's role. The proxy has to set it in each request. Empty: only keys identify a user."""
+
+    links_broker: Annotated[str, link_template("broker", "brokerId", "address", "cluster", "zone")] = setting(
+        "links.broker", "", "console"
+    )
+    """Link of a broker on the page, such as https://grafana.example/d/broker?var-address={address}. Placeholders:
+    {broker}, {brokerId}, {address}, {cluster}, {zone}. Empty: no link."""
+
+    links_topic: Annotated[str, link_template("topic")] = setting("links.topic", "", "console")
+    """Link of a topic on the page, such as https://dashboard.example/#/topic?name={topic}. Placeholder: {topic}."""
+
+    links_cluster: Annotated[str, link_template("cluster")] = setting("links.cluster", "", "console")
+    """Link of a cluster on the page. Placeholder: {cluster}."""
+
+    links_cause: Annotated[str, link_template("cluster", "zone", "state")] = setting("links.cause", "", "console")
+    """Link of a problem on the page, such as https://wiki.example/runbook/{state}. Placeholders: {cluster}, {zone},
+    {state}."""
 
     @model_validator(mode="before")
     @classmethod

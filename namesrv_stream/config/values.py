@@ -116,6 +116,20 @@ def _readable_by_delta(path: str) -> str:
     return path
 
 
+def link_template(*names: str) -> AfterValidator:
+    """Return a validator of a URL with placeholders of these names, `{broker}`; an empty text stays empty."""
+    accepted = ", ".join(f"{{{name}}}" for name in names)
+
+    def checked(value: str) -> str:
+        if value and not re.match(r"https?://", value):
+            raise ValueError("use a URL that begins with http:// or https://")
+        if unknown := set(re.findall(r"\{(.*?)\}", value)) - {*names}:
+            raise ValueError(f"{{{min(unknown)}}} is no placeholder here. Use {accepted}")
+        return value
+
+    return AfterValidator(checked)
+
+
 Boolean = Annotated[bool, _parsed_by(_boolean)]
 Int = Annotated[int, _parsed_by(_whole_number), Field(ge=-(2**31), le=2**31 - 1)]
 Count = Annotated[int, _parsed_by(_whole_number), Field(ge=1, le=2**31 - 1)]

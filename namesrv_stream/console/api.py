@@ -279,6 +279,25 @@ def status(
     return _of_now(console.status())
 
 
+class Links(AnswerModel):
+    """Templates of links to other tools, from the settings links.*; null for none."""
+
+    broker: str | None
+    topic: str | None
+    cluster: str | None
+    cause: str | None
+
+
+@router.get(
+    "/links", summary="Templates of links to other tools", responses=_described("/links", Links), tags=["present"]
+)
+def links(console: Console) -> Response:
+    """Return the settings links.*, in which a page replaces {broker} and other names."""
+    given = console.settings
+    found = (given.links_broker, given.links_topic, given.links_cluster, given.links_cause)
+    return _of_now(Links(*(each or None for each in found)))
+
+
 _WATCHED = _described("/watch", Watched)
 _WATCHED[200]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
 

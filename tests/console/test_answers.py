@@ -121,10 +121,10 @@ def in_answer(kind, text):
     return Time(round(datetime.fromisoformat(text).timestamp() * 1000))
 
 
-OF_MOMENTS = sorted(set(ANSWERS) - {"/v1/commands", "/v1/watch", "/v1/status"})
+OF_MOMENTS = sorted(set(ANSWERS) - {"/v1/commands", "/v1/watch", "/v1/status", "/v1/links"})
 
 
-@pytest.mark.parametrize("path", [*OF_MOMENTS, "/v1/status"])
+@pytest.mark.parametrize("path", [*OF_MOMENTS, "/v1/status", "/v1/links"])
 def test_an_answer_is_of_its_moment_and_of_the_described_shape_and_is_not_sent_again(of, path):
     get, own = of("life").get, {"/v1/diff": "&from=2"}.get(path, "")
     place = path.replace("{topic}", "TopicA").replace("{name}", "broker-a")
@@ -158,7 +158,7 @@ def test_the_description_has_a_shape_for_each_answer_and_error_and_names_server_
     assert {tag["name"] for tag in description["tags"]} == tags == {"moments", "present", "commands"}
     assert paths["/v1/commands"]["post"]["security"] == [{"keys": []}, {}]
     assert description["components"]["securitySchemes"]["keys"] == {"type": "http", "scheme": "basic"}
-    assert {path for path, about in paths.items() if "get" in about} == {*OF_MOMENTS, "/v1/status", "/v1/watch"}
+    assert {path for path, about in paths.items() if "get" in about} == {*OF_MOMENTS, "/v1/status", "/v1/links", "/v1/watch"}
     for path, about in paths.items():
         for method in about.values():
             answers = {code: next(iter(each["content"].values())) for code, each in method["responses"].items()}
