@@ -249,7 +249,7 @@ def _name(scope: Scope, group: Sequence[Member]) -> str:
             return f"{zone_text(str(first.zone))} in {first.cluster}"
         case "masters":
             return f"all masters in {first.cluster}"
-    return f"{len(group):,} {_place(group)}"
+    return f"{counted(len(group), 'broker')} {_place(group)}"
 
 
 def cause_text(scope: Scope, group: Sequence[Member], around: Sequence[Member], brokers: Sequence[Member]) -> str:

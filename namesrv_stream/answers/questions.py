@@ -260,6 +260,13 @@ class AskChurn(Question):
     broker: OfBroker = None
 
 
+class AskIncidents(Question):
+    """Which outages were there, and what did they do?"""
+
+    since: Since = "24h"
+    limit: Limit = 20
+
+
 class AskWatch(BaseModel):
     """What changes from now on, or from an epoch on?"""
 

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from namesrv_stream.analysis import palette
 from namesrv_stream.analysis.views import history_sql, permanent_sql
-from namesrv_stream.answers import accounts, topics
+from namesrv_stream.answers import accounts, incidents, topics
 from namesrv_stream.answers.broker_page import group_text
 from namesrv_stream.answers.events import is_recorded
 from namesrv_stream.answers.job_status import NOT_ASKED, Health, doubt_of, job_state
 from namesrv_stream.answers.model import NotFoundError, Unknown
-from namesrv_stream.answers.questions import AskDiff, AskEvents, AskTopic, AskWhy
+from namesrv_stream.answers.questions import AskDiff, AskEvents, AskIncidents, AskTopic, AskWhy
 from namesrv_stream.cli.options import asked, options_of
 from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
 from namesrv_stream.cli.view import (
@@ -267,6 +267,18 @@ def _print_statements(registry: Registry, view: View, schema: str | None, only: 
             statements = "".join(f"{statement};\n" for statement in pinned)
             click.echo(f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}", nl=False)
         last = snapshot.epoch
+
+
+@reads("incidents", AskIncidents, watch=False)
+def incident_list(registry: RegistryAt, health: Health | None, question: AskIncidents) -> Answer:
+    """List outages of brokers and what they did, newest first."""
+    found = incidents.incidents(registry, question)
+    rows = (
+        [time_text(each.since), "lasts" if each.until is None else time_text(each.until), each.brokers, each.text]
+        for each in found.incidents
+    )
+    title = heading_of(shown_of(len(found.incidents), found.total, "incident"), registry, health)
+    return Answer(found.incidents, Group(title, Rows(["since", "until", "#brokers", "incident+"], rows)))
 
 
 @reads("rejected", watch=False)

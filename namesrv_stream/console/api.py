@@ -18,7 +18,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Struct
 
 from namesrv_stream import __version__
-from namesrv_stream.answers import accounts, broker_page, job_status, lists, overview, periods
+from namesrv_stream.answers import accounts, broker_page, incidents, job_status, lists, overview, periods
 from namesrv_stream.answers import topics as of_topics
 from namesrv_stream.answers.command_sending import (
     OperatorCommand,
@@ -37,6 +37,7 @@ from namesrv_stream.answers.questions import (
     AskChurn,
     AskDiff,
     AskEvents,
+    AskIncidents,
     AskSnapshots,
     AskTimeline,
     AskTopic,
@@ -249,6 +250,12 @@ def timeline(asked: Asked, question: AskTimeline) -> periods.Timeline:
 def churn(asked: Asked, question: AskChurn) -> periods.Churn:
     """Return the sessions since a time, up to the moment."""
     return periods.churn(asked.at, question)
+
+
+@question("/incidents", "Outages of brokers that belong together, and what they did")
+def incident_list(asked: Asked, question: AskIncidents) -> incidents.Incidents:
+    """Return the incidents since a time, up to the moment, newest first."""
+    return incidents.incidents(asked.at, question)
 
 
 class Sent(AnswerModel):

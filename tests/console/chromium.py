@@ -89,6 +89,11 @@ class Page:
     def shows(self, text):
         self.until(lambda: text in self.text)
 
+    def open_track(self):
+        """Show the track with its controls; of the present it is a strip."""
+        self.until(self.find("#time .opener")[0].is_displayed)
+        self.find("#time .opener")[0].click()
+
     def press(self, key):
         self.find("[role=slider]")[0].send_keys(key)
 

@@ -178,6 +178,7 @@ def test_the_track_shows_where_the_past_is_not_known_and_a_moment_there_says_why
     assert CliRunner().invoke(main, ["--root", registry.root, "repair", "--take-over", "--yes"]).exit_code == 0
     hole = Registry(registry.root).newest().snapshot.holes[0]
     page.open()
+    page.open_track()
     page.until(lambda: page.find(".rail rect.unknown") and page.find(".legend i.unknown")[0].is_displayed())
     page.open(f"#/?epoch={hole.from_epoch}")
     page.shows("is not known: rows of row_change were lost in the repair at")
@@ -189,6 +190,7 @@ def test_a_stretch_of_the_track_that_is_dragged_over_fills_it(page, registry):
         registry.now_ms += 20_000
         registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
     page.open()
+    page.open_track()
     page.until(lambda: page.find(".rail path.asked")[0].get_attribute("d").count("M") == 3)
     strip = page.find("#time .edges")[0]
     width = strip.size["width"]
@@ -416,6 +418,7 @@ def test_a_time_is_typed_in_the_zone_that_is_chosen_and_shown_to_the_second(page
     asked = datetime.fromtimestamp((registry.now_ms - 10_000) // 1000, UTC)
     typed = f"{asked.astimezone(ZoneInfo('Asia/Tokyo')):%Y-%m-%d %H:%M:%S}"
     page.open()
+    page.open_track()
     page.until(lambda: page.find(".rail path.left[d^=M]"))
     page.find("#time select[aria-label='Time zone'] option[value='Asia/Tokyo']")[0].click()
     page.find("#time input[name=moment]")[0].send_keys(typed, Keys.ENTER)

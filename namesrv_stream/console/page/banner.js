@@ -1,6 +1,6 @@
 // Says whether the present can be trusted: a job that publishes nothing leaves the last snapshot looking healthy.
 
-import { h, link, patch } from "./dom.js";
+import { address, h, link, patch } from "./dom.js";
 import { ago, duration, when } from "./words.js";
 
 const place = document.getElementById("banner");
@@ -119,8 +119,8 @@ export function drawVerdict(known, title, moment, eventTime = null) {
   const verdict = doubted && known && moment.epoch == null && moment.at == null ? doubted : known;
   const line = document.getElementById("verdict"),
     isPast = moment.epoch != null || moment.at != null;
-  line.hidden = !verdict;
-  line.className = `verdict ${verdict?.level ?? ""}`;
+  line.hidden = !verdict && !isPast;
+  line.className = `verdict ${verdict?.level ?? "asked"}`;
   patch(
     line,
     verdict
@@ -128,9 +128,9 @@ export function drawVerdict(known, title, moment, eventTime = null) {
           h("span", {}, isPast && eventTime ? `At ${when(eventTime)}: ` : ""),
           link("overview", "", moment, verdict.text),
         ]
-      : [],
+      : [h("span", { class: "quiet" }, "Reading the state at this time …")],
   );
-  shown = { title, isPast, gravest: verdict?.level === "critical" ? (verdict.headline ?? known?.headline) : null };
+  shown = { title, isPast, level: verdict?.level, gravest: verdict?.headline ?? known?.headline };
   drawTab();
 }
 
@@ -140,21 +140,51 @@ function drawTab() {
   if (shown === null) return;
   const told = shown.isPast ? [] : [wrong, shown.gravest].filter(Boolean);
   document.title = [...told, shown.isPast && "past", shown.title, "namesrv-stream"].filter(Boolean).join(" · ");
-  const icon = document.getElementById("icon"),
-    href = told.length ? "icon-critical.svg" : "icon.svg";
+  const kind = wrong || shown.level === "critical" ? "-critical" : "-warning",
+    icon = document.getElementById("icon"),
+    href = `icon${told.length ? kind : ""}.svg`;
   if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
 }
 
+// By how much what is drawn of the present is older than the newest snapshot: they may come faster than they are shown.
+export function drawLag(snapshot, newest, newestAtMs) {
+  const line = document.getElementById("lag"),
+    behindMs = snapshot && newest > snapshot.epoch ? newestAtMs - new Date(snapshot.publishedAt) : 0;
+  line.hidden = behindMs < 1000;
+  line.textContent = line.hidden
+    ? ""
+    : `Snapshot ${snapshot.epoch} is shown, ${duration(behindMs)} older than the newest, ${newest}.`;
+}
+
 const LEVELS = ["ok", "warning", "critical"];
-let level = null;
+const PLACES = ["all", "zone", "cluster", "zone_in_cluster", "masters"];
+let noted = null; // the last verdict about the present
 
-export const wantsNotices = () => globalThis.Notification?.permission === "granted";
+// A notice by the browser while nobody looks, if the reader has asked for notices: the present gets worse, or is well
+// again. It leads to its snapshot.
+export function noticed(verdict, epoch) {
+  const text = noted && newsOf(noted, verdict);
+  noted = verdict;
+  if (!text || !document.hidden || globalThis.Notification?.permission !== "granted") return;
+  const notice = new Notification("namesrv-stream", { body: text, tag: "verdict", renotify: true });
+  notice.onclick = () => {
+    focus();
+    location.hash = address({ epoch });
+    notice.close();
+  };
+}
 
-// A notice by the browser when the present gets worse while nobody looks, if the reader has asked for notices.
-export function noticed(verdict) {
-  const isWorse = level !== null && LEVELS.indexOf(verdict.level) > LEVELS.indexOf(level);
-  level = verdict.level;
-  if (isWorse && document.hidden) new Notification("namesrv-stream", { body: verdict.text, tag: "verdict" });
+function newsOf(before, now) {
+  const lost = ({ topics }) => topics.withoutRoute + topics.notWritable;
+  const places = ({ causes }) => causes.filter((each) => each.state === "down" && PLACES.includes(each.scope));
+  const known = new Set(places(before).map((each) => each.id));
+  if (now.level === "ok") return before.level === "ok" ? null : `Well again. ${now.text}`;
+  const isWorse =
+    LEVELS.indexOf(now.level) > LEVELS.indexOf(before.level) ||
+    lost(now) > lost(before) ||
+    places(now).some((each) => !known.has(each.id)) ||
+    (before.brokers.down > 0 && now.brokers.down >= 2 * before.brokers.down);
+  return isWorse ? now.text : null;
 }
 
 const ask = document.getElementById("notices");

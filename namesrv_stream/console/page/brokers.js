@@ -1,8 +1,9 @@
 // The list of brokers, chosen and sorted as the address of the page says, and one broker.
 
 import { sessionsChart } from "./chart.js";
-import { card, dot, h, link, topicState, verdictLine } from "./dom.js";
+import { addressText, card, dot, h, link, topicState, verdictLine } from "./dom.js";
 import { chooser, filterForm, listPath, pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
+import { outward } from "./outward.js";
 import { brokerText, counted, duration, endText, percent, perm, role, STATES, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -30,14 +31,14 @@ export const brokerList = {
   ],
 };
 
-function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
+function brokerTable(found, moment, { filters, at: time, epoch }, go) {
   const sort = filters.sort ?? "name";
   const columns = ["broker", "role", "address", "cluster", "zone", "state", "last heartbeat", "up since", "#topics"];
   const heads = sortHeads(columns, SORTS, sort, chooser(filters, go)("sort"));
   const row = (each) => [
     link("broker", each.brokerName, moment),
     ownRole(each),
-    each.down ? h("s", {}, each.brokerAddr) : each.brokerAddr,
+    addressText(each.brokerAddr, each.down ? "s" : "span"),
     visible(each.clusterName),
     each.zoneName,
     h("span", { class: "holder" }, dot(each.state), STATES[each.state]),
@@ -46,7 +47,7 @@ function brokerTable(found, moment, { filters, at: time, epoch, newest }, go) {
   ];
   return pages(columns, found, {
     path: listPath("brokers", { filters }),
-    epoch: time ?? epoch ?? newest,
+    epoch: time ?? epoch,
     key: "brokers",
     row,
     heads,
@@ -73,7 +74,7 @@ export const broker = {
   ],
   show: ([found, churned, why], moment, { state, go, actions }) => [
     found && verdictLine(found.text, found.brokers.some((each) => each.state === "down") ? "down" : ""),
-    card("members", "Brokers of this group", addresses(found ?? {})),
+    card("members", "Brokers of this group", addresses(found ?? {}), outwardOf(found?.brokers[0])),
     card(
       "sessions",
       "Last 7 days",
@@ -116,9 +117,19 @@ function membersOf(churned) {
     .map(([broker, share]) => [members.get(broker), share]);
 }
 
+const outwardOf = (each) =>
+  each &&
+  outward("broker", {
+    broker: each.brokerName,
+    brokerId: each.brokerId,
+    address: each.brokerAddr,
+    cluster: each.clusterName,
+    zone: each.zoneName,
+  });
+
 function addresses({ brokers: leases = [], snapshot } = {}) {
   const row = (lease) => [
-    h("span", { class: "holder" }, dot(lease.state), lease.down ? h("s", {}, lease.brokerAddr) : lease.brokerAddr),
+    h("span", { class: "holder" }, dot(lease.state), addressText(lease.brokerAddr, lease.down ? "s" : "span")),
     ownRole(lease),
     STATES[lease.state],
     visible(lease.clusterName),
@@ -140,7 +151,7 @@ function addresses({ brokers: leases = [], snapshot } = {}) {
   );
 }
 
-function topicsOf(found, moment, { at: time, epoch, newest }) {
+function topicsOf(found, moment, { at: time, epoch }) {
   const row = (each) => [
     link("topic", each.topic, moment),
     topicState(each),
@@ -150,7 +161,7 @@ function topicsOf(found, moment, { at: time, epoch, newest }) {
   ];
   return pages(["topic", "state", "#read queues", "#write queues", "permission"], found, {
     path: `v1/brokers/${path(found.brokerName)}`,
-    epoch: time ?? epoch ?? newest,
+    epoch: time ?? epoch,
     key: "topics",
     row,
     name: `topics-of-${found.brokerName}`,

@@ -18,8 +18,23 @@ export function disarm() {
   dialog.replaceChildren();
 }
 
-// `name`: what has to be typed before the command is sent, null for nothing.
-function ask(text, command, effect, name = null) {
+const HOUR_MS = 3_600_000;
+
+// How long a command holds: it has the end as its value.
+export const UNTIL = {
+  input: () =>
+    h(
+      "label",
+      {},
+      "for ",
+      h("input", { name: "hours", type: "number", min: 0.25, max: 168, step: 0.25, value: 2, required: true }),
+      " hours",
+    ),
+  value: (form) => ({ value: JSON.stringify({ until: Math.round(Date.now() + form.elements.hours.value * HOUR_MS) }) }),
+};
+
+// `name`: what has to be typed before the command is sent, null for nothing. `more`: a field whose value is sent too.
+function ask(text, command, effect, name = null, more = null) {
   const outcome = h("p", { role: "status" });
   const reason = h("input", {
     name: "reason",
@@ -46,7 +61,7 @@ function ask(text, command, effect, name = null) {
     }
     outcome.textContent = "Sent. Waiting for the next snapshot …";
     try {
-      const done = await send({ ...command, reason: reason.value });
+      const done = await send({ ...command, ...more?.value(event.target), reason: reason.value });
       outcome.textContent = done.epoch
         ? `Visible in snapshot ${done.epoch}.`
         : "Sent, but not yet in a snapshot. Check that the streaming job is running.";
@@ -60,6 +75,7 @@ function ask(text, command, effect, name = null) {
     h("h2", {}, text.replace(" …", "")),
     h("p", {}, effect),
     typed,
+    more?.input(),
     reason,
     outcome,
     h(

@@ -20,9 +20,9 @@ const diffPath = ({ filters }, before, after) =>
 
 export function askComparison(state, before, after) {
   return [
-    [`${diffPath(state, before, after)}&limit=${wantedOf("differences")}`, state.newest],
+    [`${diffPath(state, before, after)}&limit=${wantedOf("differences")}`, after],
     ["v1/overview", before],
-    ["v1/overview", after],
+    ["v1/overview", state.epoch === null ? null : after],
   ];
 }
 

@@ -12,10 +12,31 @@ export function h(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) listen(element, name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(
-    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
-  );
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    if (child instanceof Node) element.append(child);
+    else if (SVG_TAGS.has(tag) || tag === "pre" || tag === "option") element.append(String(child));
+    else element.append(...textOf(String(child)));
+  }
   return element;
+}
+
+const CONTROL = /[\p{Cc}\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/gu;
+const FROM_RIGHT = /[^\s(),;:]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff][^\s(),;:]*/gu;
+
+// The nodes of a text: what has no shape of its own gets one, and a name that is written from right to left is kept apart,
+// so that it does not turn the sentence around it.
+function textOf(text) {
+  const seen = text.replace(CONTROL, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);
+  const nodes = [];
+  let end = 0;
+  for (const found of seen.matchAll(FROM_RIGHT)) {
+    const apart = document.createElement("bdi");
+    apart.append(found[0]);
+    nodes.push(seen.slice(end, found.index), apart);
+    end = found.index + found[0].length;
+  }
+  return [...nodes, seen.slice(end)].filter((node) => node !== "");
 }
 
 // A listener is looked up when its event comes, so that a patched element gets the newest one.
@@ -79,6 +100,43 @@ export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
 export const link = (kind, name, moment, text = visible(name), filters = {}) =>
   h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
+// An address, with a button that copies it.
+export const addressText = (address, tag = "span") =>
+  h(
+    "span",
+    { class: "address" },
+    h(tag, {}, address),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "copy",
+        title: `Copy ${address}`,
+        "aria-label": `Copy ${address}`,
+        onclick: copied(address),
+      },
+      h(
+        "svg",
+        { viewBox: "0 0 16 16", width: 12, height: 12, "aria-hidden": "true" },
+        h("path", { d: "M5 5V2h9v9h-3M2 5h9v9H2z", fill: "none", stroke: "currentColor", "stroke-width": 1.6 }),
+      ),
+    ),
+  );
+
+// Copies a text, and says so on the button; without a clipboard the text itself is shown, to be copied by hand.
+export const copied = (text) => (event) => {
+  const button = event.currentTarget,
+    before = [...button.childNodes];
+  const told = (words) => {
+    button.replaceChildren(words);
+    setTimeout(() => button.replaceChildren(...before), 2000);
+  };
+  (navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("no clipboard"))).then(
+    () => told("Copied"),
+    () => prompt("Copy this text:", text),
+  );
+};
+
 const MEANINGS = {
   alive: "up",
   late: "late: silent for over three quarters of its heartbeat timeout",
@@ -99,7 +157,7 @@ export const TOPIC_STATES = {
   left: "removed",
 };
 export const kindOf = (state) =>
-  ({ without_route: "down", not_writable: "down", degraded: "late", left: "" })[state] ?? "alive";
+  ({ without_route: "down", not_writable: "down", degraded: "degraded", left: "" })[state] ?? "alive";
 export const topicState = ({ state }) =>
   h("span", { class: "holder" }, dot(kindOf(state), TOPIC_STATES[state]), TOPIC_STATES[state]);
 
@@ -109,7 +167,7 @@ export function choice(label, options, value, choose) {
 }
 
 // Where the page is. `at` is a time that was asked for, and stands for `epoch` if it says more.
-const FILTERS = ["cluster", "zone", "state", "sort", "q", "system", "table"];
+const FILTERS = ["cluster", "zone", "state", "sort", "q", "system", "table", "cause"];
 const SPANS = ["all", "1h", "6h", "24h", "7d", "30d"];
 
 // The stretch of the track as a parameter of the API, whose timeline begins with the oldest known moment at the earliest.
@@ -156,6 +214,8 @@ export function parsed(hash) {
     epoch: number("epoch"),
     at: values.get("at"),
     other: number("with"),
+    from: values.get("from"),
+    to: values.get("to"),
     window: span,
     filters,
   };

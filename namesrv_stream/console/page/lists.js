@@ -1,7 +1,7 @@
 // Tables and stories that say how much of them is shown, show more, and can be saved as CSV.
 
 import { at } from "./data.js";
-import { choice, h, patch, quiet } from "./dom.js";
+import { choice, copied, h, patch, quiet } from "./dom.js";
 import { visible, when } from "./words.js";
 
 const STEP = 100;
@@ -14,7 +14,13 @@ export const stamp = (time, text = when) => (time ? h("time", { datetime: time }
 const wanted = new Map();
 export const wantedOf = (name, step = STEP) => Math.min(MOST_A_PAGE, wanted.get(name) ?? step);
 export const wantedOfStory = () => wantedOf("story", STORY_STEP);
-export const forgetWanted = () => wanted.clear();
+export function forgetWanted() {
+  wanted.clear();
+  chosen.clear();
+}
+
+// The rows that the reader has chosen to copy, by the list's name; a list without an entry shows no boxes.
+const chosen = new Map();
 const shownOf = (count, total) => `Showing ${count.toLocaleString()} of ${total.toLocaleString()}`;
 
 // `columns`: names, `#` before those of numbers. `more`: the rest of a list of which `rows` is the first page.
@@ -29,14 +35,24 @@ export function table(
   if (!rows.length) return quiet(empty);
   const isNumber = columns.map((column) => column.startsWith("#"));
   const names = columns.map((column) => column.replace("#", ""));
-  const head = (heads ?? names.map((text) => [text, null])).map(([text, sort], index) =>
-    h("th", { scope: "col", class: isNumber[index] ? "number" : null, "aria-sort": sort }, text),
-  );
+  const head = () =>
+    (heads ?? names.map((text) => [text, null])).map(([text, sort], index) =>
+      h("th", { scope: "col", class: isNumber[index] ? "number" : null, "aria-sort": sort }, text),
+    );
   const cell = (value, index) =>
     h("td", { class: isNumber[index] ? "number" : null, "data-label": names[index] }, value ?? "");
   const state = { rows, more, keys: new Map() };
-  const line = (row) =>
-    h("tr", { "data-key": unique(state.keys, row.slice(0, 3).map(plain).join("|")) }, row.map(cell));
+  const line = (row) => {
+    const key = unique(state.keys, row.slice(0, 3).map(plain).join("|"));
+    const toggle = (event) => chosen.get(name)?.[event.target.checked ? "add" : "delete"](key);
+    const box = h("input", {
+      type: "checkbox",
+      "aria-label": "Choose this row",
+      checked: chosen.get(name)?.has(key),
+      onchange: toggle,
+    });
+    return h("tr", { "data-key": key }, chosen.has(name) && h("td", { class: "pick" }, box), row.map(cell));
+  };
 
   async function load(limit) {
     const page = state.more ? await state.more(limit) : null;
@@ -63,6 +79,26 @@ export function table(
     );
   }
 
+  // With boxes at its rows, or without.
+  function choose(event) {
+    if (chosen.has(name)) chosen.delete(name);
+    else chosen.set(name, new Set());
+    const list = event.currentTarget.closest(".list");
+    const count = list.querySelector("tbody").childElementCount;
+    state.keys.clear();
+    patch(list, whole(state.rows.slice(0, count)));
+  }
+
+  function copy(event) {
+    const picked = [...event.currentTarget.closest(".list").querySelectorAll("tbody tr")].filter(
+      (each) => each.querySelector(".pick input")?.checked,
+    );
+    const texts = picked.map((each) =>
+      [...each.querySelectorAll("td:not(.pick)")].map((td) => td.innerText.trim().replace(/\s+/g, " ")),
+    );
+    copied([names, ...texts].map((each) => each.join("\t")).join("\n"))(event);
+  }
+
   function foot(count) {
     const rest = state.more !== null || count < state.rows.length;
     const isFull = state.more !== null && count >= MOST_A_PAGE; // one answer, which the page asks for when a snapshot comes
@@ -72,18 +108,22 @@ export function table(
         "span",
         { class: "buttons" },
         h("button", { type: "button", onclick: show, hidden: !rest || isFull }, `Show ${step} more`),
+        h("button", { type: "button", class: "choose", onclick: copy, hidden: !chosen.has(name) }, "Copy chosen rows"),
+        h("button", { type: "button", class: "choose", onclick: choose }, chosen.has(name) ? "Done" : "Choose rows"),
         h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"),
       ),
     ];
   }
 
   const shown = rows.slice(0, Math.max(step, wanted.get(name) ?? 0));
-  return h(
-    "div",
-    { class: "list", "data-key": name },
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, shown.map(line)))),
-    h("div", { class: "foot" }, foot(shown.length)),
-  );
+  const whole = (some) => {
+    const heads = h("thead", {}, h("tr", {}, chosen.has(name) && h("th", { class: "pick" }, "choose"), head()));
+    return [
+      h("div", { class: "scroll" }, h("table", {}, heads, h("tbody", {}, some.map(line)))),
+      h("div", { class: "foot" }, foot(some.length)),
+    ];
+  };
+  return h("div", { class: "list", "data-key": name }, whole(shown));
 }
 
 function unique(seen, key) {
@@ -101,7 +141,8 @@ export const chooser =
 
 export function listPath(kind, { filters }, more = {}) {
   const query = new URLSearchParams({ sort: filters.sort ?? "name", ...more });
-  for (const key of ["cluster", "zone", "state", "q"]) if (filters[key] !== undefined) query.set(key, filters[key]);
+  for (const key of ["cluster", "zone", "state", "q", "cause"])
+    if (filters[key] !== undefined) query.set(key, filters[key]);
   return `v1/${kind}?${query}`;
 }
 
@@ -162,7 +203,7 @@ export function pages(columns, first, { path, epoch, key, row, empty, ...options
       : async (limit) => {
           const page = await at(
             `${path}${path.includes("?") ? "&" : "?"}limit=${limit}&after=${encodeURIComponent(next)}`,
-            epoch,
+            epoch ?? first.snapshot.epoch,
           );
           return { rows: rowsOf(page[key], row), more: rest(page.next) };
         };
@@ -252,10 +293,25 @@ export function story(lines, empty, total = null, ask = null) {
   );
 }
 
+// Events in one line each; the names in it are shown on demand.
+export function briefly(lines, empty) {
+  if (!lines.length) return quiet(empty);
+  const keys = new Map();
+  const item = (line) =>
+    h(
+      "li",
+      { class: kindOf(line), "data-key": unique(keys, `${line.eventTime} ${line.text}`) },
+      h("time", { datetime: line.eventTime }, when(line.eventTime)),
+      h("details", { class: "brief" }, h("summary", {}, line.text)),
+    );
+  return h("ol", { class: "story" }, lines.map(item));
+}
+
 const KINDS = {
-  left: ["EXPIRED", "CHANNEL_CLOSED", "UNREGISTERED", "MOVED"],
+  down: ["EXPIRED", "CHANNEL_CLOSED", "REFUSED"],
+  planned: ["UNREGISTERED", "MOVED", "RESTARTED"],
   came: ["REGISTERED", "ID_TAKEN"],
-  other: ["ID_LOST", "CHANGED", "TOPICS_CHANGED", "REFUSED", "LOG_GAP"],
+  other: ["ID_LOST", "CHANGED", "TOPICS_CHANGED", "LOG_GAP"],
 };
 /** Type of an event -> its class; the types of operators' commands are not in it. */
 const KIND_OF_TYPE = Object.fromEntries(

@@ -1,21 +1,37 @@
 // The page: the URL says which view and which moment, the track moves the moment, and the watch keeps the present fresh.
 
-import { drawBanner, drawStatus, drawVerdict, isStale, noticed, wantsNotices } from "./banner.js";
+import { drawBanner, drawLag, drawStatus, drawVerdict, isStale, noticed } from "./banner.js";
 import { actions, disarm } from "./command.js";
 import { askComparison, comparison } from "./compare.js";
-import { at, dayBegin, follow, momentOf, Problem, peek, read, readAhead } from "./data.js";
+import {
+  answers,
+  at,
+  dayBegin,
+  follow,
+  momentOf,
+  Problem,
+  peek,
+  read,
+  readAhead,
+  STATUS_LIMIT_MS,
+  setReachable,
+} from "./data.js";
 import { address, h, link, parsed, patch, sinceOf } from "./dom.js";
 import { forgetWanted } from "./lists.js";
+import { lastLooked, looked, setUpLook } from "./look.js";
+import { readLinks } from "./outward.js";
 import { setUpSearch } from "./search.js";
 import { Track } from "./track.js";
 import { TABS, views } from "./views.js";
-import { ago, zone } from "./words.js";
+import { ago, momentText, twiceText, zone } from "./words.js";
 
 const content = document.getElementById("content");
 const nav = document.getElementById("nav");
 const timeLine = document.getElementById("time");
+const past = document.getElementById("past");
 const AHEAD = 8;
 const MOST_READ_AHEAD = 60;
+const AGE_EVERY_MS = 1000;
 
 let state = parsed(location.hash);
 let newest = null;
@@ -51,6 +67,7 @@ function go(change, isFinal) {
   if ("view" in change || "filters" in change) forgetWanted();
   if (isFinal) disarm();
   state = { ...state, wrong: [], ...change };
+  typing += 1;
   noteOf(null);
   const url = address(state);
   if (isFinal) shownHash = url;
@@ -63,19 +80,38 @@ function noteOf(problem) {
   track.note.hidden = problem === null;
 }
 
+let typing = 0; // what is found for a text that is gone is dropped
+
 async function goToTyped(text) {
+  const turn = ++typing;
+  noteOf({ message: `Looking for ${text} …` });
   try {
     const found = await momentOf(text);
+    if (turn !== typing) return;
     if (found.epoch !== null) found.epoch = found.epoch >= newest && found.at === null ? null : found.epoch;
-    if (found.epoch !== null) await at("v1/clusters", found.at ?? found.epoch);
-    go(found, true);
+    if (found.epoch !== null) await at("v1/overview", found.at ?? found.epoch);
+    if (turn === typing) go(found, true);
   } catch (problem) {
-    noteOf(problem);
+    if (turn === typing) noteOf(problem);
   }
 }
 
-// Finds the epoch of a time in the address. An address with both is of a page that had found it.
+// Finds the epochs of times in the address. An address with both is of a page that had found it.
 async function resolve() {
+  if (state.view === "compare" && (state.from !== null || state.to !== null)) {
+    try {
+      const [before, after] = await Promise.all(
+        [state.from, state.to].map((text) => (text === null ? null : momentOf(text))),
+      );
+      state = { ...state, from: null, to: null, other: before?.epoch ?? state.other, ...(after ?? {}) };
+      history.replaceState(null, "", address(state));
+      shownHash = location.hash;
+      return true;
+    } catch (problem) {
+      showProblem(problem);
+      return false;
+    }
+  }
   if (state.at === null) return true;
   const asked = state.at;
   try {
@@ -121,8 +157,11 @@ function asked() {
     return askComparison({ ...state, newest }, before, after);
   }
   const view = views[state.view] ?? views.overview;
-  return view.ask(state).map((path) => [path, state.at ?? state.epoch ?? newest]);
+  return view.ask(state).map((path) => [path, shownMoment()]);
 }
+
+// The moment that is shown, as the API is asked for it: null is the present.
+const shownMoment = () => state.at ?? state.epoch;
 
 // What is wrong with the address of the page, as one text; empty if nothing is.
 function mistakes() {
@@ -142,47 +181,78 @@ async function draw(isMove = true) {
   track.spans.value = state.window;
   drawPresent();
   if (newest === null || (state.at !== null && state.epoch === null)) return; // not yet found, or not yet resolved
-  const now = newest,
-    questions = [...asked(), ["v1/overview", state.at ?? state.epoch ?? now]];
-  const here = questions.map(([path, epoch]) => peek(path, epoch));
-  if (here.every(Boolean)) {
-    show(here, now);
+  const questions = [...asked(), ["v1/overview", shownMoment()]];
+  const here = questions.map(([path, moment]) => peek(path, moment));
+  if (here.every(Boolean) && here.every((each, index) => questions[index][1] !== null || isNewest(each))) {
+    show(here);
   } else {
-    if (isMove) content.classList.add("waiting");
-    const found = await Promise.allSettled(questions.map(([path, epoch]) => at(path, epoch)));
+    if (isMove) begin(here);
+    const found = await answers(questions);
     if (turn !== drawing) return;
     const values = found.map((each) => each.value),
       failed = found.slice(0, -1).filter((each) => each.status === "rejected");
     if (failed.length === found.length - 1 || failed.some((each) => each.reason.status !== 404))
       showProblem(failed[0].reason, null, values.at(-1));
-    else show(values, now);
+    else show(values);
   }
   content.classList.remove("waiting");
   lookAhead(questions[0][0]);
 }
 
-// Reads ahead only what is small: an answer about very many brokers takes the console a while.
-function lookAhead(path) {
-  const { counts } = peek("v1/overview", state.at ?? state.epoch ?? newest) ?? {};
-  if (state.view === "compare" || (counts && counts.brokerNames > MOST_READ_AHEAD)) return;
-  const marks = track.marks,
-    here = track.index(state.epoch);
-  const near = [];
-  for (let step = 1; step <= AHEAD; step += 1) near.push(here - step, here + step);
-  const spread = Array.from({ length: 24 }, (_, index) => Math.floor((index * marks.length) / 24));
-  const wanted = [...near, ...spread].map((index) => marks[index]?.epoch).filter(Boolean);
-  readAhead(path, [...new Set(wanted)]);
+const isNewest = (answer) => answer.snapshot === undefined || answer.snapshot.epoch >= newest;
+
+// What is shown until the answers are there: of the past nothing of the present, and from a console that does not answer
+// that nothing can be shown.
+function begin(here) {
+  content.classList.add("waiting");
+  const isPast = shownMoment() !== null;
+  drawPast(null);
+  if (isPast && !here.at(-1)) drawVerdict(null, titleOf(), { epoch: state.epoch, at: state.at });
+  if (!isConnected) showProblem(new Problem(0, "The console is unreachable. This view is shown when it answers."));
 }
 
-// Shows answers that are all of one epoch, the verdict's last; `now` is the newest of then.
-function show(found, now) {
+// Reads ahead near a past moment, and only what is small: an answer about very many brokers takes the console a while.
+function lookAhead(path) {
+  const { counts } = peek("v1/overview", shownMoment()) ?? {};
+  if (shownMoment() === null || state.view === "compare" || !(counts?.brokerNames <= MOST_READ_AHEAD)) return;
+  const here = track.index(state.epoch);
+  const near = Array.from({ length: AHEAD }, (_, step) => [here + step + 1, here - step - 1]).flat();
+  readAhead(path, [...new Set(near.map((index) => track.marks[index]?.epoch).filter(Boolean))]);
+}
+
+// That the past is shown, and the way back.
+function drawPast(eventTime) {
+  const isPast = shownMoment() !== null && state.view !== "compare";
+  document.body.classList.toggle("past", isPast);
+  past.hidden = !isPast;
+  const when = state.at ?? eventTime;
+  const twice = state.at && twiceText(state.at);
+  patch(
+    past,
+    isPast
+      ? [
+          h("span", {}, `You look at ${when ? momentText(when) : `snapshot ${state.epoch}`}. `),
+          h("a", { href: address({ ...state, epoch: null, at: null }) }, "Back to now"),
+          h("span", {}, twice ? ` ${twice}` : ""),
+        ]
+      : [],
+  );
+}
+
+// Shows answers, the verdict's last. Those about the present may be of an older snapshot than the newest.
+function show(found) {
   const moment = { epoch: state.epoch, at: state.at, window: state.window };
   const view = views[state.view] ?? views.overview;
   const isCompare = state.view === "compare";
-  const title = isCompare ? "Compare two times" : view.title(state);
+  const title = titleOf();
   const all = found.at(-1);
   drawVerdict(all?.verdict ?? null, title, moment, all?.snapshot.eventTime);
-  const page = { state: { ...state, newest: now }, go, actions };
+  shown = shownMoment() === null && all ? all.snapshot : null;
+  if (shown) noticed(all.verdict, shown.epoch);
+  if (shown && !document.hidden) looked(shown.epoch);
+  drawAge();
+  drawPast(all?.snapshot.eventTime);
+  const page = { redraw: () => draw(false), state: { ...state, newest: all?.snapshot.epoch ?? newest }, go, actions };
   const parts = isCompare ? comparison(found, moment, page.state) : view.show(found, moment, page);
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
   if (snapshot && state.epoch !== null) track.place(state.epoch, snapshot.eventTime);
@@ -191,7 +261,15 @@ function show(found, now) {
     h(
       "div",
       { class: "title" },
-      h("h1", {}, title),
+      h("h1", { class: state.view === "overview" ? "hushed" : null }, title),
+      away && shown && away.epoch < shown.epoch
+        ? link(
+            "compare",
+            "",
+            { other: away.epoch, window: state.window },
+            `What changed since you last looked (${ago(away.atMs)})`,
+          )
+        : null,
       isCompare
         ? compareForm(found)
         : state.epoch !== null &&
@@ -209,6 +287,10 @@ function show(found, now) {
   if (content.dataset.place === place) patch(content, drawn);
   else content.replaceChildren(...drawn);
   content.dataset.place = place;
+}
+
+function titleOf() {
+  return state.view === "compare" ? "Compare two times" : (views[state.view] ?? views.overview).title(state);
 }
 
 function copyLink(event) {
@@ -265,8 +347,8 @@ function showProblem(problem, title = null, all = null) {
       if (turn === drawing) drawVerdict(seen?.verdict ?? null, title ?? "", moment, seen?.snapshot.eventTime);
     };
   tell(all, { epoch: state.epoch, at: state.at });
-  if (!all && newest !== null)
-    at("v1/overview", newest).then(
+  if (!all && newest !== null && isConnected)
+    at("v1/overview", null).then(
       (seen) => tell(seen, {}),
       () => {},
     );
@@ -310,31 +392,70 @@ function drawPresent() {
   track.place(state.epoch);
 }
 
+const away = lastLooked(); // what the reader saw last, before this page was loaded
+let shown = null; // the snapshot of the present that is drawn, null while the past is shown
+
+// The ages on the page, which grow by themselves.
+function drawAge() {
+  drawPresent();
+  drawLag(shown, newest, newestAtMs);
+}
+
+setInterval(() => {
+  if (!document.hidden) drawAge();
+}, AGE_EVERY_MS);
+
+function setConnected(connected) {
+  const isBack = connected && !isConnected;
+  isConnected = connected;
+  setReachable(connected);
+  drawPresent();
+  if (!isBack || newest === null) return;
+  refreshed = null;
+  refresh();
+  if (shownMoment() !== null) draw();
+}
+
 let unanswered = 0; // a hidden page has no stream that would tell
+let askedMs = null; // when the status was asked for that is not answered yet
 
 async function readStatus() {
+  if (askedMs !== null) {
+    if (performance.now() - askedMs > STATUS_LIMIT_MS) setConnected(false);
+    return;
+  }
   const before = newest;
+  askedMs = performance.now();
   try {
-    job = await read(`v1/status?tz=${encodeURIComponent(zone())}`);
-    newest = Math.max(newest ?? 0, job.epoch);
+    job = await read(`v1/status?tz=${encodeURIComponent(zone())}`, {}, STATUS_LIMIT_MS);
+    seen(job.epoch, job.publishedAt);
     unanswered = 0;
-    isConnected = true;
+    setConnected(true);
   } catch (problem) {
     unanswered += 1;
     if (newest === null) showProblem(problem);
-    else if (unanswered > 1) isConnected = false;
+    else if (unanswered > 1 || performance.now() - askedMs >= STATUS_LIMIT_MS) setConnected(false);
+  } finally {
+    askedMs = null;
   }
   drawPresent();
   if (before === null && newest !== null && shownHash !== null) onFirst();
   else if (before !== null && refreshed !== null && newest > refreshed) refresh();
 }
 
+let newestAtMs = 0;
+
+function seen(epoch, publishedAt) {
+  if (newest !== null && epoch <= newest) return;
+  newest = epoch;
+  newestAtMs = new Date(publishedAt).getTime();
+}
+
 async function readTimeline() {
   if (newest === null || mistakes()) return;
   try {
     const [since, until] = track.zoomed?.map((ms) => new Date(ms).toISOString()) ?? [sinceOf(state.window), null];
-    track.show(await at(`v1/timeline?since=${since}${until === null ? "" : `&until=${until}`}`, newest));
-    lookAhead(asked()[0][0]);
+    track.show(await at(`v1/timeline?since=${since}${until === null ? "" : `&until=${until}`}`, null));
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
   }
@@ -344,8 +465,8 @@ let isRefreshing = false;
 let refreshed = null;
 
 function onSnapshot(snapshot) {
-  isConnected = true;
-  newest = snapshot.epoch;
+  seen(snapshot.epoch, snapshot.publishedAt);
+  setConnected(true);
   if (refreshed !== newest) refresh();
 }
 
@@ -366,19 +487,30 @@ async function followNewest() {
   while (refreshed !== newest) {
     if (!document.hidden) await pause(50);
     refreshed = newest;
-    if (wantsNotices())
-      at("v1/overview", newest).then(
-        ({ verdict }) => noticed(verdict),
-        () => {},
-      );
-    await readTimeline();
-    if (state.epoch === null || state.view === "compare") await draw(false);
-    await readStatus();
+    const isDrawn = shownMoment() === null || state.view === "compare";
+    if (document.hidden) await drawHidden();
+    else await Promise.all([readStatus(), readTimeline(), isDrawn ? draw(false) : null]);
   }
 }
 
+// A page that nobody sees has its title and its notices alone.
+async function drawHidden() {
+  const all = await at("v1/overview", null).catch(() => null);
+  if (!all) return;
+  noticed(all.verdict, all.snapshot.epoch);
+  if (shownMoment() === null) drawVerdict(all.verdict, titleOf(), { epoch: null, at: null });
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden || newest === null) return;
+  refreshed = null;
+  refresh();
+});
+
+setUpLook();
+readLinks();
 setUpSearch(
-  () => state.at ?? state.epoch ?? newest,
+  () => (newest === null ? undefined : shownMoment()),
   (view, name, filters = {}) => go({ view, name, filters }, true),
 );
 
@@ -387,11 +519,11 @@ async function onFirst() {
   if (await resolve()) draw();
 }
 
-follow(onSnapshot, (connected) => {
-  isConnected = connected;
-  drawPresent();
-});
-new Worker("ticks.js").onmessage = readStatus; // whose timer goes on in a hidden tab
+const watched = follow(onSnapshot, setConnected);
+new Worker("ticks.js").onmessage = () => {
+  watched();
+  readStatus();
+};
 await readStatus();
 shownHash = location.hash;
 await onFirst();

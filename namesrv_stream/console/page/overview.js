@@ -1,51 +1,26 @@
-// A moment at a glance: numbers, what is wrong by its causes, then clusters and zones, then what happened last.
+// A moment at a glance: what is wrong by its causes, numbers, clusters and zones, and what happened last.
 
-import { card, dot, h, link, quiet } from "./dom.js";
-import { rowsOf, story, table } from "./lists.js";
-import { brokerText, clock, counted, duration, endText, role, STATES, visible, when } from "./words.js";
+import { actions, UNTIL } from "./command.js";
+import { addressText, card, dot, h, link, quiet, topicState } from "./dom.js";
+import { incidents } from "./incidents.js";
+import { briefly, rowsOf, table } from "./lists.js";
+import { matrix } from "./matrix.js";
+import { outward } from "./outward.js";
+import { brokerText, clock, counted, duration, endText, role, visible, when } from "./words.js";
 
 const MOST_CAUSES = 12;
 const TOPIC_STATES = {
-  withoutRoute: ["without_route", "topics without a route"],
-  notWritable: ["not_writable", "topics not writable"],
-  degraded: ["degraded", "topics degraded"],
+  withoutRoute: ["without_route", "no route", "down"],
+  notWritable: ["not_writable", "not writable", "down"],
+  degraded: ["degraded", "degraded", "degraded"],
 };
 
-export function overview(found, moment, actions) {
-  const { counts, verdict } = found;
-  const brokers = ["alive", "late", "suspect", "down"]
-    .filter((state) => counts[state] || !["late", "suspect"].includes(state))
-    .map((state) =>
-      tile(STATES[state], counts[state], link("brokers", "", moment, counts[state].toLocaleString(), { state }), state),
-    );
-  const topics = Object.entries(TOPIC_STATES)
-    .filter(([key]) => verdict.topics[key])
-    .map(([key, [state, text]]) =>
-      tile(
-        text,
-        verdict.topics[key],
-        link("topics", "", moment, verdict.topics[key].toLocaleString(), { state }),
-        key === "degraded" ? "late" : "down",
-      ),
-    );
+export function overview(found, moment, redraw) {
+  const { verdict } = found;
   return [
-    h(
-      "dl",
-      { class: "figures", "data-key": "figures" },
-      brokers,
-      tile("broker groups", counts.brokerNames, link("brokers", "", moment, counts.brokerNames.toLocaleString())),
-      verdict.brokers.namesWithoutMaster > 0 &&
-        tile(
-          "groups without a master",
-          verdict.brokers.namesWithoutMaster,
-          verdict.brokers.namesWithoutMaster.toLocaleString(),
-          "down",
-        ),
-      tile("clusters", counts.clusters, counts.clusters.toLocaleString()),
-      topics,
-      tile("topics", counts.topics, link("topics", "", moment, counts.topics.toLocaleString())),
-    ),
-    counts.suspect > 0 && held(counts.suspect, found.groups, moment, actions),
+    verdict.causes.length > 0 && causes(verdict.causes, moment),
+    figures(found, moment),
+    found.counts.suspect > 0 && held(found.counts.suspect, found.groups, moment),
     verdict.brokers.left > 0 &&
       card(
         "left",
@@ -57,7 +32,8 @@ export function overview(found, moment, actions) {
           " unregistered and not returned. Such an end is planned. Check that no rollout stopped halfway.",
         ),
       ),
-    verdict.causes.length > 0 && causes(verdict.causes, moment),
+    suffering(found.worstTopics ?? [], verdict.topics, moment),
+    incidents(found, moment, redraw),
     h(
       "div",
       { class: "columns", "data-key": "columns" },
@@ -66,16 +42,92 @@ export function overview(found, moment, actions) {
         "events",
         "Latest events",
         quiet(found.lastHourText ? `In the last hour: ${found.lastHourText}.` : "No events in the last hour."),
-        story(found.events, "No events up to this time."),
+        briefly(found.events, "No events up to this time."),
       ),
     ),
   ];
 }
 
-const tile = (name, count, shown, kind = "") =>
+// Two groups of numbers. What is wrong is filled; the plain facts are quiet.
+function figures({ counts, verdict }, moment) {
+  const brokers = (state) => link("brokers", "", moment, number(counts[state]), { state });
+  const topics = ([key, [state]]) => link("topics", "", moment, number(verdict.topics[key]), { state });
+  const groups = counted(counts.brokerNames, "broker group"),
+    unmastered = verdict.brokers.namesWithoutMaster;
+  const up = verdict.brokers.up,
+    all = verdict.brokers.expected;
+  return h(
+    "div",
+    { class: "figures", "data-key": "figures" },
+    figure(
+      "Brokers",
+      [
+        tile(
+          `up of ${all.toLocaleString()}`,
+          up,
+          link("brokers", "", moment, number(up), { state: "up" }),
+          up ? "alive" : "down",
+        ),
+        tile("down", counts.down, brokers("down"), "down"),
+        counts.late !== null && tile("late", counts.late, brokers("late"), "late"),
+        counts.suspect > 0 && tile("suspect", counts.suspect, brokers("suspect"), "late"),
+      ],
+      `${groups}${unmastered ? `, ${number(unmastered)} without a master` : ""}, ${counted(counts.clusters, "cluster")}`,
+    ),
+    figure(
+      "Topics",
+      Object.entries(TOPIC_STATES).map((each) => tile(each[1][1], verdict.topics[each[0]], topics(each), each[1][2])),
+      h(
+        "span",
+        {},
+        link("topics", "", moment, counted(counts.topics, "topic")),
+        verdict.topics.readOnly > 0 && `, ${number(verdict.topics.readOnly)} read-only`,
+      ),
+    ),
+  );
+}
+
+const number = (count) => count.toLocaleString();
+const figure = (title, tiles, facts) =>
+  h(
+    "section",
+    { class: "card", "data-key": title },
+    h("h2", {}, title, " ", h("small", {}, facts)),
+    h("dl", {}, tiles),
+  );
+const tile = (name, count, shown, kind) =>
   h("div", { class: count ? kind : null, "data-key": name }, h("dt", {}, name), h("dd", {}, shown));
 
-function held(count, groups, moment, actions) {
+// The ten topics that suffer most, with what each lacks.
+function suffering(topics, counts, moment) {
+  const all = counts.withoutRoute + counts.notWritable + counts.degraded;
+  if (!topics.length) return null;
+  const row = (each) => [
+    link("topic", each.topic, moment),
+    topicState(each),
+    `${each.brokerNamesUp} of ${each.brokerNames}`,
+    h(
+      "span",
+      {},
+      each.missing.map((name, index) => [index > 0 && ", ", link("broker", name, moment)]),
+      each.missingMore > 0 && ` and ${number(each.missingMore)} more`,
+    ),
+  ];
+  return card(
+    "suffering",
+    "Topics that suffer",
+    table(["topic", "state", "#groups with a master", "down or without a master"], rowsOf(topics, row), "", {
+      name: "suffering",
+    }),
+    all > topics.length &&
+      quiet(
+        `The gravest ${topics.length} of ${number(all)}. `,
+        link("topics", "", moment, "All topics by state", { sort: "state" }),
+      ),
+  );
+}
+
+function held(count, groups, moment) {
   const clusters = [...new Set(groups.filter((each) => each.suspect).map((each) => each.clusterName))].join(", ");
   return card(
     "held",
@@ -114,8 +166,6 @@ function causes(all, moment) {
 
 // One line for the brokers that share a place, a time and a state.
 function cause(each, moment) {
-  const only = (places) => (places.length === 1 ? (places[0] ?? "") : undefined);
-  const filters = { cluster: only(each.clusters), zone: only(each.zones), state: each.state };
   const one = (broker) =>
     h("li", {}, link("broker", broker.brokerName, moment, brokerText(broker)), " ", h("small", {}, broker.brokerAddr));
   const ends = Object.entries(each.endedBy);
@@ -134,15 +184,41 @@ function cause(each, moment) {
       "div",
       {},
       h("p", {}, h("strong", {}, each.text), " ", h("small", {}, times)),
+      acknowledged(each.acknowledged),
       h(
         "ul",
         { class: "names" },
         each.brokers.map(one),
-        rest > 0 && h("li", {}, link("brokers", "", moment, `and ${rest.toLocaleString()} more`, filters)),
+        h("li", {}, outward("cause", { state: each.state, cluster: each.clusters[0], zone: each.zones[0] })),
+        moment.epoch === null && moment.at === null && !each.acknowledged && acknowledgement(each),
+        rest > 0 && h("li", {}, link("brokers", "", moment, `and ${rest.toLocaleString()} more`, { cause: each.id })),
       ),
     ),
   );
 }
+
+const acknowledged = (told) =>
+  told &&
+  h(
+    "p",
+    { class: "quiet" },
+    `Acknowledged${told.by ? ` by ${told.by}` : ""} until ${when(told.until)}${told.reason ? `: ${told.reason}` : ""}`,
+  );
+
+const acknowledgement = (each) =>
+  h(
+    "li",
+    {},
+    actions([
+      [
+        "Acknowledge …",
+        { type: "PUT_KV_CONFIG", namespace: "NAMESRV_STREAM_ACKNOWLEDGED", key: each.id },
+        `${each.text}. Everybody who looks sees who acknowledged it, until when, and why.`,
+        null,
+        UNTIL,
+      ],
+    ]),
+  );
 
 const span = ({ firstAt, lastAt }) => (firstAt === lastAt ? when(firstAt) : `${when(firstAt)} to ${clock(lastAt)}`);
 
@@ -153,7 +229,7 @@ function members(found, moment) {
       "Clusters",
       quiet("No brokers registered. Set namesrvAddr of a broker to a gateway, or start `namesrv-stream fleet`."),
     );
-  if (!found.clusters.length) return clusterCounts(found, moment);
+  if (!found.clusters.length) return matrix(found, moment);
   return found.clusters.map((cluster) =>
     card(
       cluster.name,
@@ -187,7 +263,8 @@ function groupCard(group, moment) {
       { class: each.down ? "ghost" : null },
       dot(each.state),
       h("b", {}, role(each.brokerId)),
-      h("span", { class: "address" }, each.brokerAddr),
+      addressText(each.brokerAddr),
+      each.zoneName !== group.zoneName && h("small", {}, each.zoneName ?? "no zone"),
       h("small", {}, told(each)),
     );
   const isUp = group.holders.some((each) => !each.down);
@@ -202,63 +279,5 @@ function groupCard(group, moment) {
         .join(" · "),
     ),
     h("ul", {}, group.holders.map(holder)),
-  );
-}
-
-// Of very many brokers: each cluster as numbers, which opens into its zones.
-function clusterCounts({ groups, snapshot }, moment) {
-  const byCluster = new Map();
-  for (const each of groups) byCluster.set(each.clusterName, [...(byCluster.get(each.clusterName) ?? []), each]);
-  const sum = (of, key) => of.reduce((total, each) => total + each[key], 0);
-  const states = (of) =>
-    ["alive", "late", "suspect", "down"]
-      .filter((state) => sum(of, state))
-      .map((state) => [dot(state), `${sum(of, state).toLocaleString()} ${STATES[state]} `]);
-  const number = (each, state) =>
-    each[state]
-      ? link("brokers", "", moment, each[state].toLocaleString(), {
-          cluster: each.clusterName,
-          zone: each.zoneName ?? "",
-          state,
-        })
-      : (each[state] ?? "–"); // of a past moment nobody knows who was late
-  const zoneRow = (each) => [
-    link("brokers", "", moment, each.zoneName ?? "no zone", { cluster: each.clusterName, zone: each.zoneName ?? "" }),
-    each.brokerNames,
-    ...["alive", "late", "suspect", "down"].map((state) => number(each, state)),
-    bar([each]),
-  ];
-  const bar = (of) => {
-    const all = Math.max(
-      1,
-      ["alive", "late", "suspect", "down"].reduce((total, state) => total + sum(of, state), 0),
-    );
-    let x = 0;
-    return h(
-      "svg",
-      { class: "bar-of", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
-      ["alive", "late", "suspect", "down"].map((state) => {
-        const width = (100 * sum(of, state)) / all;
-        x += width;
-        return h("rect", { class: state, x: x - width, y: 0, width, height: 8 });
-      }),
-    );
-  };
-  return [...byCluster].map(([cluster, of]) =>
-    h(
-      "details",
-      { class: "card cluster", "data-key": cluster, open: byCluster.size <= 8 },
-      h(
-        "summary",
-        {},
-        h("h2", {}, visible(cluster)),
-        h("span", {}, `${counted(sum(of, "brokerNames"), "broker group")}: `, states(of)),
-        bar(of),
-      ),
-      table(["zone", "#broker groups", "#up", "#late", "#suspect", "#down", ""], rowsOf(of, zoneRow), "", {
-        name: cluster,
-        of: snapshot,
-      }),
-    ),
   );
 }

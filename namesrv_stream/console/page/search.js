@@ -43,7 +43,7 @@ export function setUpSearch(epoch, go) {
       list,
       found.length
         ? [...found.map(option), ...(part ? [h("li", { class: "quiet" }, part)] : [])]
-        : [h("li", { class: "quiet" }, "No match at this time.")],
+        : [h("li", { class: "quiet" }, part || "No match at this time.")],
     );
   };
 
@@ -58,7 +58,7 @@ export function setUpSearch(epoch, go) {
   const look = async () => {
     const asked = ++turn,
       text = input.value.trim();
-    const results = text && epoch() !== null ? await candidates(text, epoch()) : [[], ""];
+    const results = text && epoch() !== undefined ? await candidates(text, epoch()) : [[], ""];
     if (asked !== turn) return false;
     [[found, part], chosen] = [results, 0];
     draw();
@@ -100,8 +100,12 @@ export function setUpSearch(epoch, go) {
 
 // What has the text in its name: exact names first, then those that begin with it; and of how much that is a part.
 async function candidates(text, epoch) {
-  const asked = encodeURIComponent(text),
-    nothing = () => null;
+  const asked = encodeURIComponent(text);
+  let problem = null;
+  const nothing = (error) => {
+    problem = error;
+    return null;
+  };
   const [brokers, topics, all, left, went] = await Promise.all([
     at(`v1/brokers?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
     at(`v1/topics?q=${asked}&sort=match&limit=${MOST}`, epoch).catch(nothing),
@@ -109,6 +113,7 @@ async function candidates(text, epoch) {
     at(`v1/brokers?q=${asked}&state=left&sort=match&limit=${MOST}`, epoch).catch(nothing),
     at(`v1/topics?q=${asked}&state=left&sort=match&limit=${MOST}`, epoch).catch(nothing),
   ]);
+  if (!brokers && !topics && !all) return [[], `Nothing can be looked up now. ${problem.message}`];
   const found = [];
   for (const each of brokers?.brokers ?? [])
     found.push({

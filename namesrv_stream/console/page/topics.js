@@ -13,6 +13,7 @@ import {
   wantedOf,
   wantedOfStory,
 } from "./lists.js";
+import { outward } from "./outward.js";
 import { counted, perm, role, visible } from "./words.js";
 
 const path = encodeURIComponent;
@@ -48,7 +49,7 @@ export const topicList = {
         filterForm(all, state, go, TOPIC_STATES, "Name", systemSwitch(filters.system === "1", found, choose("system"))),
         pages(columns, found, {
           path: topicsPath(state),
-          epoch: state.at ?? state.epoch ?? state.newest,
+          epoch: state.at ?? state.epoch,
           key: "topics",
           row,
           heads: sortHeads(columns, SORTS, filters.sort ?? "name", choose("sort")),
@@ -85,6 +86,7 @@ export const topic = {
       routeTable(found, moment),
       found?.missing.length > 0 && missing(found.missing, moment),
       found?.route && routeText(found.route),
+      found && outward("topic", { topic: found.topic }),
     ),
     card(
       "why",

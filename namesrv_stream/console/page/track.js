@@ -123,11 +123,15 @@ export class Track {
         },
         text,
       );
+    this.area = place;
+    this.isOpen = false; // whether the reader has asked for the controls
+    this.opener = h("button", { type: "button", class: "opener", onclick: () => this.open(!this.isOpen) });
     place.replaceChildren(
       h(
         "div",
         { class: "moments" },
         this.label,
+        this.opener,
         h(
           "div",
           { class: "buttons" },
@@ -170,6 +174,20 @@ export class Track {
         this.edges[1],
       ),
     );
+  }
+
+  // A strip while the present is shown and nobody asks for more.
+  open(isOpen) {
+    this.isOpen = isOpen;
+    this.calm();
+  }
+
+  calm() {
+    const isCalm = !this.isOpen && this.epoch === null && this.zoomed === null;
+    this.area.classList.toggle("calm", isCalm);
+    this.opener.textContent = isCalm ? "Go to a time" : "Hide";
+    this.opener.hidden = this.epoch !== null;
+    this.opener.setAttribute("aria-expanded", !isCalm);
   }
 
   show(timeline) {
@@ -259,6 +277,7 @@ export class Track {
     const share = epoch === null ? 1 : mark ? this.x(mark) / WIDTH : 0;
     this.handle.style.setProperty("inset-inline-start", `${100 * Math.min(1, Math.max(0, share))}%`);
     this.rail.classList.toggle("past", epoch !== null);
+    this.calm();
     this.rail.setAttribute("aria-valuemin", 0);
     this.rail.setAttribute("aria-valuemax", this.marks.length);
     this.rail.setAttribute("aria-valuenow", Math.max(0, at));

@@ -17,7 +17,7 @@ export const views = {
   overview: {
     title: () => "Overview",
     ask: () => ["v1/overview"],
-    show: ([found], moment, { actions }) => overview(found, moment, actions),
+    show: ([found], moment, { redraw }) => overview(found, moment, redraw),
   },
   brokers: brokerList,
   broker,

@@ -87,6 +87,17 @@ export function momentText(at) {
   return `${day}, ${clock(at)} ${zoneText(at)}`;
 }
 
+// What is said of a time that the clocks showed twice on its day; nothing of any other.
+export function twiceText(at) {
+  const time = new Date(at);
+  const other = [-3_600_000, 3_600_000]
+    .map((millis) => new Date(time.getTime() + millis))
+    .find((each) => clock(each) === clock(time) && dateOf(each) === dateOf(time));
+  return other
+    ? `This time came twice on that day: shown is that in ${zoneText(time)}, the other was in ${zoneText(other)}.`
+    : "";
+}
+
 // The one label of a snapshot's time. A claim before the first record has no event time.
 export const snapshotText = (snapshot) => (snapshot.eventTime ? when(snapshot.eventTime) : "before the first record");
 
