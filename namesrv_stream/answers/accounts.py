@@ -30,7 +30,7 @@ from namesrv_stream.answers.model import (
     unknown_in,
 )
 from namesrv_stream.answers.questions import AskDiff, AskEvents, AskWhy
-from namesrv_stream.answers.sentences import EVENT_TYPES, sentence_of
+from namesrv_stream.answers.sentences import EVENT_TYPES, away_ms, back_text, sentence_of
 from namesrv_stream.answers.story import StorySentence, broker_story, topic_story
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.reporting.texts import Time
@@ -194,7 +194,7 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _event(line: BrokerEventRow) -> Event:
+def _event(line: BrokerEventRow, away: Mapping[tuple[int, int], int]) -> Event:
     """Return an event with the rows that it changed, or only their number if they are many: `diff` lists them."""
     before, after = (
         {
@@ -204,7 +204,13 @@ def _event(line: BrokerEventRow) -> Event:
         for side in rows_before_and_after(line)
     )
     command = line.command and row_fields(msgspec.json.decode(line.command))
-    return Event.of(line, text=f"{sentence_of(line)}.", before=before or None, after=after or None, command=command)
+    return Event.of(
+        line,
+        text=f"{sentence_of(line, registered=back_text(line, away))}.",
+        before=before or None,
+        after=after or None,
+        command=command,
+    )
 
 
 def events(registry: RegistryAt, asked: AskEvents) -> Events:
@@ -233,7 +239,8 @@ def events(registry: RegistryAt, asked: AskEvents) -> Events:
             check_known(registry, asked.broker)
     lines = lines[-(limit + 1) :]
     following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
-    shown = list(map(_event, with_changes(registry, lines[-limit:])))
+    away = away_ms(lines)
+    shown = [_event(line, away) for line in with_changes(registry, lines[-limit:])]
     return Events(Moment.of(registry.snapshot), total, shown, following, unknown_in(registry, span))
 
 

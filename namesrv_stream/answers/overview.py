@@ -14,7 +14,6 @@ from namesrv_stream.answers.causes import STRAYS, Member
 from namesrv_stream.answers.definitions import (
     BACK_SOON_MS,
     TOGETHER_MS,
-    BrokerKey,
     TopicState,
     down_brokers,
     last_ends,
@@ -24,7 +23,7 @@ from namesrv_stream.answers.definitions import (
 from namesrv_stream.answers.events import Span, event_condition, newest_of, with_changes
 from namesrv_stream.answers.lists import Cluster, clusters
 from namesrv_stream.answers.model import AnswerModel, Moment
-from namesrv_stream.answers.sentences import BY_OPERATORS, counts_text, story_of_group, story_of_restarts
+from namesrv_stream.answers.sentences import BY_OPERATORS, away_ms, counts_text, story_of_group, story_of_restarts
 from namesrv_stream.answers.verdict import SUFFERS, Doubt, TopicVerdicts, Verdict, members, topic_verdicts, verdict_of
 from namesrv_stream.reporting.texts import Time, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
@@ -66,7 +65,8 @@ def group_events(registry: RegistryAt, lines: Sequence[BrokerEventRow], limit: i
     the changes of topics come last, because most of them follow from an event of a broker. The rows that lines changed
     are read for those alone whose sentence names them.
     """
-    away = _away(registry, lines)
+    ends = {each[:3]: each.gone_ms for each in last_ends(registry) if each.ended_by in LEASE_ENDS}
+    away = away_ms(lines, ends)
     kinds: dict[tuple[object, ...], list[BrokerEventRow]] = {}
     restarts = _restarts(lines)
     in_restarts = {_place(line) for of_part in restarts for pair in of_part for line in pair}
@@ -99,22 +99,6 @@ def group_events(registry: RegistryAt, lines: Sequence[BrokerEventRow], limit: i
 
 def _place(line: BrokerEventRow) -> Place:
     return line.epoch, line.seq
-
-
-def _away(registry: RegistryAt, lines: Iterable[BrokerEventRow]) -> dict[Place, int]:
-    """Return how long each broker that came back had been away."""
-    ended: dict[BrokerKey, int] = {}
-    found: dict[Place, int] = {}
-    before = {each[:3]: each.gone_ms for each in last_ends(registry) if each.ended_by in LEASE_ENDS}
-    for line in lines:
-        key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
-        if line.type in LEASE_ENDS and line.held_id:
-            ended[key] = line.event_time
-        elif line.type == "REGISTERED":
-            gone_ms = ended.get(key, before.get(key))
-            if gone_ms is not None and gone_ms <= line.event_time:
-                found[_place(line)] = line.event_time - gone_ms
-    return found
 
 
 _Restart = tuple[BrokerEventRow, BrokerEventRow]

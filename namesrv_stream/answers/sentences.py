@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from namesrv_stream.reporting.texts import (
     perm_text,
     zone_text,
 )
-from namesrv_stream.rules.history import Rows, rows_before_and_after
+from namesrv_stream.rules.history import LEASE_ENDS, Rows, rows_before_and_after
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DeleteKvConfig,
@@ -94,6 +95,32 @@ _LABELS = {
     "topic_sys_flag": "sys flag",
 }
 _TIMES = ("suspect_since", "lease_began_at")
+
+
+def away_ms(
+    lines: Iterable[BrokerEventRow], ends: Mapping[tuple[str, str, int], int] = MappingProxyType({})
+) -> dict[tuple[int, int], int]:
+    """Return how long each broker that came back had been away, by epoch and seq of its line, in order of the log.
+
+    `ends`: when brokers went offline last, for those whose end is not among the lines.
+    """
+    ended: dict[tuple[str, str, int], int] = {}
+    found: dict[tuple[int, int], int] = {}
+    for line in lines:
+        key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
+        if line.type in LEASE_ENDS and line.held_id:
+            ended[key] = line.event_time
+        elif line.type == "REGISTERED":
+            gone_ms = ended.get(key, ends.get(key))
+            if gone_ms is not None and gone_ms <= line.event_time:
+                found[line.epoch, line.seq] = line.event_time - gone_ms
+    return found
+
+
+def back_text(line: BrokerEventRow, away: Mapping[tuple[int, int], int]) -> str:
+    """Return what a broker of a REGISTERED did, by `away_ms`."""
+    gone_ms = away.get((line.epoch, line.seq))
+    return "registered" if gone_ms is None else f"came back after {duration_text(gone_ms)}"
 
 
 def sentence_of(line: BrokerEventRow, *, registered: str = "registered") -> str:

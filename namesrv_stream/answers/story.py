@@ -16,7 +16,7 @@ from namesrv_stream.answers.events import (
     with_changes,
 )
 from namesrv_stream.answers.model import AnswerModel
-from namesrv_stream.answers.sentences import ADD, WIPE, asker, sentence_of, sentences_of_topic
+from namesrv_stream.answers.sentences import ADD, WIPE, asker, away_ms, back_text, sentence_of, sentences_of_topic
 from namesrv_stream.reporting.texts import Time
 from namesrv_stream.rules.record_types import PERM_WRITE
 from namesrv_stream.rules.rows import BrokerEventRow, TopicRow
@@ -89,7 +89,11 @@ def _changes_of_masters(
 def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[StorySentence]:
     """Return a sentence for each of the lines that concern a broker name or an address, in order of the log."""
     wipes: dict[str, BrokerEventRow] = {}
-    return [StorySentence.about(line, f"{sentence_of(line)}{_undone_wipe(line, wipes)}.") for line in lines]
+    away = away_ms(lines)
+    return [
+        StorySentence.about(line, f"{sentence_of(line, registered=back_text(line, away))}{_undone_wipe(line, wipes)}.")
+        for line in lines
+    ]
 
 
 def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:

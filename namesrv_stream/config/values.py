@@ -124,7 +124,7 @@ def link_template(*names: str) -> AfterValidator:
         if value and not re.match(r"https?://", value):
             raise ValueError("use a URL that begins with http:// or https://")
         if unknown := set(re.findall(r"\{(.*?)\}", value)) - {*names}:
-            raise ValueError(f"{{{min(unknown)}}} is no placeholder here. Use {accepted}")
+            raise ValueError(f"unknown placeholder {{{min(unknown)}}}. Use {accepted}")
         return value
 
     return AfterValidator(checked)
