@@ -67,7 +67,7 @@ export function comparison([found, before, after], moment, state) {
         "differences",
         `${counted(found.total, "difference")}${one ? ` in ${TABLES[one] ?? one}` : ""}`,
         one && h("p", {}, link("compare", "", pinned, "All tables")),
-        pages(["", "table", "key", "what"], found, {
+        pages(["change", "table", "key", "what"], found, {
           path: diffPath(state, before.snapshot.epoch, after.snapshot.epoch),
           epoch: state.newest,
           key: "differences",

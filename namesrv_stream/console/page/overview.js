@@ -32,17 +32,20 @@ export function overview(found, moment, redraw) {
           " unregistered and not returned. Such an end is planned. Check that no rollout stopped halfway.",
         ),
       ),
-    suffering(found.worstTopics ?? [], verdict.topics, moment),
-    incidents(found, moment, redraw),
     h(
       "div",
       { class: "columns", "data-key": "columns" },
-      h("div", {}, members(found, moment)),
-      card(
-        "events",
-        "Latest events",
-        quiet(found.lastHourText ? `In the last hour: ${found.lastHourText}.` : "No events in the last hour."),
-        briefly(found.events, "No events up to this time."),
+      h("div", {}, members(found, moment), suffering(found.worstTopics, verdict.topics, moment)),
+      h(
+        "div",
+        {},
+        card(
+          "events",
+          "Latest events",
+          quiet(found.lastHourText ? `In the last hour: ${found.lastHourText}.` : "No events in the last hour."),
+          briefly(found.events, "No events up to this time."),
+        ),
+        incidents(found, moment, redraw),
       ),
     ),
   ];
