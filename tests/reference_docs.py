@@ -23,6 +23,7 @@ from namesrv_stream.answers.questions import (
     AskChurn,
     AskDiff,
     AskEvents,
+    AskIncidents,
     AskSnapshots,
     AskTimeline,
     AskTopic,
@@ -141,6 +142,7 @@ PATHS = {
     "/v1/snapshots": (AskSnapshots, "snapshots"),
     "/v1/timeline": (AskTimeline, ""),
     "/v1/churn": (AskChurn, ""),
+    "/v1/incidents": (AskIncidents, "incidents"),
 }
 """Path -> the question that it asks, and the command that asks it too."""
 

@@ -20,6 +20,7 @@ from namesrv_stream.reporting.texts import (
     broker_text,
     clock_text,
     counted,
+    listed,
     natural_key,
     percent_text,
     zone_text,
@@ -126,6 +127,33 @@ _WHOLE: dict[Scope, Callable[[Member], _Place]] = {
     "masters": lambda each: (each.cluster,) if each.broker_id == MASTER_ID else None,
 }
 """Scope of a whole place -> the names of the place in which a broker is, in the order in which they are looked for."""
+
+
+class Place(NamedTuple):
+    """Where brokers went down together. `is_one`: the text is a singular. `is_whole`: all brokers there went down."""
+
+    text: str
+    is_one: bool
+    is_whole: bool
+
+
+def place_of(group: Sequence[Member], brokers: Sequence[Member]) -> Place:
+    """Return where a group of brokers that are down is: the whole places in it, or how many brokers are where."""
+    if len(group) == 1:
+        return Place(broker_text(group[0].name, group[0].broker_id), is_one=True, is_whole=False)
+    names, rest = [], group
+    for scope, whole, _ in _whole_places(group, brokers):
+        names.append(all_of(len(whole), "broker") if scope == "all" else _name(scope, whole))
+        is_one = scope not in ("all", "masters")
+        rest = _without(rest, whole)
+    if not names:
+        return Place(f"{len(group):,} brokers {_place(group)}", is_one=False, is_whole=False)
+    if len(names) == 1 and not rest:
+        return Place(names[0], is_one=is_one, is_whole=True)
+    more = [
+        counted(count, noun) for count, noun in ((len(names[3:]), "more place"), (len(rest), "more broker")) if count
+    ]
+    return Place(listed([*names[:3], *more]), is_one=False, is_whole=not rest)
 
 
 def _whole_places(

@@ -1,19 +1,20 @@
-"""Outages of brokers that belong together, lasting ones and those that are over: what fell, and what that did."""
+"""Tell outages of brokers: which of them went down together, for how long, what that did to topics, who did what."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from namesrv_stream.analysis.ask import opened
-from namesrv_stream.answers.causes import Cause, Member, causes
-from namesrv_stream.answers.definitions import EXPECTED_MS, DownBroker, together
+from namesrv_stream.answers.causes import BrokerId, Member, Place, place_of
+from namesrv_stream.answers.definitions import EXPECTED_MS
+from namesrv_stream.answers.effects import Effect, Effects, effects
 from namesrv_stream.answers.events import Span, newest_of, with_changes
-from namesrv_stream.answers.model import AnswerModel, Moment
+from namesrv_stream.answers.model import AnswerModel, Moment, Unknown, unknown_in
+from namesrv_stream.answers.past_brokers import LeaseEnd, PastBrokers, past_brokers
 from namesrv_stream.answers.questions import AskIncidents
-from namesrv_stream.answers.sentences import BY_OPERATORS, ENDED_BY, sentence_of
-from namesrv_stream.answers.verdict import system_among
+from namesrv_stream.answers.sentences import BY_OPERATORS, story_of_group
 from namesrv_stream.reporting.texts import (
     Time,
     broker_text,
@@ -25,238 +26,267 @@ from namesrv_stream.reporting.texts import (
     named,
     natural_key,
 )
+from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.as_of import AsOf
 from namesrv_stream.tables.moment import RegistryAt
 
-_AFTER_MS = 600_000
-"""Commands up to this time after its end belong to an incident."""
+AFTERWARDS_MS = 600_000
+"""Commands of this time after an incident belong to it."""
 
-_FEW, _MOST_COMMANDS = 6, 50
-_VIEWS = ("broker_stretch", "outage", "topic_outage")
-_STRETCHES = """
-    SELECT cluster_name, zone_name, broker_name, broker_id, last_addr, from_millis, expected_until_millis
-    FROM broker_stretch WHERE from_millis <= $until AND expected_until_millis > $since"""
-_OUTAGES = """
-    SELECT cluster_name, broker_name, broker_id, zone_name, broker_addr, ended_by, epoch_ms(last_heard_at),
-           epoch_ms(gone_at), epoch_ms(gone_at) + down_millis, back_at IS NOT NULL OR retired_at IS NOT NULL
-    FROM outage WHERE epoch_ms(gone_at) <= $until AND epoch_ms(gone_at) + down_millis >= $since"""
-_OF_TOPICS = """
-    SELECT measure, topic, epoch_ms(gone_at), down_millis
-    FROM topic_outage WHERE broker_name IS NULL AND epoch_ms(gone_at) BETWEEN $since AND $until"""
+_MEMBERS, _COMMANDS = 6, 50
+_ENDED = {"EXPIRED": "expired", "CHANNEL_CLOSED": "disconnected", "REFUSED": "rejected"}
+_LEFT = {"retired": "retired", "aged_out": "aged out"}
+_MARKS = re.compile(r"([\\`*<>\[\]|])")
+_BY_OPERATORS = f"type IN ({', '.join(repr(kind) for kind in sorted(BY_OPERATORS))})"
 
 
 class IncidentCommand(AnswerModel):
-    """An operator's command during an incident, or within ten minutes after it."""
+    """An operator's command, with its sentence."""
 
     event_time: Time
-    type: str
     requested_by: str | None
+    type: str
     reason: str | None
     text: str
 
 
-class IncidentBroker(AnswerModel):
-    """A broker that was down."""
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    broker_addr: str
-
-
 class Incident(AnswerModel):
-    """Unplanned ends of leases that belong together as those of a shared outage do, or one alone.
+    """Unplanned ends of leases that belong together, each within a minute of the one before, and what they did.
 
-    `since`: the first end. `until`: when the last of its brokers was back, retired or aged out, null while one is down
-    (`lasts`). `place`: what fell, in the words of causes. `members`: the first of its `brokers`. `topicsWithoutRoute`,
-    `topicsNotWritable`: numbers of topics that lost their route or only their writes during it, without system topics;
-    `withoutRouteMillis`, `notWritableMillis`: the longest such time. `report`: the incident in Markdown.
+    `since`: the first end of a lease. `until`: when the last broker was back, retired or aged out; null while one is
+    down (`lasts`). `place`: what went down. `brokers`: their number; `stillDown` of them are down. `endedBy`: numbers
+    of ends by type; above `brokers` in sum if one went down several times. `members`: the first six brokers.
+
+    `topicsWithoutRoute`, `withoutRouteMillis`: how many topics, without system topics, had no route because of it, and
+    the longest time of one; `topicsNotWritable`, `notWritableMillis`: the same of writes, with topics without a route.
+    `commands`: the newest 50 of `commandCount` commands of operators, up to ten minutes after the end. `report`: all
+    of it in Markdown.
     """
 
     since: Time
     until: Time | None
     lasts: bool
     place: str
-    text: str
     brokers: int
+    still_down: int
     ended_by: dict[str, int]
-    members: list[IncidentBroker]
+    members: list[BrokerId]
     topics_without_route: int
     without_route_millis: int
     topics_not_writable: int
     not_writable_millis: int
     commands: list[IncidentCommand]
+    command_count: int
+    text: str
     report: str
 
 
 class Incidents(AnswerModel):
-    """The newest of `total` incidents, newest first."""
+    """The newest of `total` incidents since a time, newest first.
+
+    `unknown`: a stretch of time of which events were lost: brokers that went down in it are missing.
+    """
 
     snapshot: Moment
+    since: Time
     total: int
     incidents: list[Incident]
-
-
-class _Outage(NamedTuple):
-    """An outage of one broker, up to `end_ms`; `is_over`: it is back or was retired."""
-
-    broker: DownBroker
-    end_ms: int
-    is_over: bool
-
-
-class _Effect(NamedTuple):
-    """Times in which topics were without a route, or not writable: topic -> the longest."""
-
-    without_route: dict[str, int]
-    not_writable: dict[str, int]
+    unknown: Unknown | None = None
 
 
 def incidents(registry: RegistryAt, asked: AskIncidents) -> Incidents:
-    """Return the incidents of a time up to the moment. Raises PastUnknownError if events since then were lost."""
-    since_ms, until_ms = asked.time_ms(registry, asked.since, is_begin=True) or 0, registry.now_ms
-    if registry.unknown is not None and since_ms < registry.unknown.until_millis:
-        raise registry.unknown.error
-    values = {"since": since_ms - EXPECTED_MS, "until": until_ms}  # of an incident that lasts, all its brokers
-    with opened(registry, only=_VIEWS, kept=["broker_session"]) as views:
-        outages = [_Outage(DownBroker(*row[:8]), *row[8:]) for row in views.rows(_OUTAGES, values)]
-        groups = [group for group in _groups(outages) if max(each.end_ms for each in group) >= since_ms]
-        first_ms = min([since_ms, *(each.broker.gone_ms for group in groups for each in group)])
-        stretches = list(views.rows(_STRETCHES, values | {"since": first_ms}))
-        of_topics = list(views.rows(_OF_TOPICS, values | {"since": first_ms})) if groups else []
-    system = system_among(registry, {topic for _, topic, *_ in of_topics})
-    told = groups[: asked.limit]
-    found = [
-        _incident(registry, group, stretches, [row for row in of_topics if row[1] not in system]) for group in told
-    ]
-    return Incidents(Moment.of(registry.snapshot), len(groups), found)
+    """Return the incidents since a time up to the moment, and those before that lasted into it."""
+    since_ms = asked.time_ms(registry, asked.since, is_begin=True) or 0
+    past = past_brokers(registry, since_ms)
+    found = [each for each in map(_Outage, past.shared()) if each.until_ms is None or each.until_ms >= since_ms]
+    found.sort(key=lambda each: (each.since_ms, each.ends[0].place), reverse=True)
+    shown = found[: asked.limit]
+    commands = list(_commands(registry, shown))
+    told = zip(shown, effects(registry, [each.ends for each in shown]), commands, strict=True)
+    return Incidents(
+        snapshot=Moment.of(registry.snapshot),
+        since=Time(since_ms),
+        total=len(found),
+        incidents=[_incident(registry, past, *each) for each in told],
+        unknown=unknown_in(registry, Span(since_ms - EXPECTED_MS)),
+    )
 
 
-def _groups(outages: Sequence[_Outage]) -> list[list[_Outage]]:
-    """Return the outages that belong together, the newest first."""
-    ordered = sorted(outages, key=lambda each: each.broker.fell_ms)
-    return list(together(ordered, lambda each: each.broker.fell_ms))[::-1]
+class _Outage:
+    """Ends of leases that belong together."""
+
+    def __init__(self, ends: Sequence[LeaseEnd]) -> None:
+        self.ends = ends
+        self.since_ms = min(end.gone_ms for end in ends)
+        self.brokers = {end.broker: end for end in ends}
+        self.down = {end.broker: end for end in ends if end.until_ms is None}
+        self.until_ms = None if self.down else max(end.until_ms or 0 for end in ends)
+
+    @property
+    def is_of_none(self) -> bool:
+        """True if no broker was down, because other addresses had taken the roles before."""
+        return all(end.outcome == "replaced" for end in self.ends)
 
 
 def _incident(
-    registry: RegistryAt,
-    group: Sequence[_Outage],
-    stretches: Iterable[tuple[str, str | None, str, int, str, int, int]],
-    of_topics: Iterable[tuple[str, str, int, int]],
+    registry: RegistryAt, past: PastBrokers, outage: _Outage, did: Effects, lines: Sequence[list[BrokerEventRow]]
 ) -> Incident:
-    since_ms = min(each.broker.gone_ms for each in group)
-    end_ms = max(each.end_ms for each in group)
-    lasts = any(not each.is_over and each.end_ms >= registry.now_ms for each in group)
-    fallen = {each.broker[:3]: each.broker for each in group}
-    fell = _what_fell(fallen, stretches, since_ms)
-    place = _place(fell)
-    effect = _effect(of_topics, since_ms, end_ms)
-    brokers = sorted(fallen.values(), key=lambda each: (natural_key(each.broker_name), each.broker_id))
-    ends = Counter(each.ended_by for each in fallen.values())
-    commands = _commands(registry, since_ms, end_ms + _AFTER_MS)
-    when = (
-        f"down since {clock_text(since_ms)}"
-        if lasts
-        else f"was down from {clock_text(since_ms)} to {clock_text(end_ms)}"
-    )
-    is_counted = len(fallen) == 1 or (len(fell) == 1 and fell[0].scope == "some")
-    details = [*([] if is_counted else [counted(len(fallen), "broker")]), *_effect_texts(effect)]
-    text = f"{place} {when}: {', '.join(details)}."
-    return Incident(
-        since=Time(since_ms),
-        until=None if lasts else Time(end_ms),
-        lasts=lasts,
-        place=place,
-        text=text,
-        brokers=len(fallen),
-        ended_by=dict(ends),
-        members=[
-            IncidentBroker(each.cluster_name, each.broker_name, each.broker_id, each.broker_addr)
-            for each in brokers[:_FEW]
-        ],
-        topics_without_route=len(effect.without_route),
-        without_route_millis=max(effect.without_route.values(), default=0),
-        topics_not_writable=len(effect.not_writable),
-        not_writable_millis=max(effect.not_writable.values(), default=0),
-        commands=commands,
-        report=_report(registry, place, since_ms, None if lasts else end_ms, brokers, ends, effect, commands),
-    )
-
-
-def _what_fell(
-    fallen: dict[tuple[str, str, int], DownBroker],
-    stretches: Iterable[tuple[str, str | None, str, int, str, int, int]],
-    since_ms: int,
-) -> list[Cause]:
-    """Return the causes among the brokers that were expected as the incident began, as if these alone were down."""
-    members = {
-        (cluster, name, number): Member(cluster, zone, name, number, address or "", "alive", from_ms)
-        for cluster, zone, name, number, address, from_ms, until_ms in stretches
-        if from_ms <= since_ms < until_ms
-    }
-    for key, each in fallen.items():
-        place = (each.cluster_name, each.zone_name, each.broker_name, each.broker_id, each.broker_addr)
-        members[key] = Member(*place, "down", each.fell_ms, each)
-    return causes(list(members.values()))
-
-
-def _place(found: Sequence[Cause]) -> str:
-    return listed([each.name for each in found[:2]] + ([f"{len(found) - 2} more"] if len(found) > 2 else []))
-
-
-def _effect(of_topics: Iterable[tuple[str, str, int, int]], since_ms: int, end_ms: int) -> _Effect:
-    found: dict[str, dict[str, int]] = {"route": {}, "write": {}}
-    for measure, topic, gone_ms, down_ms in of_topics:
-        if since_ms <= gone_ms <= end_ms:
-            times = found[measure]
-            times[topic] = max(times.get(topic, 0), down_ms)
-    writes = {topic: ms for topic, ms in found["write"].items() if topic not in found["route"]}
-    return _Effect(found["route"], writes)
-
-
-def _effect_texts(effect: _Effect) -> list[str]:
-    """Return what topics lost, as parts of a sentence."""
+    since_ms, until_ms = outage.since_ms, outage.until_ms
+    place = _place(outage, past)
+    ordered = sorted(outage.brokers.values(), key=lambda end: (natural_key(end.broker[1]), end.broker))
+    commands = [_command(of_one) for of_one in lines[-_COMMANDS:]]
+    ended_by = dict(Counter(end.type for end in outage.ends))
+    what, details = _what(outage, place), list(_details(outage, place, did))
+    title = _capital(what)
     told = [
-        f"{counted(len(times), 'topic')} {state} for up to {duration_text(max(times.values()))}"
-        for times, state in ((effect.without_route, "without a route"), (effect.not_writable, "not writable"))
-        if times
-    ]
-    return told or ["no topic lost its route or its writes"]
-
-
-def _commands(registry: RegistryAt, since_ms: int, until_ms: int) -> list[IncidentCommand]:
-    span = Span(since_ms, (AsOf(at_ms=until_ms),))
-    types = ", ".join(f"'{each}'" for each in sorted(BY_OPERATORS))
-    lines = newest_of(registry, f"type IN ({types}) AND {span.covers}", _MOST_COMMANDS)
-    return [
-        IncidentCommand(Time(line.event_time), line.type, line.requested_by, line.reason, f"{sentence_of(line)}.")
-        for line in with_changes(registry, lines)
-    ]
-
-
-def _report(  # noqa: PLR0913, PLR0917 -- the facts of an incident
-    registry: RegistryAt,
-    place: str,
-    since_ms: int,
-    until_ms: int | None,
-    brokers: Sequence[DownBroker],
-    ends: Counter[str],
-    effect: _Effect,
-    commands: Sequence[IncidentCommand],
-) -> str:
-    """Return an incident in Markdown."""
-    end = "It lasts." if until_ms is None else f"{moment_text(until_ms)} ({duration_text(until_ms - since_ms)})"
-    how = ", ".join(f"{count:,} {ENDED_BY.get(kind, kind)}" for kind, count in sorted(ends.items()))
-    names = named([broker_text(each.broker_name, each.broker_id) for each in brokers], _FEW)
-    lines = [
-        f"# {place} down",
+        f"# {_plain(title)}",
         "",
         f"- Since: {moment_text(since_ms)}",
-        f"- Until: {end}",
-        f"- Brokers: {counted(len(brokers), 'broker')} ({how}): {names}",
-        f"- Topics: {', '.join(_effect_texts(effect))}",
-        *(f"- {moment_text(each.event_time)}: {each.text}" for each in commands),
+        f"- Until: {'not over yet' if until_ms is None else moment_text(until_ms)}",
+        f"- Duration: {_duration(outage, registry.now_ms)}",
+        f"- Brokers: {_plain(_brokers(outage, ordered))}",
+        f"- Topics: {', '.join(_topics(did)) or 'none without a route, none not writable'}",
+        f"- Commands: {len(lines) or 'none'}",
+        *(f"  - {moment_text(each.event_time)}: {_plain(each.text)}" for each in commands),
         "",
         f"Source: snapshot {registry.snapshot.epoch} of registry {registry.identity}",
     ]
-    return "\n".join(lines) + "\n"
+    return Incident(
+        since=Time(since_ms),
+        until=None if until_ms is None else Time(until_ms),
+        lasts=until_ms is None,
+        place=place.text,
+        brokers=len(outage.brokers),
+        still_down=len(outage.down),
+        ended_by=ended_by,
+        members=[BrokerId(*end.broker, end.address) for end in ordered[:_MEMBERS]],
+        topics_without_route=did.without_route.topics,
+        without_route_millis=did.without_route.longest_ms,
+        topics_not_writable=did.not_writable.topics,
+        not_writable_millis=did.not_writable.longest_ms,
+        commands=commands,
+        command_count=len(lines),
+        text=f"{title}{': ' if details else ''}{', '.join(details)}.",
+        report="\n".join(told) + "\n",
+    )
+
+
+def _place(outage: _Outage, past: PastBrokers) -> Place:
+    """Return what went down, among the brokers that were expected just before."""
+    fallen = {
+        broker: Member(broker[0], end.zone, *broker[1:], end.address, "down", end.fell_ms)
+        for broker, end in outage.brokers.items()
+    }
+    others = {}
+    if len(fallen) > 1:
+        others = {
+            each.broker: Member(each.broker[0], each.zone, *each.broker[1:], each.address, "alive", each.from_ms)
+            for each in past.sessions
+            if each.broker not in fallen and each.is_expected_at(outage.since_ms)
+        }
+    return place_of([*fallen.values()], [*fallen.values(), *others.values()])
+
+
+def _what(outage: _Outage, place: Place) -> str:
+    """Return what was down and when, the first part of the sentence."""
+    since, count = clock_text(outage.since_ms), len(outage.brokers)
+    if outage.is_of_none:
+        ended = listed([_ENDED[kind] for kind in _ENDED if any(end.type == kind for end in outage.ends)])
+        whose = "another address had its role" if count == 1 else "other addresses had their roles"
+        return f"{place.text} {ended} at {since} without being down, because {whose}"
+    if outage.until_ms is None:
+        down = len(outage.down)
+        since = clock_text(min(end.gone_ms for end in outage.down.values()))
+        if down == count:
+            return f"{place.text} down since {since}"
+        of = f"{down:,} of {place.text}" if not place.is_whole else f"{down:,} of {counted(count, 'broker')}"
+        return f"{of} down since {since}{f' ({place.text})' if place.is_whole else ''}"
+    was = "was" if place.is_one else "were"
+    times = f" {len(outage.ends):,} times" if count == 1 < len(outage.ends) else ""
+    until = clock_text(outage.until_ms)
+    if since == until:
+        return f"{place.text} {was} down{times} at {since} for {duration_text(outage.until_ms - outage.since_ms)}"
+    return f"{place.text} {was} down{times} from {since} to {until}"
+
+
+def _details(outage: _Outage, place: Place, did: Effects) -> Iterator[str]:
+    """Yield how many brokers it was or how they ended, how they left for good, and what that did to topics."""
+    if outage.is_of_none:
+        return
+    is_many = len(outage.brokers) > 1
+    if place.is_whole and len(outage.down) in (0, len(outage.brokers)):
+        yield counted(len(outage.brokers), "broker")
+    else:
+        yield from _counted_words(Counter(end.type for end in outage.ends), _ENDED)
+    left = Counter[str](end.outcome for end in outage.ends)
+    for outcome, word in _LEFT.items():
+        if left[outcome]:
+            yield f"{left[outcome]:,} {word}" if is_many else word
+    yield from _topics(did)
+
+
+def _counted_words(counts: Counter[str], words: dict[str, str]) -> Iterator[str]:
+    for kind, word in words.items():
+        if counts[kind]:
+            yield word if len(counts) == 1 else f"{counts[kind]:,} {word}"
+
+
+def _topics(did: Effects) -> Iterator[str]:
+    if did.without_route.topics:
+        yield _suffered(did.without_route, "without a route")
+    if did.not_writable.topics > did.without_route.topics:
+        yield _suffered(did.not_writable, "not writable")
+
+
+def _suffered(effect: Effect, words: str) -> str:
+    up_to = "" if effect.topics == 1 else "up to "
+    return f"{counted(effect.topics, 'topic')} {words} for {up_to}{duration_text(effect.longest_ms)}"
+
+
+def _brokers(outage: _Outage, ordered: Sequence[LeaseEnd]) -> str:
+    """Return the brokers of a report: how many, how their leases ended, and the first of them."""
+    counts = Counter(end.type for end in outage.ends)
+    ended = ", ".join(f"{counts[kind]:,} {word}" for kind, word in _ENDED.items() if counts[kind])
+    down = f", {len(outage.down):,} still down" if outage.down else ""
+    return f"{len(ordered):,} ({ended}{down}): {named([broker_text(*end.broker[1:]) for end in ordered], _MEMBERS)}"
+
+
+def _duration(outage: _Outage, now_ms: int) -> str:
+    if outage.until_ms is None:
+        return f"{duration_text(now_ms - outage.since_ms)} so far"
+    return "none" if outage.is_of_none else duration_text(outage.until_ms - outage.since_ms)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:] if text.startswith(("all ", "both ")) else text
+
+
+def _plain(text: str) -> str:
+    """Return a text that Markdown shows as it is, in one line."""
+    return _MARKS.sub(r"\\\1", " ".join(text.split()))
+
+
+def _commands(registry: RegistryAt, outages: Sequence[_Outage]) -> Iterator[list[list[BrokerEventRow]]]:
+    """Yield the commands of each outage, in order of the log. A command may have a line for each broker group."""
+    if not outages:
+        return
+    now_ms = registry.now_ms
+    spans = [(each.since_ms, min(now_ms, (each.until_ms or now_ms) + AFTERWARDS_MS)) for each in outages]
+    span = Span(min(since_ms for since_ms, _ in spans), (AsOf(at_ms=max(until_ms for _, until_ms in spans)),))
+    lines = [
+        line
+        for line in newest_of(registry, f"{_BY_OPERATORS} AND {span.covers}", None)
+        if any(since_ms <= line.event_time <= until_ms for since_ms, until_ms in spans)
+    ]
+    lines = with_changes(registry, lines)
+    commands = [list(of_one) for _, of_one in groupby(lines, _of_record)]
+    for since_ms, until_ms in spans:
+        yield [of_one for of_one in commands if since_ms <= of_one[0].event_time <= until_ms]
+
+
+def _of_record(line: BrokerEventRow) -> tuple[int, int | None, int | None, str]:
+    return line.epoch, line.partition, line.offset, line.type
+
+
+def _command(lines: Sequence[BrokerEventRow]) -> IncidentCommand:
+    return IncidentCommand.of(lines[0], text=story_of_group(lines))

@@ -261,10 +261,10 @@ class AskChurn(Question):
 
 
 class AskIncidents(Question):
-    """Which outages were there, and what did they do?"""
+    """Which brokers were down, and what did that do to topics?"""
 
     since: Since = "24h"
-    limit: Limit = 20
+    limit: Limit = 50
 
 
 class AskWatch(BaseModel):

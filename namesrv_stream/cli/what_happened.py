@@ -1,4 +1,4 @@
-"""The commands `history`, `why`, `diff`, `snapshots` and `rejected`: what happened to brokers and topics, and when."""
+"""The commands `history`, `incidents`, `why`, `diff`, `snapshots` and `rejected`: what happened, and when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rich.text import Text
 
 from namesrv_stream.analysis import palette
 from namesrv_stream.analysis.views import history_sql, permanent_sql
-from namesrv_stream.answers import accounts, incidents, topics
+from namesrv_stream.answers import accounts, topics
+from namesrv_stream.answers import incidents as of_brokers
 from namesrv_stream.answers.broker_page import group_text
 from namesrv_stream.answers.events import is_recorded
 from namesrv_stream.answers.job_status import NOT_ASKED, Health, doubt_of, job_state
@@ -39,6 +40,7 @@ from namesrv_stream.reporting.texts import (
     SHOWN_ZONE,
     broker_text,
     clock_text,
+    duration_text,
     iso_text,
     perm_text,
     role_text,
@@ -63,6 +65,28 @@ def history(registry: RegistryAt, health: Health | None, question: AskEvents) ->
     rows = ([time_text(each.event_time), each.epoch, _event_type(each.type), each.text] for each in found)
     title = heading_of(shown_of(len(found), page.total, "event"), registry, health)
     return Answer(found, Group(title, Rows(["time", "#snapshot", "type", "event+"], rows)))
+
+
+@reads("incidents", AskIncidents)
+def incidents(registry: RegistryAt, health: Health | None, question: AskIncidents) -> Answer:
+    """List outages of brokers and what they did, newest first.
+
+    Brokers that went down unplanned, each within a minute of the one before, are one incident. --json has more of each,
+    and a report in Markdown.
+    """
+    page = of_brokers.incidents(registry, question)
+    found = page.incidents
+    _warn_of(page.unknown)
+    rows = (
+        [time_text(each.since), duration_text((each.until or registry.now_ms) - each.since), each.text]
+        for each in found
+    )
+    title = heading_of(shown_of(len(found), page.total, "incident"), registry, health)
+    lasting = [
+        (each.since, each.until, each.brokers, each.still_down, each.topics_not_writable, each.command_count)
+        for each in found
+    ]
+    return Answer(found, Group(title, Rows(["since", "duration", "incident+"], rows)), lasting)
 
 
 def _warn_of(unknown: Unknown | None) -> None:
@@ -267,18 +291,6 @@ def _print_statements(registry: Registry, view: View, schema: str | None, only: 
             statements = "".join(f"{statement};\n" for statement in pinned)
             click.echo(f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}", nl=False)
         last = snapshot.epoch
-
-
-@reads("incidents", AskIncidents, watch=False)
-def incident_list(registry: RegistryAt, health: Health | None, question: AskIncidents) -> Answer:
-    """List outages of brokers and what they did, newest first."""
-    found = incidents.incidents(registry, question)
-    rows = (
-        [time_text(each.since), "lasts" if each.until is None else time_text(each.until), each.brokers, each.text]
-        for each in found.incidents
-    )
-    title = heading_of(shown_of(len(found.incidents), found.total, "incident"), registry, health)
-    return Answer(found.incidents, Group(title, Rows(["since", "until", "#brokers", "incident+"], rows)))
 
 
 @reads("rejected", watch=False)

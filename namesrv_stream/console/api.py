@@ -252,9 +252,9 @@ def churn(asked: Asked, question: AskChurn) -> periods.Churn:
     return periods.churn(asked.at, question)
 
 
-@question("/incidents", "Outages of brokers that belong together, and what they did")
-def incident_list(asked: Asked, question: AskIncidents) -> incidents.Incidents:
-    """Return the incidents since a time, up to the moment, newest first."""
+@question("/incidents", "Outages of brokers: what happened, and what it did")
+def outages(asked: Asked, question: AskIncidents) -> incidents.Incidents:
+    """Return the incidents since a time, up to the moment, newest first; older ones that still lasted then too."""
     return incidents.incidents(asked.at, question)
 
 

@@ -371,6 +371,12 @@ class RegistryAt(Mapping[str, pa.Table]):
             changes.setdefault(place, []).append(change)
         return {place: sorted(rows, key=_TABLE_AND_KEY) for place, rows in changes.items()}
 
+    def ask_changes(self, sql: str) -> pa.Table:
+        """Return the answer of a SQL statement about the changes up to this moment, called `rows` as in ask_events."""
+        until = f"FROM (SELECT * FROM rows WHERE {self._up_to(ROW_CHANGE)}) AS rows"
+        with self._reporting_damage(ROW_CHANGE):
+            return query(self._changes, sql.replace("FROM rows", until))
+
     def rejected(self, limit: int) -> list[RejectedRow]:
         """Return the newest `limit` rejected records, newest first."""
         order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'

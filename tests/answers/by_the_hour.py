@@ -15,9 +15,10 @@ import msgspec
 from namesrv_stream.analysis.ask import names_in, opened
 from namesrv_stream.answers.accounts import why
 from namesrv_stream.answers.broker_page import broker_page
+from namesrv_stream.answers.incidents import incidents
 from namesrv_stream.answers.model import MAX_LISTED, NotFoundError
 from namesrv_stream.answers.overview import overview
-from namesrv_stream.answers.questions import AskBroker, AskTopic, AskTopics, AskWhy
+from namesrv_stream.answers.questions import AskBroker, AskIncidents, AskTopic, AskTopics, AskWhy
 from namesrv_stream.answers.topics import route, topics
 from namesrv_stream.records import decode_record
 from namesrv_stream.reporting.texts import iso_text
@@ -93,10 +94,12 @@ def said(registry, views, asked):
         answer = ANSWERS[name](registry, *given, **dict(each.split("=") for each in words if "=" in each))
     except NotFoundError as error:
         return str(error)
-    return part(msgspec.to_builtins(answer, enc_hook=str), place)
+    found = part(msgspec.to_builtins(answer, enc_hook=str), place)
+    return found.replace(registry.identity, "{identity}") if isinstance(found, str) else found
 
 
 ANSWERS = {
+    "incidents": lambda registry, since="0": incidents(registry, AskIncidents(since=iso_text(hours(float(since))))),
     "left": lambda registry, cluster=None, zone=None: topics(
         registry, AskTopics(state="left", system=False, cluster=cluster, zone=zone)
     ),

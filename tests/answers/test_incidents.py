@@ -1,106 +1,79 @@
-"""An incident tells what fell together, for how long, and what topics lost, whether it lasts or is over."""
+"""Incidents, on histories by the hour and, against the views of outages, on random ones."""
+
+import random
 
 import pytest
 
-from namesrv_stream.answers.incidents import incidents
-from namesrv_stream.answers.questions import AskIncidents
-from namesrv_stream.rules.record_types import PutKvConfig, RetireBroker
+from namesrv_stream.analysis.ask import ask
+from namesrv_stream.answers.effects import effects
+from namesrv_stream.answers.past_brokers import past_brokers
 from namesrv_stream.tables.registry import Registry
-from tests.registry import PublishedRegistry
+from tests.answers.by_the_hour import check_history
+from tests.answers.fleet import RandomHistory
+from tests.answers.seeded import DAY_MS, HOUR_MS
+from tests.data import data
+from tests.tables.rows import NOW
 
-A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
-T0 = 1_795_683_180_000
-MINUTE_MS = 60_000
-
-
-@pytest.fixture
-def registry(tmp_path):
-    """Zone z1 has the masters of broker-a and broker-b, zone z2 that of broker-c."""
-    registry = PublishedRegistry(str(tmp_path / "registry"), T0)
-    registry.register(A, "c1", "broker-a", zone_name="z1", topics=("T", "OnlyA"))
-    registry.register(B, "c1", "broker-b", zone_name="z1", topics=("T",))
-    registry.register(C, "c1", "broker-c", zone_name="z2", topics=("T",))
-    registry.now_ms += 10 * MINUTE_MS
-    return registry
+START_MS = NOW - 20 * DAY_MS
+GAPS_MS = (10_000, 10_000, 40_000, HOUR_MS, 2 * DAY_MS)
+HISTORIES = data(__file__, "incidents.yaml")
 
 
-def told(registry, since="24h"):
-    found = incidents(Registry(registry.root).newest(), AskIncidents(since=since)).incidents
-    return [
-        (each.place, each.brokers, each.lasts, each.topics_without_route, each.topics_not_writable) for each in found
+@pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
+def test_incidents_say_of_a_history_what_its_row_says(root, registry, row):
+    check_history(root, registry, row)
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 40))])
+def test_incidents_are_the_outages_of_the_views(root, seed):
+    history, rng = RandomHistory(root, seed, START_MS, NOW), random.Random(seed)
+    for step in range(90):
+        history.step(rng.choice(GAPS_MS[: 5 if step % 9 == 0 else 4]))
+    history.event_ms += 1_000  # the views have no time without a length
+    history.publish()
+    registry = Registry(root).newest()
+    past = past_brokers(registry, START_MS)
+    groups = [(ends[0].fell_ms, ends[-1].fell_ms, {named(end) for end in ends}) for ends in past.shared()]
+    assert [each for each in groups if len(each[2]) > 1] == [
+        (ms(first), ms(last), set(which)) for first, last, which in rows_of(root, SHARED)
     ]
+    fallen = [end for end in past.ends if end.outcome != "replaced"]
+    now_ms = registry.now_ms
+    assert sorted((named(end), end.gone_ms, end.type, (end.until_ms or now_ms) - end.gone_ms) for end in fallen) == [
+        (broker, ms(gone_at), *of_end) for broker, gone_at, *of_end in rows_of(root, OUTAGES)
+    ]
+    check_topics(registry, past, root)
 
 
-def back(registry, address, name, zone="z1", topics=("T",)):
-    registry.register(address, "c1", name, zone_name=zone, topics=topics)
+SHARED = "SELECT first_gone_at, last_gone_at, which FROM shared_outage ORDER BY 1"
+OUTAGES = """SELECT concat_ws(' ', cluster_name, broker_name, broker_id) AS broker, gone_at, ended_by, down_millis
+             FROM outage ORDER BY ALL"""
 
 
-def test_one_broker_that_is_back_has_its_time_and_its_topics_and_what_operators_did(registry):
-    registry.expire(A)
-    registry.now_ms += 16_000
-    registry.command(PutKvConfig(namespace="N", key="k", value="v", requested_by="ann", reason="look"))
-    back(registry, A, "broker-a", topics=("T", "OnlyA"))
-    registry.publish()
-    [found] = incidents(Registry(registry.root).newest(), AskIncidents()).incidents
-    assert found.text == (
-        "broker-a master was down from 2026-11-26 09:03:00 UTC to 2026-11-26 09:03:16 UTC: "
-        "1 topic without a route for up to 16s."
-    )
-    assert (found.until - found.since, found.without_route_millis, found.ended_by) == (16_000, 16_000, {"EXPIRED": 1})
-    assert [(each.requested_by, each.reason) for each in found.commands] == [("ann", "look")]
-    assert found.report.startswith(
-        "# broker-a master down\n\n- Since: 2026-11-26 09:03:00 UTC\n- Until: 2026-11-26 09:03:16 UTC"
-    )
-    assert "ann set KV value N/k to v (reason: look)." in found.report
-    assert found.report.endswith(f"of registry {Registry(registry.root).newest().identity}\n")
+def check_topics(registry, past, root):
+    """A topic suffers from an incident only while it does by the views, and it does if it went with a lease of it."""
+    columns = "measure, topic, gone_at, until_at"
+    of_topics = rows_of(root, f"SELECT {columns} FROM topic_outage WHERE broker_name IS NULL")
+    now_ms = registry.now_ms
+    for ends, did in zip(past.shared(), effects(registry, past.shared()), strict=True):
+        since_ms, until_ms = min(end.gone_ms for end in ends), max(end.until_ms or now_ms for end in ends)
+        went_ms = {end.gone_ms for end in ends if end.outcome != "replaced" and end.type != "REFUSED"}
+        for measure, effect in (("route", did.without_route), ("write", did.not_writable)):
+            outages = [(topic, ms(begin), ms(end)) for of, topic, begin, end in of_topics if of == measure]
+            times = [(topic, min(end, until_ms) - max(begin, since_ms)) for topic, begin, end in outages]
+            suffered = [(topic, time) for topic, time in times if time > 0]
+            assert effect.topics >= len({topic for topic, begin, _ in outages if begin in went_ms})
+            assert effect.topics <= len({topic for topic, _ in suffered})
+            assert effect.longest_ms <= max((time for _, time in suffered), default=0)
 
 
-def test_a_whole_zone_is_named_and_an_incident_lasts_while_one_of_its_brokers_is_down(registry):
-    registry.expire(A)
-    registry.now_ms += 30_000
-    registry.expire(B)
-    registry.now_ms += MINUTE_MS
-    assert told(registry) == [("zone z1", 2, True, 1, 0)]
-    back(registry, A, "broker-a")
-    assert told(registry) == [("zone z1", 2, True, 1, 0)]
-    back(registry, B, "broker-b")
-    assert told(registry) == [("zone z1", 2, False, 1, 0)]
+def named(end):
+    return " ".join(map(str, end.broker))
 
 
-def test_ends_within_a_minute_are_one_incident_and_a_broker_that_fails_twice_has_two(registry):
-    registry.expire(A)
-    registry.now_ms += MINUTE_MS
-    registry.expire(C)
-    registry.now_ms += MINUTE_MS
-    back(registry, A, "broker-a", topics=("T", "OnlyA"))
-    back(registry, C, "broker-c", "z2")
-    registry.now_ms += 5 * MINUTE_MS
-    registry.expire(A)
-    registry.publish()
-    assert [(count, lasts) for _, count, lasts, *_ in told(registry)] == [(1, True), (2, False)]
+def ms(time):
+    return round(time.timestamp() * 1000)
 
 
-def test_a_broker_that_came_back_under_another_address_or_was_retired_is_down_no_more(registry):
-    registry.expire(A)
-    registry.now_ms += 10_000
-    back(registry, D, "broker-a", topics=("T", "OnlyA"))
-    registry.now_ms += 5 * MINUTE_MS
-    registry.expire(B)
-    registry.now_ms += 10_000
-    retirement = RetireBroker(cluster_name="c1", broker_name="broker-b", broker_id=0, requested_by="ann", reason="sold")
-    registry.command(retirement)
-    assert [lasts for _, _, lasts, *_ in told(registry)] == [False, False]
-
-
-def test_one_that_began_before_the_time_is_there_with_all_its_brokers_if_it_lasted_into_it(registry):
-    registry.expire(A)
-    registry.expire(B)
-    registry.now_ms += 10 * MINUTE_MS
-    back(registry, B, "broker-b")
-    registry.now_ms += 50 * MINUTE_MS
-    registry.publish()
-    assert told(registry, "10m") == [("zone z1", 2, True, 1, 0)]
-    back(registry, A, "broker-a")
-    registry.now_ms += 20 * MINUTE_MS
-    registry.command(PutKvConfig(namespace="N", key="k", value="v"))
-    assert told(registry, "10m") == []
+def rows_of(root, statement):
+    return [tuple(row.values()) for row in ask(root, statement).to_pylist()]

@@ -63,8 +63,8 @@ def of(tmp_path_factory, nobody):
         yield of
 
 
-PRINTED = {"brokerList": "brokers", "history": "events", "why": "sentences", "topicRoute": "route", "diff": "",
-           "snapshots": "snapshots", "rejected": "rejected"}  # fmt: skip
+PRINTED = {"brokerList": "brokers", "history": "events", "incidents": "incidents", "why": "sentences",
+           "topicRoute": "route", "diff": "", "snapshots": "snapshots", "rejected": "rejected"}  # fmt: skip
 """Command -> the part of the answer that it prints with --json."""
 
 
