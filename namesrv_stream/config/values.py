@@ -121,8 +121,8 @@ def link_template(*names: str) -> AfterValidator:
     accepted = ", ".join(f"{{{name}}}" for name in names)
 
     def checked(value: str) -> str:
-        if value and not re.match(r"https?://", value):
-            raise ValueError("use a URL that begins with http:// or https://")
+        if value and not re.match(r"https?://[^/{}@\s]+([/?#]|$)", value):  # no name decides where a link leads
+            raise ValueError("use a URL that begins with http:// or https:// and a host without placeholders")
         if unknown := set(re.findall(r"\{(.*?)\}", value)) - {*names}:
             raise ValueError(f"unknown placeholder {{{min(unknown)}}}. Use {accepted}")
         return value
