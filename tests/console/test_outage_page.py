@@ -295,3 +295,57 @@ def test_two_moments_of_the_address_are_compared(page):
     page.shows("Changes by table")
     assert "snapshot 2" in page.text
     assert "snapshot 3" in page.text
+
+
+def test_links_lead_to_other_tools_by_the_templates_of_the_settings(registry, settings, driver):
+    links = {
+        "links__broker": "https://grafana.example/d?var={address}&of={broker}",
+        "links__topic": "https://lag.example/{topic}",
+    }
+    with window(driver, settings(**links)) as page:
+        page.open("#/broker/broker-a")
+        page.until(lambda: page.find("a.outward"))
+        assert (
+            page.find("a.outward")[0].get_attribute("href")
+            == f"https://grafana.example/d?var={A.replace(':', '%3A')}&of=broker-a"
+        )
+        page.open("#/topic/TopicA")
+        page.until(lambda: page.find("a.outward[href='https://lag.example/TopicA']"))
+
+
+def test_a_wall_shows_the_health_line_the_clusters_and_the_curve_alone(page):
+    page.open("?kiosk#/")
+    page.until(lambda: page.find("#verdict a"))
+    shown = {
+        name
+        for name in ("#verdict", ".rail", ".bar", ".figures", "[data-key=events]")
+        if page.find(name)[0].is_displayed()
+    }
+    assert shown == {"#verdict", ".rail"}
+    assert page.find(".group")[0].is_displayed()
+
+
+def test_who_comes_back_is_led_to_what_changed_since_the_last_look(page, registry):
+    page.open()
+    page.shows("broker-a")
+    seen = "JSON.stringify({epoch: 2, atMs: Date.now() - 3_600_000})"
+    page.driver.execute_script(f"localStorage.setItem('namesrv-stream.looked', {seen})")
+    page.open()
+    page.until(lambda: "What changed since you last looked (1h ago)" in page.text)
+    page.find(".title a[href*='with=2']")[0].click()
+    page.shows("Changes by table")
+
+
+def test_chosen_rows_are_copied(page):
+    page.open("#/brokers")
+    page.until(lambda: page.find("main tbody tr"))
+    [choose] = [each for each in page.find(".foot button") if each.text == "Choose rows"]
+    choose.click()
+    page.until(lambda: page.find("td.pick input"))
+    page.find("td.pick input")[0].click()
+    page.driver.execute_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    [copy] = [each for each in page.find(".foot button") if each.text == "Copy chosen rows"]
+    copy.click()
+    page.until(lambda: page.driver.execute_script("return window.copied"))
+    head, row = page.driver.execute_script("return window.copied").split("\n")
+    assert (head.split("\t")[:2], row.split("\t")[:2]) == (["broker", "role"], ["broker-a", "master"])
