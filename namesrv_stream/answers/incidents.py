@@ -196,7 +196,8 @@ def _what(outage: _Outage, place: Place) -> str:
         return f"{place.text} {ended} at {since} without being down, because {whose}"
     if outage.until_ms is None:
         down = len(outage.down)
-        since = clock_text(min(end.gone_ms for end in outage.down.values()))
+        edge = max if place.is_whole and down == count else min  # a whole place is down since the last of it is
+        since = clock_text(edge(end.gone_ms for end in outage.down.values()))
         if down == count:
             return f"{place.text} down since {since}"
         of = f"{down:,} of {place.text}" if not place.is_whole else f"{down:,} of {counted(count, 'broker')}"
