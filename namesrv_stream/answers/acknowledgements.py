@@ -7,12 +7,15 @@ from contextlib import suppress
 
 import msgspec
 
-from namesrv_stream.answers.events import newest_of_each
+from namesrv_stream.answers.events import Span, newest_of
 from namesrv_stream.answers.model import AnswerModel, fact
 from namesrv_stream.reporting.texts import Time, clock_text
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.root import quoted
+
+LONGEST_MS = 30 * 24 * 3_600_000
+"""Longest time for which an acknowledgement holds; one that ends later is none."""
 
 NAMESPACE = "NAMESRV_STREAM_ACKNOWLEDGED"
 """KV namespace; a key is the id of a cause, and its value a JSON object with `until` in epoch milliseconds."""
@@ -31,7 +34,7 @@ class Acknowledgement(AnswerModel):
     def text(self) -> str:
         """What is said of it behind a cause."""
         by = f" by {self.by}" if self.by else ""
-        return f"acknowledged{by} until {clock_text(self.until)}{f': {self.reason}' if self.reason else ''}"
+        return f"acknowledged{by} until {clock_text(self.until)}{f', {self.reason}' if self.reason else ''}"
 
 
 class _Value(msgspec.Struct):
@@ -50,13 +53,14 @@ def acknowledgements(registry: RegistryAt) -> Mapping[str, Acknowledgement]:
     for key, value in registry.kv.get(NAMESPACE, {}).items():
         with suppress(msgspec.DecodeError):
             until[key] = msgspec.json.decode(value, type=_Value).until
-    held = {key: at_ms for key, at_ms in until.items() if at_ms > registry.now_ms}
+    held = {key: at_ms for key, at_ms in until.items() if registry.now_ms < at_ms <= registry.now_ms + LONGEST_MS}
     if not held:
         return {}
-    puts = newest_of_each(registry, "command", f"type = {quoted(_PUT)} AND contains(command, {quoted(NAMESPACE)})")
-    by_key = {
-        msgspec.json.decode(line.command or "{}").get("key"): line for line in sorted(puts, key=lambda one: one[:2])
-    }
+    since = Span(registry.now_ms - LONGEST_MS)
+    condition = f"type = {quoted(_PUT)} AND contains(command, {quoted(NAMESPACE)}) AND {since.covers}"
+    puts = newest_of(registry, condition, None)
+    commands = ((msgspec.json.decode(line.command or "{}"), line) for line in puts)
+    by_key = {command.get("key"): line for command, line in commands if command.get("namespace") == NAMESPACE}
     found = {}
     for key, at_ms in held.items():
         line = by_key.get(key)

@@ -130,11 +130,15 @@ _WHOLE: dict[Scope, Callable[[Member], _Place]] = {
 
 
 class Place(NamedTuple):
-    """Where brokers went down together. `is_one`: the text is a singular. `is_whole`: all brokers there went down."""
+    """Where brokers went down together. `is_one`: the text is a singular. `is_whole`: all brokers there went down.
+
+    `is_counted`: the text has their number.
+    """
 
     text: str
     is_one: bool
     is_whole: bool
+    is_counted: bool = False
 
 
 def place_of(group: Sequence[Member], brokers: Sequence[Member]) -> Place:
@@ -147,9 +151,9 @@ def place_of(group: Sequence[Member], brokers: Sequence[Member]) -> Place:
         is_one = scope not in ("all", "masters")
         rest = _without(rest, whole)
     if not names:
-        return Place(f"{len(group):,} brokers {_place(group)}", is_one=False, is_whole=False)
+        return Place(f"{len(group):,} brokers {_place(group)}", is_one=False, is_whole=False, is_counted=True)
     if len(names) == 1 and not rest:
-        return Place(names[0], is_one=is_one, is_whole=True)
+        return Place(names[0], is_one=is_one, is_whole=True, is_counted=scope == "all")
     more = [
         counted(count, noun) for count, noun in ((len(names[3:]), "more place"), (len(rest), "more broker")) if count
     ]

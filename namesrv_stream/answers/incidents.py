@@ -200,8 +200,8 @@ def _what(outage: _Outage, place: Place) -> str:
         since = clock_text(edge(end.gone_ms for end in outage.down.values()))
         if down == count:
             return f"{place.text} down since {since}"
-        of = f"{down:,} of {place.text}" if not place.is_whole else f"{down:,} of {counted(count, 'broker')}"
-        return f"{of} down since {since}{f' ({place.text})' if place.is_whole else ''}"
+        of = f"{down:,} of {place.text if place.is_counted else counted(count, 'broker')}"
+        return f"{of} down since {since}{'' if place.is_counted else f' ({place.text})'}"
     was = "was" if place.is_one else "were"
     times = f" {len(outage.ends):,} times" if count == 1 < len(outage.ends) else ""
     until = clock_text(outage.until_ms)
@@ -216,7 +216,8 @@ def _details(outage: _Outage, place: Place, did: Effects) -> Iterator[str]:
         return
     is_many = len(outage.brokers) > 1
     if place.is_whole and len(outage.down) in (0, len(outage.brokers)):
-        yield counted(len(outage.brokers), "broker")
+        if not place.is_counted:
+            yield counted(len(outage.brokers), "broker")
     else:
         yield from _counted_words(Counter(end.type for end in outage.ends), _ENDED)
     left = Counter[str](end.outcome for end in outage.ends)

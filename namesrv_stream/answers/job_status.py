@@ -202,7 +202,7 @@ def status(
 def doubt_of(state: JobState, row: SnapshotRow, now_ms: int, ran_at_ms: int = 0) -> Doubt | None:
     """Return why the present is not known, None if the job runs or has run until a moment ago.
 
-    `row`: the newest one, as it holds now. `ran_at_ms`: when the job was last seen running, 0 if nobody has.
+    `row`: the newest one, as it holds now. `ran_at_ms`: when the job was last seen running, 0 if never.
     """
     known_ms = min(row.event_time or row.published_at, row.published_at)
     if state not in _DOUBTS or now_ms - max(ran_at_ms, known_ms) <= DOUBT_AFTER_MS:

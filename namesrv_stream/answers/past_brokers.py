@@ -129,7 +129,6 @@ class _Life:
         self._is_first = True
         for line in lines:
             self._follow(line)
-            self._is_first = False
         row = registry.brokers.get(broker[1], {}).get(broker[2])
         self._present = row if row is not None and row.cluster_name == broker[0] else None
         if self._is_first and self._present is not None:
@@ -145,12 +144,14 @@ class _Life:
         elif line.type in _BEGINS:
             if self._begun is None:
                 self._begin(line)
+            self._is_first = False
         elif line.type != "ID_LOST" and not line.held_id:
             if line.type in UNPLANNED:
                 self._replaced.append(line)
         elif self._begun is not None or self._is_first:
             self._ended.append((0 if self._begun is None else self._begun, line))
             self._begun = None
+            self._is_first = False
 
     def _begin(self, line: _Line) -> None:
         self._begun = line

@@ -397,7 +397,7 @@ def _removed_text(topics: Collection[str]) -> str:
 
 
 def _with_acknowledgement(cause: Cause) -> str:
-    return f"{cause.text}, {cause.acknowledged.text}" if cause.acknowledged else cause.text
+    return f"{cause.text} ({cause.acknowledged.text})" if cause.acknowledged else cause.text
 
 
 def _brokers_text(told: Verdict, left: Left, brokers: Sequence[Member]) -> Iterator[str]:

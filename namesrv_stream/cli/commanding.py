@@ -14,7 +14,7 @@ from datetime import timedelta
 
 import click
 
-from namesrv_stream.answers.acknowledgements import NAMESPACE, acknowledgement_value
+from namesrv_stream.answers.acknowledgements import LONGEST_MS, NAMESPACE, acknowledgement_value, acknowledgements
 from namesrv_stream.answers.command_sending import (
     OperatorCommand,
     check_names,
@@ -213,19 +213,32 @@ retire_broker = _change(
 
 def _known_cause(settings: NamesrvSettings, named: str, *, is_sure: bool) -> str:
     """Return the id of a problem by its id or its name, as the health line has it. Raises BadQuestionError."""
-    if is_sure:
-        return named
-    found = verdict_of(open_registry(settings).newest()).causes
-    for cause in found:
-        if named in (cause.id, cause.name):
-            return cause.id
-    known = ", ".join(f"'{each.name}' ({each.id})" for each in found) or "there are none"
-    raise BadQuestionError(f"not sent: no problem '{named}' now. Known: {known}. --yes sends it anyway.")
+    registry = open_registry(settings).newest()
+    found = {each.id: each.name for each in verdict_of(registry).causes}
+    found |= {key: key for key in acknowledgements(registry) if key not in found}
+    same = [key for key, name in found.items() if named in (key, name)]
+    if len(same) == 1 or (is_sure and not same):
+        return same[0] if same else named
+    known = ", ".join(f"'{name}' ({key})" for key, name in found.items() if not same or key in same)
+    if same:
+        raise BadQuestionError(f"not sent: {len(same)} problems are named '{named}': {known}. Give the ID.")
+    advice = f"Known: {known}." if known else "There are no problems now."
+    raise BadQuestionError(f"not sent: no problem '{named}' now. {advice} --yes sends it anyway.")
+
+
+def _checked_length(_context: click.Context, _option: click.Parameter, text: str) -> timedelta:
+    try:
+        lasts = parsed_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    if not timedelta() < lasts <= timedelta(milliseconds=LONGEST_MS):
+        raise click.BadParameter("use more than 0 and at most 30d.")
+    return lasts
 
 
 @click.command("acknowledge")
 @click.argument("cause", metavar="PROBLEM")
-@click.option("--for", "lasts", type=parsed_duration, default="2h", metavar="DURATION", help="How long it holds.")
+@click.option("--for", "lasts", callback=_checked_length, default="2h", metavar="DURATION", help="How long it holds.")
 @click.option("--reason", metavar="TEXT", required=True, help="Record this reason in the history.")
 @seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
 @requested_by_option
@@ -242,7 +255,8 @@ def acknowledge(  # noqa: PLR0913, PLR0917 -- each an option
 ) -> None:
     """Say that a problem is known, until when and why.
 
-    PROBLEM is its name in the health line ("zone eu-b") or its ID. Everybody sees it; the level stays critical.
+    PROBLEM is its name in the health line ("zone eu-b") or its ID. It is shown beside the problem everywhere; the
+    level stays.
     """
     key = _known_cause(invocation.settings, cause, is_sure=yes)
     value = acknowledgement_value(round(time.time() * 1000) + lasts // timedelta(milliseconds=1))

@@ -43,11 +43,13 @@ def test_it_is_told_behind_the_problem_with_who_until_when_and_why_and_the_level
         "drill",
     )
     assert (found.level, found.is_acknowledged, before.is_acknowledged) == ("critical", True, False)
-    told = f"{cause.text}, acknowledged by ann until 2026-11-26 09:53:00 UTC: drill"
+    told = f"{cause.text} (acknowledged by ann until 2026-11-26 09:53:00 UTC, drill)"
     assert found.text == before.text.replace(cause.text, told)
 
 
-@pytest.mark.parametrize("value", [acknowledgement_value(T0), "drill", "{}", '{"until": "later"}'])
+@pytest.mark.parametrize(
+    "value", [acknowledgement_value(T0), acknowledgement_value(T0 * 1_000), "drill", "{}", '{"until": "later"}']
+)
 def test_one_that_is_over_or_has_no_end_is_none(registry, value):
     put(registry, value)
     assert [each.acknowledged for each in verdict(registry).causes] == [None]
@@ -70,3 +72,11 @@ def test_all_causes_have_to_be_known_for_the_verdict_to_be(registry):
     found = verdict(registry)
     assert (len(found.causes), found.is_acknowledged) == (2, False)
     assert "broker-a master (acknowledged)" in found.text
+
+
+def test_a_value_of_another_namespace_says_nothing_of_who_and_why(registry):
+    put(registry, acknowledgement_value(T0 + HOUR_MS))
+    [cause] = verdict(registry).causes
+    registry.command(PutKvConfig(namespace="OTHER", key=cause.id, value=NAMESPACE, requested_by="eve", reason="x"))
+    [cause] = verdict(registry).causes
+    assert cause.acknowledged.by == "ann"

@@ -158,13 +158,13 @@ export function drawLag(snapshot, newest, newestAtMs) {
 
 const LEVELS = ["ok", "warning", "critical"];
 const PLACES = ["all", "zone", "cluster", "zone_in_cluster", "masters"];
-let noted = null; // the last verdict about the present
+let noted = null; // the verdict about the present that somebody saw, or had a notice of
 
 // A notice by the browser while nobody looks, if the reader has asked for notices: the present gets worse, or is well
 // again. It leads to its snapshot.
 export function noticed(verdict, epoch) {
   const text = noted && newsOf(noted, verdict);
-  noted = verdict;
+  if (text || !noted || !document.hidden || verdict.level === "ok") noted = verdict;
   if (!text || !document.hidden || globalThis.Notification?.permission !== "granted") return;
   const notice = new Notification("namesrv-stream", { body: text, tag: "verdict", renotify: true });
   notice.onclick = () => {
@@ -181,7 +181,7 @@ function newsOf(before, now) {
   if (now.level === "ok") return before.level === "ok" ? null : `Well again. ${now.text}`;
   const isWorse =
     LEVELS.indexOf(now.level) > LEVELS.indexOf(before.level) ||
-    lost(now) > lost(before) ||
+    (lost(now) > 0 && lost(now) >= 2 * lost(before)) ||
     places(now).some((each) => !known.has(each.id)) ||
     (before.brokers.down > 0 && now.brokers.down >= 2 * before.brokers.down);
   return isWorse ? now.text : null;

@@ -65,10 +65,11 @@ export async function answers(questions) {
   for (let again = 0; again < 2; again += 1) {
     const epochs = questions.map(([, moment], index) => (moment === null ? found[index].value?.snapshot?.epoch : null));
     const newest = Math.max(...epochs.filter(Number.isFinite));
-    if (!epochs.some((epoch) => epoch < newest)) break;
+    const isOlder = (epoch) => Number.isFinite(epoch) && epoch < newest;
+    if (!epochs.some(isOlder)) break;
     found = await Promise.all(
       questions.map(([path, moment], index) =>
-        epochs[index] < newest
+        isOlder(epochs[index])
           ? at(path, moment).then(
               (value) => ({ status: "fulfilled", value }),
               () => found[index],
@@ -134,11 +135,17 @@ let ahead = [];
 let isReading = false;
 
 export async function readAhead(path, epochs) {
-  ahead = epochs.filter((epoch) => !kept.has(urlOf(path, epoch)));
+  ahead = epochs.filter((epoch) => !kept.has(urlOf(path, epoch))).map((epoch) => [path, epoch]);
   if (isReading) return;
   isReading = true;
-  while (ahead.length) await at(path, ahead.shift()).catch(() => {});
+  while (ahead.length) await at(...ahead.shift()).catch(() => {});
   isReading = false;
+}
+
+// Another registry has replaced the one of all answers so far.
+export function forget() {
+  kept.clear();
+  latest.clear();
 }
 
 // Calls `onSnapshot` with each new snapshot, and `onState` with whether the connection stands. A page that nobody sees

@@ -128,6 +128,7 @@ export const copied = (text) => (event) => {
   const button = event.currentTarget,
     before = [...button.childNodes];
   const told = (words) => {
+    if (button.textContent === words) return;
     button.replaceChildren(words);
     setTimeout(() => button.replaceChildren(...before), 2000);
   };

@@ -5,20 +5,31 @@ import { card, copied, h, link, quiet } from "./dom.js";
 
 const PATH = "v1/incidents?since=24h";
 const ASK_EVERY_MS = 15_000;
+const REST_MS = 500;
 const SHOWN = 5;
 
-let asked = { down: null, atMs: 0 };
+let askedMs = 0;
+let isAsking = false;
+let timer = null;
 
-// `redraw` is called when the answer is there. Of the present it is asked again when more or fewer brokers are down.
+// `redraw` is called when the answer is there. The present is asked again after a newer snapshot, at times; the past when
+// the reader rests there.
 export function incidents(found, moment, redraw) {
   const time = moment.at ?? moment.epoch;
   const known = peek(PATH, time);
-  const { down } = found.verdict.brokers;
-  const isOld = time === null && down !== asked.down && Date.now() - asked.atMs > ASK_EVERY_MS;
-  if (!known || isOld) {
-    if (time === null) asked = { down, atMs: Date.now() };
-    at(PATH, time).then(redraw, () => {});
-  }
+  clearTimeout(timer);
+  const ask = () => {
+    isAsking = true;
+    askedMs = Date.now();
+    at(PATH, time)
+      .then(redraw, () => {})
+      .finally(() => {
+        isAsking = false;
+      });
+  };
+  const isOld = time === null && known?.snapshot.epoch !== found.snapshot.epoch;
+  if (time !== null && !known) timer = setTimeout(ask, REST_MS);
+  else if (isOld && !isAsking && Date.now() - askedMs > ASK_EVERY_MS) ask();
   const list = known?.incidents ?? [];
   if (!list.length) return null;
   return card(
@@ -45,7 +56,7 @@ const incident = (each, { window }) =>
       h(
         "p",
         { class: "buttons" },
-        link("overview", "", { at: each.since, window }, "Go to its begin"),
+        link("overview", "", { at: each.since, window }, "Go to its start"),
         h("button", { type: "button", class: "choose", onclick: copied(each.report) }, "Copy as incident report"),
       ),
     ),

@@ -8,6 +8,7 @@ import {
   at,
   dayBegin,
   follow,
+  forget,
   momentOf,
   Problem,
   peek,
@@ -32,6 +33,7 @@ const past = document.getElementById("past");
 const AHEAD = 8;
 const MOST_READ_AHEAD = 60;
 const AGE_EVERY_MS = 1000;
+const AGAIN_MS = 2000;
 
 let state = parsed(location.hash);
 let newest = null;
@@ -99,11 +101,14 @@ async function goToTyped(text) {
 // Finds the epochs of times in the address. An address with both is of a page that had found it.
 async function resolve() {
   if (state.view === "compare" && (state.from !== null || state.to !== null)) {
+    const { from, to } = state;
     try {
       const [before, after] = await Promise.all(
-        [state.from, state.to].map((text) => (text === null ? null : momentOf(text))),
+        [from && dayBegin(from), to].map((text) => (text === null ? null : momentOf(text))),
       );
-      state = { ...state, from: null, to: null, other: before?.epoch ?? state.other, ...(after ?? {}) };
+      if (state.view !== "compare" || state.from !== from || state.to !== to) return false;
+      const other = before ? (before.epoch ?? newest) : state.other;
+      state = { ...state, from: null, to: null, other, ...(after ?? {}) };
       history.replaceState(null, "", address(state));
       shownHash = location.hash;
       return true;
@@ -191,9 +196,12 @@ async function draw(isMove = true) {
     if (turn !== drawing) return;
     const values = found.map((each) => each.value),
       failed = found.slice(0, -1).filter((each) => each.status === "rejected");
-    if (failed.length === found.length - 1 || failed.some((each) => each.reason.status !== 404))
-      showProblem(failed[0].reason, null, values.at(-1));
-    else show(values);
+    const isProblem = failed.length === found.length - 1 || failed.some((each) => each.reason.status !== 404);
+    // what is drawn stays if only its refresh has failed, which is tried again
+    const isKept =
+      !isMove && content.dataset.place && failed.some(({ reason }) => !reason.status || reason.status >= 500);
+    if (isProblem && !isKept) showProblem(failed[0].reason, null, values.at(-1));
+    else if (!isProblem) show(values);
   }
   content.classList.remove("waiting");
   lookAhead(questions[0][0]);
@@ -207,6 +215,7 @@ function begin(here) {
   content.classList.add("waiting");
   const isPast = shownMoment() !== null;
   drawPast(null);
+  if (isPast) shown = null;
   if (isPast && !here.at(-1)) drawVerdict(null, titleOf(), { epoch: state.epoch, at: state.at });
   if (!isConnected) showProblem(new Problem(0, "The console is unreachable. This view is shown when it answers."));
 }
@@ -244,6 +253,7 @@ function show(found) {
   const moment = { epoch: state.epoch, at: state.at, window: state.window };
   const view = views[state.view] ?? views.overview;
   const isCompare = state.view === "compare";
+  if (isCompare) away = null;
   const title = titleOf();
   const all = found.at(-1);
   drawVerdict(all?.verdict ?? null, title, moment, all?.snapshot.eventTime);
@@ -342,6 +352,7 @@ function compareForm([, before, after]) {
 // `all`: the overview of the moment, if there is such a moment; else the verdict is about the present.
 function showProblem(problem, title = null, all = null) {
   content.dataset.place = "";
+  shown = null;
   const turn = drawing,
     tell = (seen, moment) => {
       if (turn === drawing) drawVerdict(seen?.verdict ?? null, title ?? "", moment, seen?.snapshot.eventTime);
@@ -392,7 +403,7 @@ function drawPresent() {
   track.place(state.epoch);
 }
 
-const away = lastLooked(); // what the reader saw last, before this page was loaded
+let away = lastLooked(); // what the reader saw last, if that is a while ago
 let shown = null; // the snapshot of the present that is drawn, null while the past is shown
 
 // The ages on the page, which grow by themselves.
@@ -440,15 +451,18 @@ async function readStatus() {
   }
   drawPresent();
   if (before === null && newest !== null && shownHash !== null) onFirst();
-  else if (before !== null && refreshed !== null && newest > refreshed) refresh();
+  else if (before !== null && newest !== (refreshed ?? shown?.epoch ?? newest)) refresh();
 }
 
 let newestAtMs = 0;
 
 function seen(epoch, publishedAt) {
-  if (newest !== null && epoch <= newest) return;
+  const atMs = new Date(publishedAt).getTime();
+  const isOfAnother = newest !== null && epoch < newest && atMs > newestAtMs; // a new registry counts from 1 again
+  if (newest !== null && epoch <= newest && !isOfAnother) return;
+  if (isOfAnother) forget();
   newest = epoch;
-  newestAtMs = new Date(publishedAt).getTime();
+  newestAtMs = atMs;
 }
 
 async function readTimeline() {
@@ -466,9 +480,12 @@ let refreshed = null;
 
 function onSnapshot(snapshot) {
   seen(snapshot.epoch, snapshot.publishedAt);
-  setConnected(true);
+  onState(true);
   if (refreshed !== newest) refresh();
 }
+
+// A watch may go on while the console answers nothing: only an answer ends that state.
+const onState = (connected) => (connected && !isConnected ? readStatus() : setConnected(connected));
 
 // One step at a time, to what is the newest then: in an outage snapshots come faster than they can be shown.
 async function refresh() {
@@ -491,6 +508,14 @@ async function followNewest() {
     if (document.hidden) await drawHidden();
     else await Promise.all([readStatus(), readTimeline(), isDrawn ? draw(false) : null]);
   }
+  const isBehind = shownMoment() === null && !document.hidden && isConnected && !(shown?.epoch >= newest);
+  if (isBehind && state.view !== "compare") setTimeout(again, AGAIN_MS);
+}
+
+// What could not be drawn, or came from a console that is behind, is asked again.
+function again() {
+  refreshed = null;
+  refresh();
 }
 
 // A page that nobody sees has its title and its notices alone.
@@ -503,8 +528,8 @@ async function drawHidden() {
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden || newest === null) return;
-  refreshed = null;
-  refresh();
+  away = lastLooked();
+  again();
 });
 
 setUpLook();
@@ -519,7 +544,7 @@ async function onFirst() {
   if (await resolve()) draw();
 }
 
-const watched = follow(onSnapshot, setConnected);
+const watched = follow(onSnapshot, onState);
 new Worker("ticks.js").onmessage = () => {
   watched();
   readStatus();

@@ -14,5 +14,6 @@ export function outward(kind, facts) {
   const template = templates[kind];
   if (!template) return null;
   const href = template.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(facts[name] ?? ""));
+  if (!URL.canParse(href)) return null;
   return h("a", { class: "outward", href, target: "_blank", rel: "noreferrer" }, `${new URL(href).host} ↗`);
 }

@@ -67,7 +67,7 @@ function figures({ counts, verdict }, moment) {
       [
         tile(
           `up of ${all.toLocaleString()}`,
-          up,
+          true,
           link("brokers", "", moment, number(up), { state: "up" }),
           up ? "alive" : "down",
         ),
@@ -98,8 +98,8 @@ const figure = (title, tiles, facts) =>
     h("h2", {}, title, " ", h("small", {}, facts)),
     h("dl", {}, tiles),
   );
-const tile = (name, count, shown, kind) =>
-  h("div", { class: count ? kind : null, "data-key": name }, h("dt", {}, name), h("dd", {}, shown));
+const tile = (name, isKind, shown, kind) =>
+  h("div", { class: isKind ? kind : null, "data-key": name }, h("dt", {}, name), h("dd", {}, shown));
 
 // The ten topics that suffer most, with what each lacks.
 function suffering(topics, counts, moment) {
@@ -167,6 +167,8 @@ function causes(all, moment) {
   );
 }
 
+const only = (places) => (places.length === 1 ? places[0] : "");
+
 // One line for the brokers that share a place, a time and a state.
 function cause(each, moment) {
   const one = (broker) =>
@@ -192,7 +194,7 @@ function cause(each, moment) {
         "ul",
         { class: "names" },
         each.brokers.map(one),
-        h("li", {}, outward("cause", { state: each.state, cluster: each.clusters[0], zone: each.zones[0] })),
+        h("li", {}, outward("cause", { state: each.state, cluster: only(each.clusters), zone: only(each.zones) })),
         moment.epoch === null && moment.at === null && !each.acknowledged && acknowledgement(each),
         rest > 0 && h("li", {}, link("brokers", "", moment, `and ${rest.toLocaleString()} more`, { cause: each.id })),
       ),
@@ -216,7 +218,7 @@ const acknowledgement = (each) =>
       [
         "Acknowledge …",
         { type: "PUT_KV_CONFIG", namespace: "NAMESRV_STREAM_ACKNOWLEDGED", key: each.id },
-        `${each.text}. Everybody who looks sees who acknowledged it, until when, and why.`,
+        `${each.text}. The page shows who acknowledged it, until when, and why.`,
         null,
         UNTIL,
       ],
