@@ -244,14 +244,8 @@ def _checked_length(_context: click.Context, _option: click.Parameter, text: str
 @requested_by_option
 @click.option("--yes", is_flag=True, help="Send the command even if there is no such problem now.")
 @click.pass_obj
-def acknowledge(  # noqa: PLR0913, PLR0917 -- each an option
-    invocation: Invocation,
-    cause: str,
-    lasts: timedelta,
-    reason: str,
-    wait_s: float | None,
-    requested_by: str,
-    yes: bool,
+def acknowledge(
+    invocation: Invocation, /, cause: str, lasts: timedelta, wait_s: float | None, *, yes: bool, **said: str
 ) -> None:
     """Say that a problem is known, until when and why.
 
@@ -260,7 +254,7 @@ def acknowledge(  # noqa: PLR0913, PLR0917 -- each an option
     """
     key = _known_cause(invocation.settings, cause, is_sure=yes)
     value = acknowledgement_value(round(time.time() * 1000) + lasts // timedelta(milliseconds=1))
-    record = PutKvConfig(namespace=NAMESPACE, key=key, value=value, requested_by=requested_by, reason=reason)
+    record = PutKvConfig(namespace=NAMESPACE, key=key, value=value, **said)
     _send(invocation.settings, record, wait_s, is_sure=yes)
 
 
@@ -271,12 +265,12 @@ def acknowledge(  # noqa: PLR0913, PLR0917 -- each an option
 @requested_by_option
 @click.option("--yes", is_flag=True, help="Send the command even if there is no such problem now.")
 @click.pass_obj
-def end_acknowledgement(  # noqa: PLR0913, PLR0917 -- each an option
-    invocation: Invocation, cause: str, reason: str | None, wait_s: float | None, requested_by: str, yes: bool
+def end_acknowledgement(
+    invocation: Invocation, /, cause: str, wait_s: float | None, *, yes: bool, **said: str | None
 ) -> None:
     """End an acknowledgement before its time."""
     key = _known_cause(invocation.settings, cause, is_sure=yes)
-    record = DeleteKvConfig(namespace=NAMESPACE, key=key, requested_by=requested_by, reason=reason)
+    record = DeleteKvConfig(namespace=NAMESPACE, key=key, **said)
     _send(invocation.settings, record, wait_s, is_sure=yes)
 
 
