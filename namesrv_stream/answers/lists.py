@@ -208,7 +208,7 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
         each
         for each in every
         if asked.chooses(each.cluster_name, each.zone_name, _named(each), each.broker_addr)
-        and (asked.state in (None, each.state, *GONE, "up" if each.down is None else None))
+        and (asked.state in (None, each.state, *GONE, "up" if not each.down else None))
     ]
     if asked.sort.removeprefix("-") == "match":
         by = lambda each: rank_of(asked.q, each.broker_name, _named(each), each.broker_addr)  # noqa: E731
