@@ -24,7 +24,10 @@ _PUT = str(PutKvConfig.__struct_config__.tag)
 
 
 class Acknowledgement(AnswerModel):
-    """Who knows of a cause, until when, and why; `by` and `reason` are those of the command in the history."""
+    """An operator's word that a cause is known, which holds `until` a time.
+
+    `by` and `reason` are those of the command in the history, null if it has none.
+    """
 
     until: Time
     by: str | None
@@ -32,7 +35,7 @@ class Acknowledgement(AnswerModel):
 
     @property
     def text(self) -> str:
-        """What is said of it behind a cause."""
+        """The words for the end of a sentence: `acknowledged by ann until 20:00:00 UTC, drill`."""
         by = f" by {self.by}" if self.by else ""
         return f"acknowledged{by} until {clock_text(self.until)}{f', {self.reason}' if self.reason else ''}"
 

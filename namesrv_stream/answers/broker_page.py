@@ -100,12 +100,9 @@ def _suffering(states: Sequence[TopicState]) -> str:
 def group_text(registry: RegistryAt, name: str) -> str:
     """Return what is said of a broker group without its topics, of which this reads none."""
     of_name = [each for each in gone_brokers(registry) if each.broker_name == name]
-    down, left = ([each for each in some if each.broker_name == name] for some in _down_and_left(registry))
+    of_all = down_brokers(registry), left_brokers(registry)
+    down, left = ([each for each in some if each.broker_name == name] for some in of_all)
     return f"{_state_text(registry, name, down, left)}{_retired_text(each for each in of_name if each.retired)}"
-
-
-def _down_and_left(registry: RegistryAt) -> tuple[list[DownBroker], list[DownBroker]]:
-    return down_brokers(registry), left_brokers(registry)
 
 
 def _state_text(registry: RegistryAt, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker]) -> str:

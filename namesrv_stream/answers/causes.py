@@ -54,7 +54,7 @@ class Cause(AnswerModel):
     broker of two whole places counts for one of them. `text` tells each of them with all its brokers.
     `id`: the same as long as it is the same cause, from one snapshot to the next; /v1/brokers takes it as `cause`. It
     has the state, the scope and the names of the place, or of the first broker of `some` and `broker`; in a name,
-    each byte of UTF-8 that is no letter, digit, _ or - is `~` and two hex digits, and a long name ends with `~~` and
+    each byte of UTF-8 that is not a letter, digit, _ or - is `~` and two hex digits, and a long name ends with `~~` and
     a digest.
     `scope`: all brokers, all of a zone, of a cluster, or of a zone within a cluster, all masters of a cluster, one
     broker, or `some`. `zones` and `clusters` are those of the brokers. `firstAt` and `lastAt`: the first and the last
@@ -129,10 +129,11 @@ _WHOLE: dict[Scope, Callable[[Member], _Place]] = {
 """Scope of a whole place -> the names of the place in which a broker is, in the order in which they are looked for."""
 
 
-class Place(NamedTuple):
-    """Where brokers went down together. `is_one`: the text is a singular. `is_whole`: all brokers there went down.
+class FallenPlace(NamedTuple):
+    """The place in which brokers went down together: `zone eu-b`, `all 8 brokers`, `12 brokers in c1`.
 
-    `is_counted`: the text has their number.
+    `is_one`: the text is a singular. `is_whole`: all brokers of the place went down. `is_counted`: the text has their
+    number.
     """
 
     text: str
@@ -141,23 +142,23 @@ class Place(NamedTuple):
     is_counted: bool = False
 
 
-def place_of(group: Sequence[Member], brokers: Sequence[Member]) -> Place:
+def place_of(group: Sequence[Member], brokers: Sequence[Member]) -> FallenPlace:
     """Return where a group of brokers that are down is: the whole places in it, or how many brokers are where."""
     if len(group) == 1:
-        return Place(broker_text(group[0].name, group[0].broker_id), is_one=True, is_whole=False)
+        return FallenPlace(broker_text(group[0].name, group[0].broker_id), is_one=True, is_whole=False)
     names, rest = [], group
     for scope, whole, _ in _whole_places(group, brokers):
         names.append(all_of(len(whole), "broker") if scope == "all" else _name(scope, whole))
         is_one = scope not in ("all", "masters")
         rest = _without(rest, whole)
     if not names:
-        return Place(f"{len(group):,} brokers {_place(group)}", is_one=False, is_whole=False, is_counted=True)
+        return FallenPlace(f"{len(group):,} brokers {_place(group)}", is_one=False, is_whole=False, is_counted=True)
     if len(names) == 1 and not rest:
-        return Place(names[0], is_one=is_one, is_whole=True, is_counted=scope == "all")
+        return FallenPlace(names[0], is_one=is_one, is_whole=True, is_counted=scope == "all")
     more = [
         counted(count, noun) for count, noun in ((len(names[3:]), "more place"), (len(rest), "more broker")) if count
     ]
-    return Place(listed([*names[:3], *more]), is_one=False, is_whole=not rest)
+    return FallenPlace(listed([*names[:3], *more]), is_one=False, is_whole=not rest)
 
 
 def _whole_places(

@@ -36,11 +36,11 @@ _ENDS = f"type IN {(*LEASE_ENDS, 'ID_LOST')} AND (type = 'ID_LOST' OR lease_mill
 _RETIRED = "RETIRE_BROKER"
 _WIPED, _ADDED = "WIPE_WRITE_PERM_OF_BROKER", "ADD_WRITE_PERM_OF_BROKER"
 _IS_RETIRED = f"type = '{_RETIRED}'"
-_LOSSES = ("SILENCE", "CHANNEL_CLOSED")
+LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 """Causes by which topics leave a broker name unplanned."""
 
 LEFT = ("UNREGISTER_BROKER",)
-WENT = (*_LOSSES, *LEFT)
+WENT = (*LOSSES, *LEFT)
 """Causes by which topics leave with the last broker of a name."""
 
 TopicState = Literal["without_route", "not_writable", "degraded", "read_only", "writable"]
@@ -160,7 +160,7 @@ def lost_topics(registry: RegistryAt) -> LostTopics:
     """
     down = down_brokers(registry)  # the latest first, so the earliest stays
     fell_ms = {each.broker_name: each.gone_ms for each in down}
-    lost = last_topics(registry, fell_ms, _LOSSES)
+    lost = last_topics(registry, fell_ms, LOSSES)
     return _by_topic(row for lost_ms, row in lost if fell_ms[row.broker_name] <= lost_ms)
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from namesrv_stream.answers.definitions import LOSSES
 from namesrv_stream.answers.events import Span
 from namesrv_stream.answers.past_brokers import LeaseEnd
 from namesrv_stream.answers.verdict import system_among
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
 from namesrv_stream.tables.moment import Place, RegistryAt
 
-_LOSSES = ("SILENCE", "CHANNEL_CLOSED")
 _REFUSED = "REFUSED"
 Stretch = tuple[int, int]
 """A time, from its begin to before its end, in epoch milliseconds."""
@@ -80,7 +80,7 @@ class _PastTopics:
 
     def _read(self) -> None:
         span = Span(self._since_ms)
-        told = f"cause IN {_LOSSES} OR deleted_topic IS NOT NULL"
+        told = f"cause IN {LOSSES} OR deleted_topic IS NOT NULL"
         lines = self._registry.ask_events(
             f"SELECT epoch, seq, event_time, cause, deleted_topic FROM rows WHERE ({told}) AND {span.covers}"
         )
@@ -89,7 +89,7 @@ class _PastTopics:
         unplanned, self._deleted = set(), dict[str, list[tuple[Place, int]]]()
         at_ms = lines["event_time"].cast("timestamp[ms]", safe=False).cast("int64").to_pylist()
         for (place, cause, topic), time_ms in zip(told_of, at_ms, strict=True):
-            if cause in _LOSSES:
+            if cause in LOSSES:
                 unplanned.add(place)
             if topic is not None:
                 self._deleted.setdefault(topic, []).append((place, time_ms))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from namesrv_stream.answers.causes import BrokerId, Member, Place, place_of
+from namesrv_stream.answers.causes import BrokerId, FallenPlace, Member, place_of
 from namesrv_stream.answers.definitions import EXPECTED_MS
 from namesrv_stream.answers.effects import Effect, Effects, effects
 from namesrv_stream.answers.events import Span, newest_of, with_changes
@@ -171,7 +171,7 @@ def _incident(
     )
 
 
-def _place(outage: _Outage, past: PastBrokers) -> Place:
+def _place(outage: _Outage, past: PastBrokers) -> FallenPlace:
     """Return what went down, among the brokers that were expected just before."""
     fallen = {
         broker: Member(broker[0], end.zone, *broker[1:], end.address, "down", end.fell_ms)
@@ -187,7 +187,7 @@ def _place(outage: _Outage, past: PastBrokers) -> Place:
     return place_of([*fallen.values()], [*fallen.values(), *others.values()])
 
 
-def _what(outage: _Outage, place: Place) -> str:
+def _what(outage: _Outage, place: FallenPlace) -> str:
     """Return what was down and when, the first part of the sentence."""
     since, count = clock_text(outage.since_ms), len(outage.brokers)
     if outage.is_of_none:
@@ -210,7 +210,7 @@ def _what(outage: _Outage, place: Place) -> str:
     return f"{place.text} {was} down{times} from {since} to {until}"
 
 
-def _details(outage: _Outage, place: Place, did: Effects) -> Iterator[str]:
+def _details(outage: _Outage, place: FallenPlace, did: Effects) -> Iterator[str]:
     """Yield how many brokers it was or how they ended, how they left for good, and what that did to topics."""
     if outage.is_of_none:
         return

@@ -109,6 +109,11 @@ class Health(NamedTuple):
     row: SnapshotRow
     now_ms: int
 
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why the present is not known, as far as the tables tell without Kafka; None if it is."""
+        return doubt_of(job_state(self.progress.state, NOT_ASKED), self.row, self.now_ms)
+
 
 class Status(AnswerModel):
     """The state of the job now. `stale`: lookups may be wrong.

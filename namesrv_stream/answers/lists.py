@@ -17,7 +17,7 @@ from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_br
 from namesrv_stream.answers.events import recorded_names
 from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, Page, fact, not_found, paged, rank_of
 from namesrv_stream.answers.questions import BROKER_ORDERS, GONE, AskBrokers
-from namesrv_stream.answers.verdict import check_place, members, state_of, topic_verdicts
+from namesrv_stream.answers.verdict import check_place, members, state_of, system_topics
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.reporting.texts import Time, broker_text, natural_key
 from namesrv_stream.rules import lookup
@@ -131,7 +131,7 @@ def broker(registry: RegistryAt, lease: LiveRow) -> Broker:
     return Broker.of(lease, **more | _heard(registry, lease))
 
 
-class _TopicCounts(NamedTuple):
+class _CountsByGroup(NamedTuple):
     """Broker name -> its number of topics, and of those that it lost; both without system topics."""
 
     of: Counter[str]
@@ -139,12 +139,12 @@ class _TopicCounts(NamedTuple):
 
 
 @fact
-def _topic_counts(registry: RegistryAt) -> _TopicCounts:
+def _topic_counts(registry: RegistryAt) -> _CountsByGroup:
     lost, queues = lost_topics(registry), registry.queues
-    system = topic_verdicts(registry, lost).system
+    system = system_topics(registry, lost)
     of = Counter(queues.topic_counts)
     of.subtract(queues.counts_of(system))
-    return _TopicCounts(of, Counter(name for topic, names in lost.items() if topic not in system for name in names))
+    return _CountsByGroup(of, Counter(name for topic, names in lost.items() if topic not in system for name in names))
 
 
 def _wiped(registry: RegistryAt, broker_name: str) -> Wiped | UnsetType:

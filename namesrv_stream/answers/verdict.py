@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Self
 
@@ -177,9 +179,16 @@ def topic_verdicts(registry: RegistryAt, lost: LostTopics) -> TopicVerdicts:
         queues, brokers = registry.queues, registry.brokers
         found = queues.by_rows(lambda rows: topic_verdict(rows, brokers))
         found |= {topic: topic_verdict(queues.get(topic, ()), brokers, names) for topic, names in lost.items()}
-        return TopicVerdicts(found, _system_among(registry, found, of_gone))
+        return TopicVerdicts(found, system_topics(registry, lost))
 
     return registry.once("topics", verdicts, TOPIC, BROKER, CLUSTER, key=(frozenset(lost.items()), of_gone), most=2)
+
+
+def system_topics(registry: RegistryAt, lost: LostTopics) -> frozenset[str]:
+    """Return which topics of the routes and in `lost` brokers make by themselves."""
+    of_gone = _names_of_gone(registry) if lost else frozenset()
+    among = partial(_system_among, registry, chain(registry.queues, lost), of_gone)
+    return registry.once("system topics", among, TOPIC, BROKER, CLUSTER, key=(frozenset(lost), of_gone), most=2)
 
 
 def system_among(registry: RegistryAt, topics: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from namesrv_stream.answers import lists, topics
 from namesrv_stream.answers.definitions import down_brokers, left_brokers
-from namesrv_stream.answers.job_status import NOT_ASKED, Health, doubt_of, job_state
+from namesrv_stream.answers.job_status import Health
 from namesrv_stream.answers.model import NotFoundError
 from namesrv_stream.answers.questions import GONE, AskBrokers, AskTopic, AskTopics
 from namesrv_stream.answers.sentences import ENDED_BY
@@ -164,8 +164,7 @@ def _state_of(holder: lists.Holder, wiped: lists.Wiped | UnsetType) -> str:
 
 def _verdict(registry: RegistryAt, health: Health | None) -> Text:
     """Return the verdict about the moment as a line, in the colour of its level."""
-    doubt = health and doubt_of(job_state(health.progress.state, NOT_ASKED), health.row, health.now_ms)
-    found = verdict_of(registry, doubt)
+    found = verdict_of(registry, health and health.doubt)
     return Text(found.text, LEVELS[found.level])
 
 

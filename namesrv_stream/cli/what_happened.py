@@ -16,7 +16,7 @@ from namesrv_stream.answers import accounts, topics
 from namesrv_stream.answers import incidents as of_brokers
 from namesrv_stream.answers.broker_page import group_text
 from namesrv_stream.answers.events import is_recorded
-from namesrv_stream.answers.job_status import NOT_ASKED, Health, doubt_of, job_state
+from namesrv_stream.answers.job_status import Health
 from namesrv_stream.answers.model import NotFoundError, Unknown
 from namesrv_stream.answers.questions import AskDiff, AskEvents, AskIncidents, AskTopic, AskWhy
 from namesrv_stream.cli.options import asked, options_of
@@ -115,7 +115,7 @@ def why(registry: RegistryAt, health: Health | None, question: AskWhy, subject: 
 
 def _present(registry: RegistryAt, subject: str, asked: AskWhy, health: Health | None) -> str:
     """Return the state of a broker group, an address or a topic as its page has it; what is not known now is marked."""
-    doubt = health and doubt_of(job_state(health.progress.state, NOT_ASKED), health.row, health.now_ms)
+    doubt = health and health.doubt
     known = f"Last known ({doubt.reason} since {clock_text(doubt.since_ms)}): " if doubt else ""
     if not asked.is_topic and (lease := registry.live.get(subject)):
         heard = "" if registry.is_historical else f", last heartbeat {clock_text(lease.last_update_timestamp)}"

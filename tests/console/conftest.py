@@ -121,3 +121,13 @@ def driver():
 
     with chromium() as driver:
         yield driver
+
+
+@pytest.fixture
+def page(registry, settings, driver):
+    """A page on a console of the registry; at its end the browser has logged no error."""
+    from tests.console.chromium import window  # noqa: PLC0415 -- few tests need a browser
+
+    with window(driver, settings()) as page:
+        yield page
+        assert page.errors == []

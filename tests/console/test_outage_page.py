@@ -39,13 +39,6 @@ def registry(tmp_path):
     return make_registry(str(tmp_path / "registry"))
 
 
-@pytest.fixture
-def page(registry, settings, driver):
-    with window(driver, settings()) as page:
-        yield page
-        assert page.errors == []
-
-
 @contextmanager
 def own_process(root):
     """A console in a process of its own, which a test may stop; yields the process and its address."""

@@ -43,13 +43,6 @@ def registry(tmp_path):
     return make_registry(str(tmp_path / "registry"))
 
 
-@pytest.fixture
-def page(registry, settings, driver):
-    with window(driver, settings()) as page:
-        yield page
-        assert page.errors == []
-
-
 def test_a_hidden_tab_says_that_its_console_is_gone(registry, settings, driver):
     with BackgroundConsole(settings()) as console:
         page = Page(driver, console.url)

@@ -262,14 +262,6 @@ function download(name, items) {
 // The newest lines of a story of `total` lines; `ask` draws the page anew, with as many as are wanted then.
 export function story(lines, empty, total = null, ask = null) {
   if (!lines.length) return quiet(empty);
-  const keys = new Map();
-  const item = (line) =>
-    h(
-      "li",
-      { class: kindOf(line), "data-key": unique(keys, `${line.eventTime} ${line.text}`) },
-      h("time", { datetime: line.eventTime }, when(line.eventTime)),
-      h("span", {}, line.text),
-    );
   const show = () => {
     wanted.set("story", lines.length + STORY_STEP);
     ask();
@@ -278,7 +270,7 @@ export function story(lines, empty, total = null, ask = null) {
   return h(
     "div",
     {},
-    h("ol", { class: "story" }, lines.map(item)),
+    eventList(lines, (text) => h("span", {}, text)),
     total !== null &&
       h(
         "div",
@@ -294,15 +286,17 @@ export function story(lines, empty, total = null, ask = null) {
 }
 
 // Events in one line each; the names in it are shown on demand.
-export function briefly(lines, empty) {
-  if (!lines.length) return quiet(empty);
+export const briefly = (lines, empty) =>
+  lines.length ? eventList(lines, (text) => h("details", { class: "brief" }, h("summary", {}, text))) : quiet(empty);
+
+function eventList(lines, shown) {
   const keys = new Map();
   const item = (line) =>
     h(
       "li",
       { class: kindOf(line), "data-key": unique(keys, `${line.eventTime} ${line.text}`) },
       h("time", { datetime: line.eventTime }, when(line.eventTime)),
-      h("details", { class: "brief" }, h("summary", {}, line.text)),
+      shown(line.text),
     );
   return h("ol", { class: "story" }, lines.map(item));
 }

@@ -100,28 +100,12 @@ async function goToTyped(text) {
 
 // Finds the epochs of times in the address. An address with both is of a page that had found it.
 async function resolve() {
-  if (state.view === "compare" && (state.from !== null || state.to !== null)) {
-    const { from, to } = state;
-    try {
-      const [before, after] = await Promise.all(
-        [from && dayBegin(from), to].map((text) => (text === null ? null : momentOf(text))),
-      );
-      if (state.view !== "compare" || state.from !== from || state.to !== to) return false;
-      const other = before ? (before.epoch ?? newest) : state.other;
-      state = { ...state, from: null, to: null, other, ...(after ?? {}) };
-      history.replaceState(null, "", address(state));
-      shownHash = location.hash;
-      return true;
-    } catch (problem) {
-      showProblem(problem);
-      return false;
-    }
-  }
-  if (state.at === null) return true;
-  const asked = state.at;
+  const asked = state,
+    isOfTwo = asked.view === "compare" && (asked.from !== null || asked.to !== null);
+  if (!isOfTwo && asked.at === null) return true;
   try {
-    const found = await momentOf(asked);
-    if (state.at !== asked) return false;
+    const found = isOfTwo ? await twoMoments(asked) : await momentOf(asked.at);
+    if ((isOfTwo ? ["view", "from", "to"] : ["at"]).some((key) => state[key] !== asked[key])) return false;
     state = { ...state, ...found };
     history.replaceState(null, "", address(state));
     shownHash = location.hash;
@@ -130,6 +114,12 @@ async function resolve() {
     showProblem(problem);
     return false;
   }
+}
+
+async function twoMoments({ from, to, other }) {
+  const texts = [from && dayBegin(from), to];
+  const [before, after] = await Promise.all(texts.map((text) => (text === null ? null : momentOf(text))));
+  return { from: null, to: null, other: before ? (before.epoch ?? newest) : other, ...(after ?? {}) };
 }
 
 function rezoned() {
