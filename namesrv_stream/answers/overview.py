@@ -270,7 +270,7 @@ class Overview(AnswerModel):
 def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
     """Return the overview of a moment, which the page shows first. `doubt`: why the present is not known."""
     down, hour = down_brokers(registry), Span(registry.now_ms - HOUR_MS + 1)
-    recent = newest_of(registry, event_condition(span=hour, with_versions=False), _MAX_RECENT)
+    recent = _events_of(registry, hour)
     brokers, topics = members(registry, down), topic_verdicts(registry, lost_topics(registry))
     states, names = Counter(each.state for each in brokers), {each.name for each in brokers}
     by_place, by_cluster = (_numbers(brokers, columns, registry.is_historical) for columns in (2, 1))
@@ -294,10 +294,20 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
         cluster_counts=[ClusterCounts(cluster, **numbers) for (cluster,), numbers in by_cluster],
         clusters=clusters(registry).clusters if len(names) <= MAX_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
-        events=group_events(registry, recent or newest_of(registry, "true", _EVENTS), _EVENTS),
+        events=group_events(registry, recent or _last_events(registry), _EVENTS),
         last_hour_text=counts_text(recent),
         worst_topics=_worst_topics(topics),
     )
+
+
+def _events_of(registry: RegistryAt, span: Span) -> list[BrokerEventRow]:
+    return newest_of(registry, event_condition(span=span, with_versions=False), _MAX_RECENT)
+
+
+def _last_events(registry: RegistryAt) -> list[BrokerEventRow]:
+    """Return the newest events and all of the hour before, so that what happened together is told whole."""
+    last = newest_of(registry, event_condition(with_versions=False), 1)
+    return _events_of(registry, Span(last[0].event_time - HOUR_MS + 1)) if last else []
 
 
 def _worst_topics(topics: TopicVerdicts) -> list[WorstTopic]:

@@ -211,19 +211,21 @@ retire_broker = _change(
 )
 
 
-def _known_cause(settings: NamesrvSettings, named: str, *, is_sure: bool) -> str:
+def _known_cause(settings: NamesrvSettings, named: str, *, is_sure: bool, is_acknowledged: bool = False) -> str:
     """Return the id of a problem by its id or its name, as the health line has it. Raises BadQuestionError."""
     registry = open_registry(settings).newest()
     found = {each.id: each.name for each in verdict_of(registry).causes}
-    found |= {key: key for key in acknowledgements(registry) if key not in found}
+    if is_acknowledged:
+        found = {key: found.get(key, key) for key in acknowledgements(registry)}
     same = [key for key, name in found.items() if named in (key, name)]
     if len(same) == 1 or (is_sure and not same):
         return same[0] if same else named
     known = ", ".join(f"'{name}' ({key})" for key, name in found.items() if not same or key in same)
     if same:
         raise BadQuestionError(f"not sent: {len(same)} problems are named '{named}': {known}. Give the ID.")
-    advice = f"Known: {known}." if known else "There are no problems now."
-    raise BadQuestionError(f"not sent: no problem '{named}' now. {advice} --yes sends it anyway.")
+    which = "acknowledged problem" if is_acknowledged else "problem"
+    advice = f"Known: {known}." if known else f"There is no {which} now."
+    raise BadQuestionError(f"not sent: no {which} '{named}' now. {advice} --yes sends it anyway.")
 
 
 def _checked_length(_context: click.Context, _option: click.Parameter, text: str) -> timedelta:
@@ -269,7 +271,7 @@ def end_acknowledgement(
     invocation: Invocation, /, cause: str, wait_s: float | None, *, yes: bool, **said: str | None
 ) -> None:
     """End an acknowledgement before its time."""
-    key = _known_cause(invocation.settings, cause, is_sure=yes)
+    key = _known_cause(invocation.settings, cause, is_sure=yes, is_acknowledged=True)
     record = DeleteKvConfig(namespace=NAMESPACE, key=key, **said)
     _send(invocation.settings, record, wait_s, is_sure=yes)
 

@@ -3,13 +3,17 @@
 import pytest
 
 from namesrv_stream.answers.broker_lines import broker_lines
+from namesrv_stream.answers.overview import overview
 from namesrv_stream.answers.sentences import story_of_group, story_of_restarts
 from namesrv_stream.answers.story import story_of_broker, story_of_topic
 from namesrv_stream.rules.history import log_gap_line
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition, RowChange, TopicRow
+from namesrv_stream.tables.registry import Registry
 from tests.answers.fleet import RandomLife
 from tests.answers.lives import ADDRESSES, Life
 from tests.data import data, require_known
+from tests.registry import PublishedRegistry
+from tests.tables.rows import NOW
 
 ROWS = data(__file__, "stories.yaml")
 
@@ -121,3 +125,18 @@ def restart(name, end_s, start_s):
 )  # fmt: skip
 def test_restarts_are_one_sentence_and_one_after_the_other_if_no_two_were_away_at_once(restarts, told):
     assert story_of_restarts(restarts) == told
+
+
+def test_the_last_events_are_told_whole_however_long_ago_and_many_they_are(root):
+    registry = PublishedRegistry(root, NOW)
+    for number in range(60):
+        registry.register(f"10.2.0.{number}:1", "c9", f"many-{number}", publish=False)
+    registry.publish()
+    registry.now_ms += 86_400_000
+    for number in range(60):
+        registry.expire(f"10.2.0.{number}:1", publish=False)
+    registry.now_ms += 7_200_000
+    registry.publish()
+    found = overview(Registry(registry.root).newest())
+    assert found.last_hour == {}
+    assert [each.count for each in found.events if each.type == "EXPIRED"] == [60]

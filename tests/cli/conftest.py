@@ -1,3 +1,4 @@
+import shlex
 import time
 
 import pytest
@@ -36,10 +37,10 @@ def registry(claimed, tmp_path):
 
 @pytest.fixture
 def run(registry):
-    """Runs the command line on the registry's tables: arguments as in a shell, split at blanks."""
+    """Runs the command line on the registry's tables: arguments as in a shell."""
 
     def run(line, **settings):
-        return CliRunner().invoke(main, ["--root", registry.root, *as_options(settings), *line.split()])
+        return CliRunner().invoke(main, ["--root", registry.root, *as_options(settings), *shlex.split(line)])
 
     return run
 

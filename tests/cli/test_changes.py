@@ -6,9 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from namesrv_stream.answers import job_status
+from namesrv_stream.answers.acknowledgements import NAMESPACE
+from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
-from namesrv_stream.rules.record_types import PutKvConfig
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
+from namesrv_stream.tables.registry import Registry
+from tests.clock import now_ms
 from tests.data import data
 from tests.log_records import first_records
 from tests.system.heartbeats import PATIENT
@@ -105,6 +109,27 @@ def test_where_no_tables_can_be_read_a_command_says_that_it_checked_no_name(on_k
         in on_kafka(f"retireBroker -c c -b b -i 1 --reason r --root {tmp_path}/none").stderr
     )
     assert on_kafka(f"updateKvConfig -s NS -k k -v v --root {tmp_path}/none").stderr == ""
+
+
+def test_a_problem_is_acknowledged_by_its_name_until_a_time_and_that_is_ended(registry, kafka, topic, on_kafka):
+    registry.register("10.0.0.1:10911", "c1", "broker-a", zone_name="z1")
+    registry.expire("10.0.0.1:10911")
+    [cause] = verdict_of(Registry(registry.root).newest()).causes
+    before_ms = now_ms()
+    early = on_kafka(f"endAcknowledgement {cause.id}")
+    assert early.stderr.startswith(f"namesrv-stream: not sent: no acknowledged problem '{cause.id}' now.")
+    assert on_kafka(f"acknowledge '{cause.name}' --for 3h --reason drill").exit_code == 0
+    [(_, put)] = first_records(kafka, topic, 1)
+    registry.command(put)
+    assert on_kafka(f"endAcknowledgement '{cause.name}'").exit_code == 0
+    _, (_, end) = first_records(kafka, topic, 2)
+    assert (put.key, put.namespace, put.reason, put.requested_by) == (cause.id, NAMESPACE, "drill", ME)
+    until_ms = json.loads(put.value)["until"]
+    assert before_ms <= until_ms - 3 * 3_600_000 <= now_ms()
+    assert end == DeleteKvConfig(namespace=NAMESPACE, key=cause.id, requested_by=ME)
+    refused = on_kafka("acknowledge 'zone nowhere' --reason drill")
+    assert refused.exit_code != 0
+    assert f"'{cause.name}' ({cause.id})" in refused.stderr
 
 
 RETIRE = "retireBroker -c c1 -b broker-a -i 0 --reason sold"

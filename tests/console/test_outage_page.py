@@ -135,6 +135,7 @@ def test_while_a_past_moment_is_read_nothing_of_the_present_stands_under_its_dat
     page.driver.execute_script("location.hash = '#/?epoch=2'")
     page.until(lambda: "Reading the state at this time" in page.find("#verdict")[0].text)
     assert not page.find("#verdict.critical")
+    assert page.find("main")[0].text == ""
     assert page.driver.title.startswith("past")
     assert page.find("#icon[href='icon.svg']")
 

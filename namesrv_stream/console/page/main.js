@@ -189,21 +189,24 @@ async function draw(isMove = true) {
     const isProblem = failed.length === found.length - 1 || failed.some((each) => each.reason.status !== 404);
     // what is drawn stays if only its refresh has failed, which is tried again
     const isKept =
-      !isMove && content.dataset.place && failed.some(({ reason }) => !reason.status || reason.status >= 500);
+      !isMove &&
+      content.dataset.place &&
+      !content.classList.contains("waiting") &&
+      failed.some(({ reason }) => !reason.status || reason.status >= 500);
     if (isProblem && !isKept) showProblem(failed[0].reason, null, values.at(-1));
     else if (!isProblem) show(values);
   }
-  content.classList.remove("waiting");
   lookAhead(questions[0][0]);
 }
 
 const isNewest = (answer) => answer.snapshot === undefined || answer.snapshot.epoch >= newest;
 
-// What is shown until the answers are there: of the past nothing of the present, and from a console that does not answer
-// that nothing can be shown.
+// What is shown until the answers are there: of the past nothing of the present and the reverse, and from a console that
+// does not answer that nothing can be shown.
 function begin(here) {
-  content.classList.add("waiting");
   const isPast = shownMoment() !== null;
+  content.classList.add("waiting");
+  if (isPast === (shown !== null)) content.classList.add("elsewhere");
   drawPast(null);
   if (isPast) shown = null;
   if (isPast && !here.at(-1)) drawVerdict(null, titleOf(), { epoch: state.epoch, at: state.at });
@@ -287,6 +290,7 @@ function show(found) {
   if (content.dataset.place === place) patch(content, drawn);
   else content.replaceChildren(...drawn);
   content.dataset.place = place;
+  content.classList.remove("waiting", "elsewhere");
 }
 
 function titleOf() {
@@ -370,7 +374,7 @@ function showProblem(problem, title = null, all = null) {
   content.replaceChildren(
     h("section", { class: "card problem", role: "alert" }, h("h2", {}, heading), h("p", {}, problem.message), begin),
   );
-  content.classList.remove("waiting");
+  content.classList.remove("waiting", "elsewhere");
 }
 
 function drawNav() {
