@@ -23,7 +23,9 @@ from namesrv_stream.answers.questions import (
     AskChurn,
     AskDiff,
     AskEvents,
+    AskImpact,
     AskIncidents,
+    AskResilience,
     AskSnapshots,
     AskTimeline,
     AskTopic,
@@ -143,6 +145,8 @@ PATHS = {
     "/v1/timeline": (AskTimeline, ""),
     "/v1/churn": (AskChurn, ""),
     "/v1/incidents": (AskIncidents, "incidents"),
+    "/v1/impact": (AskImpact, "impact"),
+    "/v1/resilience": (AskResilience, "impact"),
 }
 """Path -> the question that it asks, and the command that asks it too."""
 

@@ -267,6 +267,51 @@ class AskIncidents(Question):
     limit: Limit = 50
 
 
+class OfPlaces(Question):
+    """A question about what would be if brokers were gone."""
+
+    brokers: Annotated[
+        list[str],
+        Field(
+            alias="broker",
+            description="A broker group, an address, or one broker, such as `broker-a master` or `broker-a/1`; "
+            "repeatable.",
+        ),
+    ] = []
+    zones: Annotated[
+        list[str],
+        Field(alias="zone", description="All brokers of this zone; empty for those without a zone. Repeatable."),
+        Cli(("--zone",)),
+    ] = []
+    clusters: Annotated[
+        list[str],
+        Field(alias="cluster", description="All brokers of this cluster; repeatable."),
+        Cli(("-c", "--cluster")),
+    ] = []
+
+
+class AskImpact(OfPlaces):
+    """What would topics lose if these brokers were gone, all at once?"""
+
+    wiped: Annotated[
+        list[str],
+        Field(alias="wipe", description="This broker group is read-only (wipeWritePerm), and not gone; repeatable."),
+        Cli(("--wipe",), metavar="GROUP"),
+    ] = []
+    limit: Annotated[Limit, Cli(default=20)] = 100
+    after: Annotated[int, Field(ge=0, description="Skip this many topics: `next` of the previous page.")] = 0
+
+
+class AskResilience(OfPlaces):
+    """What would topics lose if each of these was gone alone?"""
+
+    each: Annotated[
+        Literal["broker", "group", "zone", "cluster"] | None,
+        Field(description="Every broker, broker group, zone or cluster; without it those that are named."),
+    ] = None
+    limit: Annotated[Limit, Cli(default=20)] = 100
+
+
 class AskWatch(BaseModel):
     """What changes from now on, or from an epoch on?"""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,6 +16,7 @@ from datetime import timedelta
 import click
 
 from namesrv_stream.answers.acknowledgements import LONGEST_MS, NAMESPACE, acknowledgement_value, acknowledgements
+from namesrv_stream.answers.command_effects import effect_text
 from namesrv_stream.answers.command_sending import (
     OperatorCommand,
     check_names,
@@ -106,6 +108,7 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
         check_retirement(checked, before.routes)
         if not is_sure:
             check_names(checked, before, "--yes")
+            _show_effect(effect_text(before, checked))
     at = send_order(settings, checked)
     if wait_s is None:
         click.echo("sent; visible with the next snapshot (--wait waits for it)")
@@ -121,6 +124,15 @@ def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | N
         came = outcome(checked, after, at, 0 if before is None else before.snapshot.epoch)
         published = time_text(snapshot.published_at, with_zone=True)
         click.echo(f"visible in snapshot {snapshot.epoch}, published {published}\n{came}".rstrip())
+
+
+def _show_effect(effect: str | None) -> None:
+    """Print what a command takes from topics. On a terminal, ask whether to send it."""
+    if effect is None:
+        return
+    say(effect)
+    if sys.stdin.isatty():
+        click.confirm("Send it?", abort=True, err=True)
 
 
 def _newest(settings: NamesrvSettings) -> RegistryAt | None:
@@ -159,7 +171,7 @@ def _required(*names: str, metavar: str | None = None) -> click.Option:
 
 _NAMESPACE, _KEY, _VALUE = _required("-s", "--namespace"), _required("-k", "--key"), _required("-v", "--value")
 _BROKER = _required("-b", "--broker", "broker_name", metavar="NAME")
-_YES = click.Option(["--yes"], is_flag=True, help="Send the command even for unknown names.")
+_YES = click.Option(["--yes"], is_flag=True, help="Send the command without asking, even for unknown names.")
 _CLUSTER = click.Option(["-c", "--cluster", "cluster_name"], help="Remove it only from brokers in this cluster.")
 
 update_kv_config = _change(

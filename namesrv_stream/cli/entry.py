@@ -45,6 +45,7 @@ COMMANDS = {
     "history": LazyCommand("cli.what_happened:history", _LOOK, "List events of brokers and topics."),
     "why": LazyCommand("cli.what_happened:why", _LOOK, "Show the history of a broker or a topic."),
     "incidents": LazyCommand("cli.what_happened:incidents", _LOOK, "List outages of brokers and what they did."),
+    "impact": LazyCommand("cli.foresight:what_if_gone", _LOOK, "Show what topics would lose if brokers were gone."),
     "diff": LazyCommand("cli.what_happened:diff", _LOOK, "Compare two snapshots or times."),
     "snapshots": LazyCommand("cli.what_happened:snapshots", _LOOK, "List the published snapshots."),
     "rejected": LazyCommand("cli.what_happened:rejected", _LOOK, "List rejected records and requests."),

@@ -133,11 +133,13 @@ class Answer(NamedTuple):
     """One answer in its two forms: as JSON and as it is shown.
 
     `lasting`: what of the value does not change by the clock alone. --watch prints an answer again if it differs.
+    `exit_status`: that of the command.
     """
 
     value: object
     shown: RenderableType
     lasting: object = None
+    exit_status: int = 0
 
 
 Answering = Callable[[RegistryAt, Health | None], Answer]
@@ -196,7 +198,7 @@ def show(invocation: Invocation, view: View, answer: Answering) -> None:
     if view.as_of is not None:
         registry = opened.at(*view.as_of)
         health = None if registry.is_historical else health_of(registry, time.time_ns() // 1_000_000)
-        print_answer(*answer(registry, health)[:2], as_json=view.as_json)
+        _print_once(answer(registry, health), view)
         return
     registry, health = _current(opened)
     if warning := _stale_text(health):
@@ -206,7 +208,13 @@ def show(invocation: Invocation, view: View, answer: Answering) -> None:
             require_publication(registry.root)
         except PublicationLostError as error:
             say(f"warning: {error}")
-    print_answer(*answer(registry, health)[:2], as_json=view.as_json)
+    _print_once(answer(registry, health), view)
+
+
+def _print_once(found: Answer, view: View) -> None:
+    print_answer(found.value, found.shown, as_json=view.as_json)
+    if found.exit_status:
+        raise click.exceptions.Exit(found.exit_status)
 
 
 def _current(opened: Registry) -> tuple[RegistryAt, Health]:

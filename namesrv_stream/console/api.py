@@ -18,7 +18,17 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Struct
 
 from namesrv_stream import __version__
-from namesrv_stream.answers import accounts, broker_page, incidents, job_status, lists, overview, periods
+from namesrv_stream.answers import (
+    accounts,
+    broker_page,
+    impact,
+    incidents,
+    job_status,
+    lists,
+    overview,
+    periods,
+    resilience,
+)
 from namesrv_stream.answers import topics as of_topics
 from namesrv_stream.answers.command_sending import (
     OperatorCommand,
@@ -37,7 +47,9 @@ from namesrv_stream.answers.questions import (
     AskChurn,
     AskDiff,
     AskEvents,
+    AskImpact,
     AskIncidents,
+    AskResilience,
     AskSnapshots,
     AskTimeline,
     AskTopic,
@@ -256,6 +268,18 @@ def churn(asked: Asked, question: AskChurn) -> periods.Churn:
 def outages(asked: Asked, question: AskIncidents) -> incidents.Incidents:
     """Return the incidents since a time, up to the moment, newest first; older ones that still lasted then too."""
     return incidents.incidents(asked.at, question)
+
+
+@question("/impact", "What topics would lose if brokers were gone, all at once")
+def what_if_gone(asked: Asked, question: AskImpact) -> impact.Impact:
+    """Return what the rules would leave of the routes, topic by topic, the gravest first."""
+    return impact.impact(asked.at, question)
+
+
+@question("/resilience", "What each broker, broker group, zone or cluster alone would take with it")
+def single_failures(asked: Asked, question: AskResilience) -> resilience.Resilience:
+    """Return every one of them, the worst first, and topics by the number of groups and zones that have them."""
+    return resilience.resilience(asked.at, question)
 
 
 class Sent(AnswerModel):

@@ -159,6 +159,20 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         has_one = cache(lambda cells: not codes.isdisjoint(name_codes_of(cells)))  # few distinct single rows
         return [topic for topic, cells in self._all_cells() if has_one(cells)]
 
+    def alike(self, broker_names: Container[str]) -> list[tuple[list[TopicRow], list[str]]]:
+        """Return the topics that have a row of one of these broker names, in order; those with the same rows together.
+
+        The rows name no topic.
+        """
+        codes = self._codes.name_codes(broker_names)
+        found: dict[bytes, list[str] | None] = {}
+        for topic, cells in self._all_cells():
+            if cells not in found:
+                found[cells] = None if codes.isdisjoint(name_codes_of(cells)) else []
+            if (topics := found[cells]) is not None:
+                topics.append(topic)
+        return [(self._codes.rows("", cells), topics) for cells, topics in found.items() if topics is not None]
+
     def counts_of(self, topics: Iterable[str]) -> Counter[str]:
         """Return broker name -> how many of these topics it has, if above 0."""
         distinct = Counter(self._page_of(topic).get(topic, b"") for topic in topics)

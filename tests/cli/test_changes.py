@@ -51,6 +51,11 @@ def published(registry, kafka, topic):
 
 
 COMMANDS = data(__file__, "commands.yaml")
+EFFECTS = {
+    "wipeWritePerm": "namesrv-stream: broker-a read-only: TopicA loses writes.\n",
+    "deleteTopic": "namesrv-stream: TopicA is removed from 1 broker group (8 write queues) and loses its route.\n",
+}
+"""Command -> what it says that it takes, before it is sent."""
 
 
 def test_a_change_is_one_record_without_a_brokers_key_and_a_name_that_is_there_needs_no_word(
@@ -61,7 +66,7 @@ def test_a_change_is_one_record_without_a_brokers_key_and_a_name_that_is_there_n
     for line in COMMANDS:
         result = on_kafka(line)
         assert (result.exit_code, result.stdout.split(";")[0]) == (0, "sent"), result.output
-        assert result.stderr == ""
+        assert result.stderr == EFFECTS.get(line.split()[0], "")
     wanted = [decode_record(json.dumps({"requestedBy": ME} | command).encode()) for command in COMMANDS.values()]
     assert first_records(kafka, topic, len(COMMANDS)) == [(b"", command) for command in wanted]
 

@@ -63,8 +63,8 @@ def of(tmp_path_factory, nobody):
         yield of
 
 
-PRINTED = {"brokerList": "brokers", "history": "events", "incidents": "incidents", "why": "sentences",
-           "topicRoute": "route", "diff": "", "snapshots": "snapshots", "rejected": "rejected"}  # fmt: skip
+PRINTED = {"brokerList": "brokers", "history": "events", "incidents": "incidents", "why": "sentences", "diff": "",
+           "topicRoute": "route", "impact": "", "snapshots": "snapshots", "rejected": "rejected"}  # fmt: skip
 """Command -> the part of the answer that it prints with --json."""
 
 
@@ -126,7 +126,7 @@ OF_MOMENTS = sorted(set(ANSWERS) - {"/v1/commands", "/v1/watch", "/v1/status", "
 
 @pytest.mark.parametrize("path", [*OF_MOMENTS, "/v1/status", "/v1/links"])
 def test_an_answer_is_of_its_moment_and_of_the_described_shape_and_is_not_sent_again(of, path):
-    get, own = of("life").get, {"/v1/diff": "&from=2"}.get(path, "")
+    get, own = of("life").get, {"/v1/diff": "&from=2", "/v1/impact": "&broker=broker-a"}.get(path, "")
     place = path.replace("{topic}", "TopicA").replace("{name}", "broker-a")
     newest = get(f"{place}?{own[1:]}")
     assert newest.status == 200

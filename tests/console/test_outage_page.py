@@ -343,3 +343,20 @@ def test_chosen_rows_are_copied(page):
     page.until(lambda: page.driver.execute_script("return window.copied"))
     head, row = page.driver.execute_script("return window.copied").split("\n")
     assert (head.split("\t")[:2], row.split("\t")[:2]) == (["broker", "role"], ["broker-a", "master"])
+
+
+def test_what_if_a_broker_group_or_a_zone_was_gone_is_told_before_it_is(page, registry):
+    def links(text):
+        return page.driver.find_elements("link text", text)
+
+    registry.register(C, "c1", "broker-c", topics=("TopicC",), zone_name="z3")
+    page.open("#/broker/broker-c")
+    page.until(lambda: links("What if broker-c is gone?"))
+    links("What if broker-c is gone?")[0].click()
+    page.shows("TopicC loses its route.")
+    assert page.driver.current_url.endswith("#/impact/broker-c")
+    page.open("#/resilience")
+    page.until(lambda: links("zone z3"))
+    links("zone z3")[0].click()
+    page.shows("If zone z3 was gone")
+    page.shows("TopicC loses its route.")

@@ -2,6 +2,7 @@
 
 import { sessionsChart } from "./chart.js";
 import { addressText, card, dot, h, link, topicState, verdictLine } from "./dom.js";
+import { impactLink } from "./foresight.js";
 import { chooser, filterForm, listPath, pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
 import { outward } from "./outward.js";
 import { brokerText, counted, duration, endText, percent, perm, role, STATES, visible } from "./words.js";
@@ -26,10 +27,27 @@ export const brokerList = {
       "brokers",
       counted(found?.total ?? 0, "broker"),
       filterForm(all, state, go, STATES, "Name or address"),
+      placeLinks(state, moment),
       brokerTable(found, moment, state, go),
     ),
   ],
 };
+
+// What if the place that is chosen was gone.
+function placeLinks({ filters: { cluster, zone } }, moment) {
+  const chosen = [
+    cluster !== undefined && impactLink("", moment, { cluster }),
+    zone !== undefined && impactLink("", moment, { zone }),
+  ];
+  return (
+    chosen.some(Boolean) &&
+    h(
+      "p",
+      {},
+      chosen.filter(Boolean).flatMap((each) => [each, " "]),
+    )
+  );
+}
 
 function brokerTable(found, moment, { filters, at: time, epoch }, go) {
   const sort = filters.sort ?? "name";
@@ -74,7 +92,13 @@ export const broker = {
   ],
   show: ([found, churned, why], moment, { state, go, actions }) => [
     found && verdictLine(found.text, found.brokers.some((each) => each.state === "down") ? "down" : ""),
-    card("members", "Brokers of this group", addresses(found ?? {}), outwardOf(found?.brokers[0])),
+    card(
+      "members",
+      "Brokers of this group",
+      addresses(found ?? {}),
+      h("p", {}, found && impactLink(state.name, moment)),
+      outwardOf(found?.brokers[0]),
+    ),
     card(
       "sessions",
       "Last 7 days",

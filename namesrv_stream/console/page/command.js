@@ -1,6 +1,6 @@
 // Operator commands. The dialog is about what the page showed when it was opened, so it closes when the page moves.
 
-import { send } from "./data.js";
+import { read, send } from "./data.js";
 import { h } from "./dom.js";
 
 const dialog = document.getElementById("command");
@@ -36,6 +36,12 @@ export const UNTIL = {
 // `name`: what has to be typed before the command is sent, null for nothing. `more`: a field whose value is sent too.
 function ask(text, command, effect, name = null, more = null) {
   const outcome = h("p", { role: "status" });
+  const loses = h("p", { role: "note" });
+  if (command.type === "WIPE_WRITE_PERM_OF_BROKER")
+    read(`v1/impact?wipe=${encodeURIComponent(command.brokerName)}`).then(
+      (found) => loses.append(found.text),
+      () => {},
+    );
   const reason = h("input", {
     name: "reason",
     required: true,
@@ -74,6 +80,7 @@ function ask(text, command, effect, name = null, more = null) {
     { onsubmit: onSubmit },
     h("h2", {}, text.replace(" …", "")),
     h("p", {}, effect),
+    loses,
     typed,
     more?.input(),
     reason,

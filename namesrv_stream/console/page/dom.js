@@ -168,7 +168,7 @@ export function choice(label, options, value, choose) {
 }
 
 // Where the page is. `at` is a time that was asked for, and stands for `epoch` if it says more.
-const FILTERS = ["cluster", "zone", "state", "sort", "q", "system", "table", "cause"];
+const FILTERS = ["cluster", "zone", "state", "sort", "q", "system", "table", "cause", "each"];
 const SPANS = ["all", "1h", "6h", "24h", "7d", "30d"];
 
 // The stretch of the track as a parameter of the API, whose timeline begins with the oldest known moment at the earliest.

@@ -2,6 +2,7 @@
 
 import { broker, brokerList } from "./brokers.js";
 import { churn } from "./churn.js";
+import { impact, resilience } from "./foresight.js";
 import { overview } from "./overview.js";
 import { topic, topicList } from "./topics.js";
 
@@ -10,6 +11,7 @@ export const TABS = [
   ["brokers", "Brokers"],
   ["topics", "Topics"],
   ["churn", "Churn"],
+  ["resilience", "Resilience"],
   ["compare", "Compare"],
 ];
 
@@ -24,4 +26,6 @@ export const views = {
   topics: topicList,
   topic,
   churn,
+  impact,
+  resilience,
 };
