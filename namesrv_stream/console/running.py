@@ -46,7 +46,7 @@ class Feed(SnapshotThread):
     """Looks for new snapshots from `start` to `stop`, and calls `on_newest` with each in the event loop.
 
     The snapshots come in order of the epoch. None is left out unless the console is far behind or the snapshot is gone.
-    `newest`: the last one, None before the first.
+    `newest`: the newest one, None before the first; it does not wait for those in between.
     """
 
     def __init__(self, registry: Registry, on_newest: Callable[[RegistryAt], None]) -> None:
@@ -54,20 +54,24 @@ class Feed(SnapshotThread):
         super().__init__(registry, "feed", LOOK_AT_FOLDER_EVERY_S if is_local else LOOK_EVERY_S)
         self.newest: RegistryAt | None = None
         self._on_newest = on_newest
+        self._sent: RegistryAt | None = None
         self._loop = asyncio.get_running_loop()
 
     def look(self) -> None:
         """Go to the newest snapshot, through each one in between."""
-        newest, known = self._registry.newest(), self.newest
+        newest, known = self._registry.newest(), self._sent
         steps = [newest]
+        if newest is not self.newest:
+            _ = newest.routes  # the indexes are made in this thread
+            self.newest = newest
         if known is not None and known.identity == newest.identity:
             if known.snapshot == newest.snapshot:
                 return
             rows = self._registry.read(lambda snapshots: snapshots.after(known.snapshot.epoch))
             steps = [self._registry.published(row) for row in (rows if len(rows) <= MAX_STEPS else rows[-1:])]
         for each in steps:
-            _ = each.routes  # the indexes are made in this thread
-            self.newest = each
+            _ = each.routes
+            self._sent = each
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._on_newest, each)
 

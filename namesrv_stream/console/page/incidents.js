@@ -5,11 +5,13 @@ import { card, copied, h, link, quiet } from "./dom.js";
 
 const PATH = "v1/incidents?since=24h";
 const ASK_EVERY_MS = 15_000;
+const ASK_AFTER_CHANGE_MS = 2_000; // of the number of brokers that are down
 const REST_MS = 500;
 const SHOWN = 5;
 
 let askedMs = 0;
 let isAsking = false;
+let askedDown = null;
 let timer = null;
 
 // `redraw` is called when the answer is there. The present is asked again after a newer snapshot, at times; the past when
@@ -21,6 +23,7 @@ export function incidents(found, moment, redraw) {
   const ask = () => {
     isAsking = true;
     askedMs = Date.now();
+    askedDown = found.counts.down;
     at(PATH, time)
       .then(redraw, () => {})
       .finally(() => {
@@ -28,8 +31,9 @@ export function incidents(found, moment, redraw) {
       });
   };
   const isOld = time === null && known?.snapshot.epoch !== found.snapshot.epoch;
+  const dueMs = askedMs + (found.counts.down === askedDown ? ASK_EVERY_MS : ASK_AFTER_CHANGE_MS) - Date.now();
   if (time !== null && !known) timer = setTimeout(ask, REST_MS);
-  else if (isOld && !isAsking && Date.now() - askedMs > ASK_EVERY_MS) ask();
+  else if (isOld && !isAsking) timer = setTimeout(ask, Math.max(0, dueMs));
   const list = known?.incidents ?? [];
   if (!list.length) return null;
   return card(

@@ -206,10 +206,11 @@ const isNewest = (answer) => answer.snapshot === undefined || answer.snapshot.ep
 function begin(here) {
   const isPast = shownMoment() !== null;
   content.classList.add("waiting");
-  if (isPast === (shown !== null)) content.classList.add("elsewhere");
+  if (isPast || shown === null) content.classList.add("elsewhere");
   drawPast(null);
+  if ((isPast || shown === null) && !here.at(-1)) drawVerdict(null, titleOf(), { epoch: state.epoch, at: state.at });
   if (isPast) shown = null;
-  if (isPast && !here.at(-1)) drawVerdict(null, titleOf(), { epoch: state.epoch, at: state.at });
+  drawAge();
   if (!isConnected) showProblem(new Problem(0, "The console is unreachable. This view is shown when it answers."));
 }
 
@@ -429,7 +430,8 @@ async function readStatus() {
     if (performance.now() - askedMs > STATUS_LIMIT_MS) setConnected(false);
     return;
   }
-  const before = newest;
+  const before = newest,
+    wasDoubted = Boolean(job?.unknownSince);
   askedMs = performance.now();
   try {
     job = await read(`v1/status?tz=${encodeURIComponent(zone())}`, {}, STATUS_LIMIT_MS);
@@ -444,8 +446,9 @@ async function readStatus() {
     askedMs = null;
   }
   drawPresent();
+  if (wasDoubted && !job.unknownSince) refreshed = null; // the text of the health line had the doubt
   if (before === null && newest !== null && shownHash !== null) onFirst();
-  else if (before !== null && newest !== (refreshed ?? shown?.epoch ?? newest)) refresh();
+  else if (before !== null && (refreshed === null || newest !== refreshed)) refresh();
 }
 
 let newestAtMs = 0;
