@@ -206,9 +206,10 @@ const isNewest = (answer) => answer.snapshot === undefined || answer.snapshot.ep
 function begin(here) {
   const isPast = shownMoment() !== null;
   content.classList.add("waiting");
-  if (isPast || shown === null) content.classList.add("elsewhere");
+  const isOther = content.dataset.moment !== String(shownMoment());
+  if (isOther) content.classList.add("elsewhere");
   drawPast(null);
-  if ((isPast || shown === null) && !here.at(-1)) drawVerdict(null, titleOf(), { epoch: state.epoch, at: state.at });
+  if (isOther && !here.at(-1)) drawVerdict(null, titleOf(), { epoch: state.epoch, at: state.at });
   if (isPast) shown = null;
   drawAge();
   if (!isConnected) showProblem(new Problem(0, "The console is unreachable. This view is shown when it answers."));
@@ -291,6 +292,7 @@ function show(found) {
   if (content.dataset.place === place) patch(content, drawn);
   else content.replaceChildren(...drawn);
   content.dataset.place = place;
+  content.dataset.moment = String(shownMoment());
   content.classList.remove("waiting", "elsewhere");
 }
 
@@ -347,6 +349,7 @@ function compareForm([, before, after]) {
 // `all`: the overview of the moment, if there is such a moment; else the verdict is about the present.
 function showProblem(problem, title = null, all = null) {
   content.dataset.place = "";
+  content.dataset.moment = String(shownMoment());
   shown = null;
   const turn = drawing,
     tell = (seen, moment) => {
