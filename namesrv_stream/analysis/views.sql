@@ -128,6 +128,28 @@ SELECT cluster_name, broker_name, broker_id, concat_ws('/', url_encode(cluster_n
 FROM broker_event
 WHERE type = 'RETIRE_BROKER' AND NOT held_id;
 
+-- One row for each time in which operators have planned that a subject may be away: 'zone/eu-a', 'cluster/c1', 'group/broker-a'
+-- or 'broker/c1/broker-a/0', each name encoded as in a URL. Times of one subject that meet are one.
+CREATE OR REPLACE TEMPORARY VIEW planned_absence AS
+WITH planned AS (
+  SELECT regexp_extract(key, '^((broker|group|zone|cluster)/.+)@[0-9]+$', 1) AS subject, try_cast(regexp_extract(key, '@([0-9]+)$', 1) AS BIGINT) AS begin_ms,
+         try_cast(regexp_extract(value, '"until":([0-9]+)', 1) AS BIGINT) AS end_ms
+  FROM kv_config
+  WHERE namespace = 'NAMESRV_STREAM_PLANNED' AND value IS NOT NULL
+), beside AS (
+  SELECT *, IF(begin_ms <= max(end_ms) OVER (PARTITION BY subject ORDER BY begin_ms, end_ms
+                                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins
+  FROM planned
+  WHERE subject <> '' AND begin_ms < end_ms AND end_ms <= begin_ms + 2592000000
+), numbered AS (
+  SELECT *, sum(begins) OVER (PARTITION BY subject ORDER BY begin_ms, end_ms
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
+  FROM beside
+)
+SELECT subject, min(begin_ms) AS from_millis, max(end_ms) AS until_millis
+FROM numbered
+GROUP BY subject, number;
+
 -- One row for each session, as a period in which the broker was expected: up from from_millis to up_until_millis, then
 -- down to expected_until_millis.
 --
@@ -136,17 +158,46 @@ WHERE type = 'RETIRE_BROKER' AND NOT held_id;
 -- it is back, for 7 days at most. Then it has aged out. So the figures of a time do not depend on the time at which the
 -- broker comes back. The figures of any period are sums over the parts of stretches within it.
 -- A broker that is down and retired by an operator is not expected from retired_at on.
+--
+-- An end within a planned absence is planned if the broker is back before the end of that, or it still lasts:
+-- planned_until_millis is the time up to which the broker was away by plan, else it is up_until_millis. If the broker is not
+-- back in time, the end is unplanned, also that of a broker that unregistered.
 CREATE OR REPLACE TEMPORARY VIEW broker_stretch AS
-SELECT session.*, retired_at, unix_millis(from_time) AS from_millis,
-       unix_millis(coalesce(to_time, known_at)) AS up_until_millis,
-       CASE WHEN to_time IS NULL THEN unix_millis(known_at)
-            WHEN ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST') THEN unix_millis(to_time)
-            ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, known_at), coalesce(retired_at, known_at)))
-       END AS expected_until_millis
-FROM broker_session session CROSS JOIN known_until
-     LEFT JOIN broker_retirement retired
-       ON session.broker_key = retired.broker_key AND to_time <= retired_at AND coalesce(to_time > former_at, true)
-          AND coalesce(retired_at < back_at, true);
+WITH away AS (
+  SELECT session.*, retired_at, unix_millis(from_time) AS from_millis,
+         unix_millis(coalesce(to_time, known_at)) AS up_until_millis,
+         unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, known_at), coalesce(retired_at, known_at)))
+           AS away_until_millis,
+         IF(ended_by IN ('MOVED', 'ID_LOST'), NULL,
+            greatest(of_broker.until_millis, of_group.until_millis, of_zone.until_millis, of_cluster.until_millis)) AS plan_millis
+  FROM broker_session session CROSS JOIN known_until
+       LEFT JOIN broker_retirement retired
+         ON session.broker_key = retired.broker_key AND to_time <= retired_at AND coalesce(to_time > former_at, true)
+            AND coalesce(retired_at < back_at, true)
+       LEFT JOIN planned_absence of_broker
+         ON concat('broker/', session.broker_key) = of_broker.subject
+            AND unix_millis(to_time) >= of_broker.from_millis AND unix_millis(to_time) < of_broker.until_millis
+       LEFT JOIN planned_absence of_group
+         ON concat('group/', url_encode(session.broker_name)) = of_group.subject
+            AND unix_millis(to_time) >= of_group.from_millis AND unix_millis(to_time) < of_group.until_millis
+       LEFT JOIN planned_absence of_zone
+         ON concat('zone/', url_encode(session.zone_name)) = of_zone.subject
+            AND unix_millis(to_time) >= of_zone.from_millis AND unix_millis(to_time) < of_zone.until_millis
+       LEFT JOIN planned_absence of_cluster
+         ON concat('cluster/', url_encode(session.cluster_name)) = of_cluster.subject
+            AND unix_millis(to_time) >= of_cluster.from_millis AND unix_millis(to_time) < of_cluster.until_millis
+), judged AS (
+  SELECT *, coalesce(away_until_millis < plan_millis, false) AS is_planned FROM away
+), ended AS (
+  SELECT *, to_time IS NOT NULL AND NOT is_planned
+            AND (ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST') OR plan_millis IS NOT NULL) AS is_unplanned
+  FROM judged
+)
+SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at,
+       session_millis, broker_key, zone_name, retired_at, from_millis, up_until_millis,
+       IF(is_unplanned, away_until_millis, up_until_millis) AS expected_until_millis,
+       IF(is_planned, away_until_millis, up_until_millis) AS planned_until_millis, is_planned, is_unplanned
+FROM ended;
 
 -- One row for each outage of a broker: the time after a session that ended unplanned. It lasts until the broker is back, for
 -- 7 days at most, as in broker_stretch. The sum of down_millis is what availability lacks.
@@ -162,7 +213,7 @@ SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(to_time) / 8640
        expected_until_millis - up_until_millis AS down_millis,
        session_millis, retired_at
 FROM broker_stretch
-WHERE ended_by NOT IN ('UNREGISTERED', 'MOVED', 'ID_LOST');
+WHERE is_unplanned;
 
 -- One row for each broker that is down: expected, and not up. gone_at: end of its lease. last_heard_at: its last heartbeat.
 -- broker_addr: its last address. zone_name: its zone at that time.
@@ -171,25 +222,28 @@ SELECT cluster_name, broker_name, broker_id, broker_key, outage.zone_name, outag
 FROM outage CROSS JOIN known_until ANTI JOIN broker USING (cluster_name, broker_name, broker_id)
 WHERE back_at IS NULL AND retired_at IS NULL AND gone_at + INTERVAL 168 HOURS > known_at;
 
--- One row for each broker and day on which it was expected: its time in the routes and its expected time.
+-- One row for each broker and day on which it was expected or in planned absence: its time in the routes, its expected time,
+-- and its time in planned absence, which is no part of the expected one. availability is NULL on a day without expected time.
 CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
 WITH part AS (
   SELECT *, explode(sequence(CAST(floor(from_millis / 86400000) AS BIGINT),
-                             CAST(floor(expected_until_millis / 86400000) AS BIGINT))) AS day_number
+                             CAST(floor(greatest(expected_until_millis, planned_until_millis) / 86400000) AS BIGINT))) AS day_number
   FROM broker_stretch
 ), of_day AS (
   SELECT cluster_name, broker_name, broker_id, broker_key, day_number,
          CAST(sum(greatest(0, least(up_until_millis, (day_number + 1) * 86400000)
                               - greatest(from_millis, day_number * 86400000))) AS BIGINT) AS up_millis,
-         CAST(sum(least(expected_until_millis, (day_number + 1) * 86400000)
-                  - greatest(from_millis, day_number * 86400000)) AS BIGINT) AS expected_millis
+         CAST(sum(greatest(0, least(expected_until_millis, (day_number + 1) * 86400000)
+                              - greatest(from_millis, day_number * 86400000))) AS BIGINT) AS expected_millis,
+         CAST(sum(greatest(0, least(planned_until_millis, (day_number + 1) * 86400000)
+                              - greatest(up_until_millis, day_number * 86400000))) AS BIGINT) AS planned_millis
   FROM part
   GROUP BY cluster_name, broker_name, broker_id, broker_key, day_number
 )
 SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number AS INT)) AS day,
-       up_millis, expected_millis, up_millis / expected_millis AS availability, broker_key
+       up_millis, expected_millis, up_millis / nullif(expected_millis, 0) AS availability, broker_key, planned_millis
 FROM of_day
-WHERE expected_millis > 0 AND day_number * 86400000 >= coalesce(unix_millis((SELECT expected_at FROM known_from)), 0);
+WHERE expected_millis + planned_millis > 0 AND day_number * 86400000 >= coalesce(unix_millis((SELECT expected_at FROM known_from)), 0);
 
 -- One row for each hour of the zone, on all local days from the first session's to that of the end of the last stretch, the
 -- first and the last one whole: its local day, its month ('2026-10') and its number, and the time from from_millis to before
@@ -253,19 +307,34 @@ SELECT cluster_name, day,
        min_by(concat(broker_name, ' ', broker_id), (availability, broker_name, broker_id)) AS worst_broker,
        min_by(broker_key, (availability, broker_name, broker_id)) AS worst_broker_key
 FROM broker_availability
+WHERE expected_millis > 0
 GROUP BY cluster_name, day;
 
 -- One row for each group of two or more brokers that went down unplanned, each within a minute of the one before: the
 -- outage of a zone, a switch or a host. A silent broker counts at its last heartbeat, so brokers that fail together are
 -- together here, whenever they expire. The view counts leases that end: a failed master counts even if a slave has registered
--- as the master before it expires. `which` has each broker as 'cluster name id', broker_keys by its key.
+-- as the master before it expires. It leaves out an end within a planned absence, kept or not. `which` has each broker as
+-- 'cluster name id', broker_keys by its key.
 CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
 WITH gone AS (
   SELECT cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
          concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
          IF(type = 'EXPIRED', last_heard_at, event_time) AS gone_at
   FROM broker_event
+       LEFT JOIN planned_absence of_broker
+         ON concat_ws('/', 'broker', url_encode(cluster_name), url_encode(broker_name), broker_id) = of_broker.subject
+            AND unix_millis(event_time) >= of_broker.from_millis AND unix_millis(event_time) < of_broker.until_millis
+       LEFT JOIN planned_absence of_group
+         ON concat('group/', url_encode(broker_name)) = of_group.subject
+            AND unix_millis(event_time) >= of_group.from_millis AND unix_millis(event_time) < of_group.until_millis
+       LEFT JOIN planned_absence of_zone
+         ON concat('zone/', url_encode(zone_name)) = of_zone.subject
+            AND unix_millis(event_time) >= of_zone.from_millis AND unix_millis(event_time) < of_zone.until_millis
+       LEFT JOIN planned_absence of_cluster
+         ON concat('cluster/', url_encode(cluster_name)) = of_cluster.subject
+            AND unix_millis(event_time) >= of_cluster.from_millis AND unix_millis(event_time) < of_cluster.until_millis
   WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED', 'REFUSED') AND lease_millis IS NOT NULL AND epoch > 0 /*lost_epoch*/
+    AND coalesce(of_broker.subject, of_group.subject, of_zone.subject, of_cluster.subject) IS NULL
 ), following AS (
   SELECT *, IF(gone_at <= lag(gone_at) OVER (ORDER BY gone_at) + INTERVAL 1 MINUTE, 0, 1) AS begins
   FROM gone
@@ -480,14 +549,22 @@ WHERE is_last AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND deleted_at IS NU
 -- - read_only: no broker name has it with the permission to write, and all are up with a master.
 -- - writable: all of its broker names are up with a master. is_readable: some broker name has it with the permission.
 CREATE OR REPLACE TEMPORARY VIEW topic_state AS
-WITH of_name AS (
-  SELECT topic, broker_name, has_master IS NOT NULL AS has_route, has_master, is_readable, is_writable
+WITH away AS (  -- broker names without a master, because it is in planned absence
+  SELECT DISTINCT broker_name, true AS is_excused
+  FROM broker_stretch CROSS JOIN known_until ANTI JOIN broker USING (cluster_name, broker_name, broker_id)
+  WHERE is_planned AND broker_id = 0 AND back_at IS NULL AND retired_at IS NULL AND to_time + INTERVAL 168 HOURS > known_at
+), of_name AS (
+  SELECT topic, broker_name, has_master IS NOT NULL AS has_route, has_master, is_readable, is_writable,
+         coalesce(has_master, false) OR is_excused IS NULL AS is_expected
   FROM topic_placement LEFT JOIN (SELECT broker_name, has_master FROM broker_name_dim) USING (broker_name)
+       LEFT JOIN away USING (broker_name)
   UNION ALL
-  SELECT topic, broker_name, false, false, false, false FROM topic_down
+  SELECT topic, broker_name, false, false, false, false, is_excused IS NULL FROM topic_down LEFT JOIN away USING (broker_name)
 ), of_topic AS (
-  SELECT topic, count(*) AS broker_names, count(*) FILTER (WHERE has_master) AS broker_names_up, count(*) FILTER (WHERE has_route) AS routes,
-         count(*) FILTER (WHERE has_route AND is_readable) > 0 AS is_readable, count(*) FILTER (WHERE has_route AND is_writable) AS may_write,
+  SELECT topic, count(*) FILTER (WHERE is_expected) AS broker_names, count(*) FILTER (WHERE has_master) AS broker_names_up,
+         count(*) FILTER (WHERE has_route) AS routes,
+         count(*) FILTER (WHERE has_route AND is_readable) > 0 AS is_readable,
+         count(*) FILTER (WHERE has_route AND is_writable AND is_expected) AS may_write,
          count(*) FILTER (WHERE is_writable AND has_master) > 0 AS is_writable
   FROM of_name
   GROUP BY topic

@@ -15,6 +15,7 @@ from namesrv_stream.answers.definitions import (
     last_topics,
     left_brokers,
     lost_topics,
+    planned_brokers,
 )
 from namesrv_stream.answers.lists import Broker, brokers_of, check_known, left_broker
 from namesrv_stream.answers.model import AnswerModel, Moment, Page, names_behind
@@ -53,16 +54,16 @@ class BrokerPage(Page):
 
 def broker_page(registry: RegistryAt, name: str, asked: AskBroker) -> BrokerPage:
     """Return the brokers of a broker name or address, and its topics."""
-    down, left = down_brokers(registry), left_brokers(registry)
+    down, left, away = down_brokers(registry), left_brokers(registry), planned_brokers(registry)
     retired = [each for each in gone_brokers(registry) if each.retired]
     lease = registry.live.get(name)
-    fallen = next((each.broker_name for each in (*down, *left, *retired) if each.broker_addr == name), name)
+    fallen = next((each.broker_name for each in (*down, *left, *away, *retired) if each.broker_addr == name), name)
     broker_name = lease.broker_name if lease else fallen
-    down, left = ([each for each in some if each.broker_name == broker_name] for some in (down, left))
+    down, left, away = ([each for each in some if each.broker_name == broker_name] for some in (down, left, away))
     of_name = [*brokers_of(registry, [broker_name]), *(left_broker(each) for each in left)]
     if not of_name:
         check_known(registry, name)
-    rows = _topics_of(registry, broker_name, WENT if down or left else ())
+    rows = _topics_of(registry, broker_name, WENT if down or left or away else ())
     verdicts, system = topic_verdicts(registry, lost_topics(registry)).of, system_among(registry, rows)
     states = {topic: verdicts[topic].state if topic in verdicts else "without_route" for topic in rows}
     suffer = _suffering([states[topic] for topic in rows if topic not in system])
@@ -100,14 +101,28 @@ def _suffering(states: Sequence[TopicState]) -> str:
 def group_text(registry: RegistryAt, name: str) -> str:
     """Return what is said of a broker group without its topics, of which this reads none."""
     of_name = [each for each in gone_brokers(registry) if each.broker_name == name]
-    of_all = down_brokers(registry), left_brokers(registry)
-    down, left = ([each for each in some if each.broker_name == name] for some in of_all)
-    return f"{_state_text(registry, name, down, left)}{_retired_text(each for each in of_name if each.retired)}"
+    of_all = down_brokers(registry), left_brokers(registry), planned_brokers(registry)
+    down, left, away = ([each for each in some if each.broker_name == name] for some in of_all)
+    state = _state_text(registry, name, down, left, away)
+    return f"{state}{_retired_text(each for each in of_name if each.retired)}"
 
 
-def _state_text(registry: RegistryAt, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker]) -> str:
-    """Return what is said of a broker group of which some brokers are down or have unregistered, the latest first."""
+def _state_text(
+    registry: RegistryAt,
+    name: str,
+    down: Sequence[DownBroker],
+    left: Sequence[DownBroker],
+    away: Sequence[DownBroker],
+) -> str:
+    """Return what is said of a broker group of which some brokers are down or have unregistered, the latest first.
+
+    `away`: those in planned absence.
+    """
     holders = registry.brokers.get(name, {})
+    if away and not down:
+        roles = listed([role_text(each.broker_id) for each in away])
+        absence = max((each.absence for each in away if each.absence), key=lambda each: each.until)
+        return f"{name} {'up, ' if holders else ''}{roles} in planned absence {absence.text}"
     if not holders and down:
         return f"{name} down {_since(down[0])}"
     if not holders:

@@ -27,7 +27,7 @@ from namesrv_stream.reporting.texts import (
 )
 from namesrv_stream.rules.record_types import MASTER_ID
 
-State = Literal["alive", "late", "suspect", "down", "left"]
+State = Literal["alive", "late", "suspect", "down", "left", "planned"]
 Scope = Literal["all", "zone", "cluster", "zone_in_cluster", "masters", "some", "broker"]
 _WORST_FIRST: tuple[State, ...] = ("down", "suspect", "late")
 _NAMED = 6

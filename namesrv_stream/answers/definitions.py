@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
+from namesrv_stream.answers.absences import Absence, Planned, absence_at
 from namesrv_stream.answers.events import Span, newest_of, newest_of_each, with_changes
 from namesrv_stream.answers.model import fact
 from namesrv_stream.reporting.texts import natural_key
@@ -60,7 +61,8 @@ T = TypeVar("T")
 class DownBroker(NamedTuple):
     """A broker that is not up any more, with its zone and address of that time.
 
-    It is down, unless its end was planned or it was `retired` after that, by a command (A7).
+    It is down, unless its end was planned or it was `retired` after that, by a command (A7). `absence`: the planned
+    absence that held as its lease ended.
     """
 
     cluster_name: str
@@ -72,6 +74,16 @@ class DownBroker(NamedTuple):
     last_heard_ms: int
     gone_ms: int
     retired: BrokerEventRow | None = None
+    absence: Absence | None = None
+
+    def is_planned_at(self, at_ms: int) -> bool:
+        """Return whether it is in planned absence at a time."""
+        return self.absence is not None and at_ms < self.absence.until and not self.retired
+
+    def is_down_at(self, at_ms: int) -> bool:
+        """Return whether it is down: its end was unplanned, or its planned absence is over."""
+        is_unplanned = self.ended_by in UNPLANNED or self.absence is not None
+        return is_unplanned and not self.retired and not self.is_planned_at(at_ms)
 
     @property
     def fell_ms(self) -> int:
@@ -105,21 +117,48 @@ def _expected_since_ms(registry: RegistryAt) -> int:
 @fact
 def down_brokers(registry: RegistryAt) -> list[DownBroker]:
     """Return the brokers that are down, the latest first."""
-    return [each for each in gone_brokers(registry) if each.ended_by in UNPLANNED and not each.retired]
+    return [each for each in gone_brokers(registry) if each.is_down_at(registry.now_ms)]
+
+
+@fact
+def planned_brokers(registry: RegistryAt) -> list[DownBroker]:
+    """Return the brokers that are in planned absence, the latest first."""
+    return [each for each in gone_brokers(registry) if each.is_planned_at(registry.now_ms)]
+
+
+@fact
+def excused_names(registry: RegistryAt) -> frozenset[str]:
+    """Return the broker groups that have no master because it is in planned absence: none is expected there."""
+    return frozenset(each.broker_name for each in planned_brokers(registry) if each.broker_id == MASTER_ID)
 
 
 @fact
 def left_brokers(registry: RegistryAt) -> list[DownBroker]:
     """Return the brokers that unregistered in order in the last 7 days and are not back, the latest first."""
-    return [each for each in gone_brokers(registry) if each.ended_by == "UNREGISTERED" and not each.retired]
+    left = (each for each in gone_brokers(registry) if each.ended_by == "UNREGISTERED" and not each.retired)
+    return [each for each in left if each.absence is None]
 
 
 @fact
 def gone_brokers(registry: RegistryAt) -> list[DownBroker]:
     """Return the brokers that went in the last 7 days and are not back, the latest first."""
     since_ms, up = _expected_since_ms(registry), up_brokers(registry)
-    gone = [each for each in last_ends(registry) if each.gone_ms > since_ms and each[:3] not in up]
+    gone = [
+        each._replace(absence=absence_of_end(registry, each[:3], each.zone_name, each.ended_by, each.gone_ms))
+        for each in last_ends(registry)
+        if each.gone_ms > since_ms and each[:3] not in up
+    ]
     return sorted(gone, key=lambda each: (-each.gone_ms, each[:3]))
+
+
+def absence_of_end(
+    registry: RegistryAt, broker: BrokerKey, zone: str | None, ended_by: str, gone_ms: int
+) -> Absence | None:
+    """Return the planned absence that held as a broker's lease ended. One that moved is no more away than before."""
+    if ended_by not in (*UNPLANNED, "UNREGISTERED"):
+        return None
+    cluster, name, broker_id = broker
+    return absence_at(registry, Planned(cluster, zone, name, broker_id), gone_ms)
 
 
 @fact
@@ -278,12 +317,21 @@ class TopicVerdict(NamedTuple):
         return self.writable_on > 0
 
 
-def topic_verdict(rows: Sequence[TopicRow], brokers: Brokers, lost: frozenset[str] = frozenset()) -> TopicVerdict:
-    """Return the state of a topic with these rows, of which the broker names in `lost` are down."""
+def topic_verdict(
+    rows: Sequence[TopicRow],
+    brokers: Brokers,
+    lost: frozenset[str] = frozenset(),
+    excused: frozenset[str] = frozenset(),
+) -> TopicVerdict:
+    """Return the state of a topic with these rows, of which the broker names in `lost` are down.
+
+    Of broker names in `excused` no master is expected.
+    """
     routed = [row for row in rows if row.broker_name in brokers]
     with_master = {row.broker_name for row in routed if MASTER_ID in brokers[row.broker_name]}
-    writers = {row.broker_name for row in routed if row.perm & PERM_WRITE}
-    names = {row.broker_name for row in rows} | lost
+    excused -= with_master
+    writers = {row.broker_name for row in routed if row.perm & PERM_WRITE} - excused
+    names = ({row.broker_name for row in rows} | lost) - excused
     writable_on, is_whole = len(writers & with_master), with_master == names
     state: TopicState = "writable" if is_whole else "degraded"
     if not routed:

@@ -34,7 +34,12 @@ AFTERWARDS_MS = 600_000
 """Commands of this time after an incident belong to it."""
 
 _MEMBERS, _COMMANDS = 6, 50
-_ENDED = {"EXPIRED": "expired", "CHANNEL_CLOSED": "disconnected", "REFUSED": "rejected"}
+_ENDED = {
+    "EXPIRED": "expired",
+    "CHANNEL_CLOSED": "disconnected",
+    "REFUSED": "rejected",
+    "UNREGISTERED": "unregistered and not back at the end of their planned absence",
+}
 _LEFT = {"retired": "retired", "aged_out": "aged out"}
 _MARKS = re.compile(r"([\\`*<>\[\]|])")
 _BY_OPERATORS = f"type IN ({', '.join(repr(kind) for kind in sorted(BY_OPERATORS))})"

@@ -12,8 +12,16 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from namesrv_stream.answers.absences import Absence
 from namesrv_stream.answers.causes import State, causes_with_members
-from namesrv_stream.answers.definitions import DownBroker, down_brokers, left_brokers, lost_topics, wipes
+from namesrv_stream.answers.definitions import (
+    DownBroker,
+    down_brokers,
+    left_brokers,
+    lost_topics,
+    planned_brokers,
+    wipes,
+)
 from namesrv_stream.answers.events import recorded_names
 from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, Page, fact, not_found, paged, rank_of
 from namesrv_stream.answers.questions import BROKER_ORDERS, GONE, AskBrokers
@@ -42,8 +50,9 @@ class Holder(AnswerModel, kw_only=True):
     """Holder of a broker id. `silentMillis`: time by the log's clock since its last sign of life.
 
     `late`: silent for over three quarters of its lease. `suspect`: its lease is over, and the guard against mass expiry
-    holds it. `down`: nobody holds the id, and the broker is expected; `brokerAddr` is its last address. A holder that
-    is taken from the events has no state, no sign of life and no data version.
+    holds it. `down`: nobody holds the id, and the broker is expected; `brokerAddr` is its last address. `planned`: it
+    is in planned absence; `absence` is the one that held as its lease ended. A holder that is taken from the events has
+    no state, no sign of life and no data version.
     """
 
     broker_addr: str
@@ -53,6 +62,7 @@ class Holder(AnswerModel, kw_only=True):
     silent_millis: int | UnsetType | None = None
     lease_began_at: Time | None = None
     down: Down | UnsetType = UNSET
+    absence: Absence | UnsetType = UNSET
 
 
 class Broker(Holder, kw_only=True):
@@ -172,6 +182,16 @@ def left_broker(each: DownBroker) -> Broker:
     return Broker.of(each, state="left", holds_id=False, down=_down(each))
 
 
+def planned_broker(registry: RegistryAt, each: DownBroker) -> Broker:
+    """Return a broker that is in planned absence as an answer shows it."""
+    topics = _topic_counts(registry).of[each.broker_name]
+    return Broker.of(each, state="planned", holds_id=False, down=_down(each), absence=_absence(each), topics=topics)
+
+
+def _absence(each: DownBroker) -> Absence | UnsetType:
+    return each.absence or UNSET
+
+
 def _down(each: DownBroker) -> Down:
     return Down(Time(each.last_heard_ms), Time(each.gone_ms), each.ended_by)
 
@@ -181,7 +201,7 @@ _ORDERS: dict[str, Callable[[Broker], Any]] = {
     "name": lambda each: (natural_key(each.broker_name), each.broker_id),
     "cluster": lambda each: (natural_key(each.cluster_name), natural_key(each.broker_name), each.broker_id),
     "zone": lambda each: natural_key(each.zone_name or ""),
-    "state": lambda each: ("down", "suspect", "late", "alive", "left").index(str(each.state)),
+    "state": lambda each: ("down", "suspect", "late", "planned", "alive", "left").index(str(each.state)),
     "silent": lambda each: (
         -int(each.last_update_timestamp or _NEVER_MS)
     ),  # by the time, since a silence grows from page to page
@@ -201,6 +221,7 @@ def brokers(registry: RegistryAt, asked: AskBrokers) -> Brokers:
     else:
         every = [broker(registry, lease) for lease in registry.live.values()]
         every += [down_broker(registry, each) for each in down_brokers(registry)]
+        every += [planned_broker(registry, each) for each in planned_brokers(registry)]
     if asked.cause is not None:
         chosen = _members_of(registry, asked.cause)
         every = [each for each in every if each.holds_id != bool(each.down) and _broker_id(each) in chosen]
@@ -253,7 +274,8 @@ def brokers_of(registry: RegistryAt, names: Iterable[str]) -> list[Broker]:
     wanted = frozenset(names)
     leases = [lease for lease in registry.live.values() if lease.broker_name in wanted]
     alive = [broker(registry, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
-    return alive + [down_broker(registry, each) for each in down_brokers(registry) if each.broker_name in wanted]
+    alive += [down_broker(registry, each) for each in down_brokers(registry) if each.broker_name in wanted]
+    return alive + [planned_broker(registry, each) for each in planned_brokers(registry) if each.broker_name in wanted]
 
 
 def check_known(registry: RegistryAt, name: str) -> None:
@@ -266,7 +288,7 @@ def clusters(registry: RegistryAt) -> Clusters:
     """Return the clusters, their broker names, and the holder of each id, also of those that are down."""
     names = {cluster: {*names} for cluster, names in registry.clusters.items()}
     down: dict[tuple[str, str], list[DownBroker]] = {}
-    for each in down_brokers(registry):
+    for each in (*down_brokers(registry), *planned_brokers(registry)):
         names.setdefault(each.cluster_name, set()).add(each.broker_name)
         down.setdefault(each[:2], []).append(each)
     found = [
@@ -283,7 +305,11 @@ def _broker_name(
     rows = [row for _, row in sorted(registry.brokers.get(name, {}).items())]
     leases = [(registry.live[row.broker_addr], row.zone_name) for row in rows if row.cluster_name == cluster]
     holders = [Holder.of(lease, zone_name=zone, **_heard(registry, lease)) for lease, zone in leases]
-    holders += [Holder.of(each, state="down", down=_down(each)) for each in fallen]
+    states: dict[bool, State] = {True: "planned", False: "down"}
+    holders += [
+        Holder.of(each, state=states[each.is_planned_at(registry.now_ms)], down=_down(each), absence=_absence(each))
+        for each in fallen
+    ]
     zone = lookup.latest_registered(rows).zone_name if rows else fallen[0].zone_name
     by_id = sorted(holders, key=lambda each: each.broker_id)
     return BrokerName(name, zone, _topic_counts(registry).of[name], by_id, _wiped(registry, name))

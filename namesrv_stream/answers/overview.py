@@ -203,6 +203,7 @@ class Counts(AnswerModel):
     down: int
     topics: int
     system_topics: int
+    planned: int = 0
 
 
 class Group(AnswerModel):
@@ -284,6 +285,7 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
         down=states["down"],
         topics=len(topics.of) - len(topics.system),
         system_topics=len(topics.system),
+        planned=told.brokers.planned,
     )
     return Overview.of(
         registry.snapshot,

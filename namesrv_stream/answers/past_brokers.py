@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from namesrv_stream.answers.definitions import EXPECTED_MS, BrokerKey, together
+from namesrv_stream.answers.definitions import EXPECTED_MS, BrokerKey, absence_of_end, together
 from namesrv_stream.answers.events import Span
 from namesrv_stream.rules.history import LEASE_ENDS, PLANNED, UNPLANNED
 from namesrv_stream.tables.moment import Place, RegistryAt
@@ -121,7 +121,7 @@ class _Life:
     """One broker in the history: `lines` are its own, in order of the log."""
 
     def __init__(self, registry: RegistryAt, broker: BrokerKey, lines: Iterable[_Line]) -> None:
-        self._broker, self._now_ms = broker, registry.now_ms
+        self._registry, self._broker, self._now_ms = registry, broker, registry.now_ms
         self._begun: _Line | int | None = None
         self._ended: list[tuple[_Line | int, _Line]] = []
         self._replaced: list[_Line] = []
@@ -167,10 +167,11 @@ class _Life:
             outcomes += [] if back_ms is None else [(back_ms, "back")]
             outcomes += [(self._retired[number], "retired")] if number in self._retired else []
             until_ms, outcome = min(outcomes, key=lambda each: each[0])
-            expected_ms = at_ms if end.type in PLANNED else min(until_ms, self._now_ms)
             zone, address = end.zone_name, end.broker_addr or ""
+            is_planned = self._is_planned(end, min(until_ms, self._now_ms))
+            expected_ms = at_ms if is_planned else min(until_ms, self._now_ms)
             self.sessions.append(Session(self._broker, zone, address, _ms(began), at_ms, expected_ms))
-            if end.type not in PLANNED:
+            if not is_planned:
                 is_over = until_ms <= self._now_ms
                 self._end(end, zone, outcome if is_over else "down", until_ms if is_over else None)
         if self._begun is not None:
@@ -180,6 +181,11 @@ class _Life:
         for line in self._replaced:
             zones = (each.zone for each in self.sessions if each.is_expected_at(line.event_time))
             self._end(line, next(zones, None), "replaced", line.event_time)
+
+    def _is_planned(self, end: _Line, until_ms: int) -> bool:
+        """Return whether an end was planned: by its type, or by a planned absence that the broker has kept so far."""
+        absence = absence_of_end(self._registry, self._broker, end.zone_name, end.type, end.event_time)
+        return end.type in PLANNED if absence is None else until_ms < absence.until
 
     def _end(self, line: _Line, zone: str | None, outcome: Outcome, until_ms: int | None) -> None:
         fell_ms = (line.last_heard_at or line.event_time) if line.type == "EXPIRED" else line.event_time

@@ -10,6 +10,7 @@ from namesrv_stream.answers.definitions import (
     TopicState,
     TopicVerdict,
     down_brokers,
+    excused_names,
     gone_brokers,
     lost_topics,
     topic_verdict,
@@ -184,7 +185,7 @@ def route(registry: RegistryAt, topic: str, asked: AskTopic) -> Route:
     lost, rows = lost_topics(registry), registry.queues.get(topic, ())
     if not rows and topic not in lost:
         return _gone(registry, topic, lost)
-    verdict = topic_verdict(rows, registry.brokers, lost.get(topic, frozenset()))
+    verdict = topic_verdict(rows, registry.brokers, lost.get(topic, frozenset()), excused_names(registry))
     names = {row.broker_name for row in rows}
     missing = [Missing(name, "no master" if name in registry.brokers else "down") for name in verdict.missing]
     if verdict.state != "read_only":

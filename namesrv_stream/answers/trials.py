@@ -16,6 +16,7 @@ from namesrv_stream.answers.definitions import (
     LostTopics,
     TopicVerdict,
     down_brokers,
+    excused_names,
     gone_brokers,
     lost_topics,
     topic_verdict,
@@ -128,6 +129,7 @@ class Losses:
     def __init__(self, registry: RegistryAt, topics: Iterable[Alike], trial: Trial) -> None:
         self._registry = registry
         self._lost: LostTopics = lost_topics(registry)
+        self._excused = excused_names(registry)
         self.trial = trial
         self.brokers: Brokers = {
             name: of for name, of in {**registry.brokers, **trial.holders}.items() if name not in trial.gone
@@ -150,8 +152,8 @@ class Losses:
         """Return the verdict about a topic before and after."""
         lost = self._lost.get(topic, frozenset())
         went = {row.broker_name for row in rows if row.broker_name in self.trial.gone}
-        before = topic_verdict(rows, self._registry.brokers, lost)
-        return before, topic_verdict(self.trial.rows(rows), self.brokers, lost | went)
+        before = topic_verdict(rows, self._registry.brokers, lost, self._excused)
+        return before, topic_verdict(self.trial.rows(rows), self.brokers, lost | went, self._excused)
 
 
 def _loss(before: TopicVerdict, after: TopicVerdict) -> Loss | None:

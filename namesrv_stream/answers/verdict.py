@@ -14,20 +14,24 @@ from typing import Literal, NamedTuple, Self
 
 import msgspec
 
+from namesrv_stream.answers.absences import absence_text
 from namesrv_stream.answers.acknowledgements import Acknowledgement, acknowledgements
 from namesrv_stream.answers.causes import Cause, Member, State, causes
 from namesrv_stream.answers.definitions import (
     EXPECTED_MS,
     LEFT,
+    WENT,
     DownBroker,
     LostTopics,
     TopicState,
     TopicVerdict,
     down_brokers,
+    excused_names,
     gone_brokers,
     last_topics,
     left_brokers,
     lost_topics,
+    planned_brokers,
     topic_verdict,
     wipes,
 )
@@ -67,7 +71,8 @@ class BrokerCounts(AnswerModel):
     """Numbers of brokers: those that are expected are up or down; of those that are up some are late or suspect.
 
     `late`: null for a past moment, whose signs of life are not known. `left`: those that unregistered within an hour
-    and are not back. `namesWithoutMaster`: broker names that are expected and have no master.
+    and are not back. `namesWithoutMaster`: broker names that are expected and have no master. `planned`: those that are
+    in planned absence, and so not expected.
     """
 
     expected: int
@@ -77,6 +82,7 @@ class BrokerCounts(AnswerModel):
     suspect: int
     left: int
     names_without_master: int
+    planned: int = 0
 
 
 class TopicCounts(AnswerModel):
@@ -174,14 +180,17 @@ def topic_verdicts(registry: RegistryAt, lost: LostTopics) -> TopicVerdicts:
     A snapshot that has only signs of life changes nothing here.
     """
     of_gone = _names_of_gone(registry) if lost else frozenset()
+    excused = excused_names(registry)
 
     def verdicts() -> TopicVerdicts:
         queues, brokers = registry.queues, registry.brokers
-        found = queues.by_rows(lambda rows: topic_verdict(rows, brokers))
-        found |= {topic: topic_verdict(queues.get(topic, ()), brokers, names) for topic, names in lost.items()}
+        found = queues.by_rows(lambda rows: topic_verdict(rows, brokers, excused=excused))
+        found |= {topic: topic_verdict(queues.get(topic, ()), brokers, names, excused) for topic, names in lost.items()}
         return TopicVerdicts(found, system_topics(registry, lost))
 
-    return registry.once("topics", verdicts, TOPIC, BROKER, CLUSTER, key=(frozenset(lost.items()), of_gone), most=2)
+    return registry.once(
+        "topics", verdicts, TOPIC, BROKER, CLUSTER, key=(frozenset(lost.items()), of_gone, excused), most=2
+    )
 
 
 def system_topics(registry: RegistryAt, lost: LostTopics) -> frozenset[str]:
@@ -231,6 +240,14 @@ def left_of(registry: RegistryAt, topics: TopicVerdicts) -> Left:
     return Left(left, gone - system_among(registry, gone))
 
 
+def away_of(registry: RegistryAt, topics: TopicVerdicts) -> Left:
+    """Return who is in planned absence, and the topics that have no route meanwhile."""
+    away = planned_brokers(registry)
+    last = last_topics(registry, (each.broker_name for each in away), WENT) if away else []
+    gone = {row.topic for _, row in last} - topics.of.keys()
+    return Left(away, gone - system_among(registry, gone) if gone else gone)
+
+
 def wiped_groups(registry: RegistryAt, topics: TopicVerdicts) -> list[WipedGroup]:
     """Return the groups that take no writes since an operator's command, by name."""
     found = []
@@ -259,13 +276,17 @@ class Beside(NamedTuple):
     wiped: Sequence[WipedGroup] = ()
     lost_until_ms: int | None = None
     acknowledged: Mapping[str, Acknowledgement] = MappingProxyType({})
+    away: Left = NOBODY
+    excused: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, registry: RegistryAt, topics: TopicVerdicts) -> Self:
         """Return it for a moment."""
         unknown, now_ms = registry.unknown, registry.now_ms
         lost_ms = None if unknown is None or unknown.until_millis < now_ms - EXPECTED_MS else unknown.until_millis
-        return cls(left_of(registry, topics), wiped_groups(registry, topics), lost_ms, acknowledgements(registry))
+        left, away = left_of(registry, topics), away_of(registry, topics)
+        known = acknowledgements(registry)
+        return cls(left, wiped_groups(registry, topics), lost_ms, known, away, excused_names(registry))
 
 
 NOTHING_BESIDE = Beside()
@@ -283,14 +304,16 @@ def verdict(
     up, left = len(brokers) - states["down"], beside.left
     names = {each.name for each in brokers}
     mastered = {each.name for each in brokers if each.broker_id == MASTER_ID and each.state != "down"}
-    late, unmastered = None if is_past else states["late"], len(names - mastered)
-    counts = BrokerCounts(len(brokers), up, states["down"], late, states["suspect"], len(left.brokers), unmastered)
+    late, unmastered = None if is_past else states["late"], len(names - mastered - beside.excused)
+    of_beside = len(left.brokers), unmastered, len(beside.away.brokers)
+    counts = BrokerCounts(len(brokers), up, states["down"], late, states["suspect"], *of_beside)
     kinds = ("writable", "read_only", "degraded", "not_writable", "without_route")
     of_kind = TopicCounts(sum(map(len, of_state.values())), *(len(of_state.get(kind, ())) for kind in kinds))
     found = [msgspec.structs.replace(each, acknowledged=beside.acknowledged.get(each.id)) for each in causes(brokers)]
     is_critical = counts.down or of_kind.not_writable or of_kind.without_route
-    is_warning = counts.suspect or counts.late or of_kind.degraded or not counts.expected or left.topics
-    is_warning = is_warning or any(beside[1:])
+    is_known_of = counts.expected or counts.planned
+    is_warning = counts.suspect or counts.late or of_kind.degraded or not is_known_of or left.topics
+    is_warning = is_warning or any(beside[1:4])
     level: Literal["ok", "warning", "critical"] = "critical" if is_critical else "warning" if is_warning else "ok"
     told = Verdict(level, "", counts, of_kind, found, wiped_groups=list(beside.wiped))
     parts = list(_parts(told, of_state, beside, brokers))
@@ -330,6 +353,8 @@ def _parts(
     yield from _brokers_text(told, beside.left, brokers)
     if told.brokers.late:
         yield f"{told.brokers.late:,} late"
+    if beside.away.brokers:
+        yield _away_text(beside.away)
     rest = []
     if topics.degraded:
         rest.append(f"{topics.degraded:,} degraded" if lost else f"{counted(topics.degraded, 'topic')} degraded")
@@ -405,6 +430,12 @@ def _removed_text(topics: Collection[str]) -> str:
     return f"topic{'s' * (len(topics) > 1)} {named(sorted(topics, key=natural_key), _FEW)} removed"
 
 
+def _away_text(away: Left) -> str:
+    """Return who is in planned absence until when, and which topics have no route meanwhile."""
+    text = absence_text(len(away.brokers), (each.absence for each in away.brokers if each.absence))
+    return f"{text}; {_lost_text(sorted(away.topics), 'without a route meanwhile')}" if away.topics else text
+
+
 def _with_acknowledgement(cause: Cause) -> str:
     return f"{cause.text} ({cause.acknowledged.text})" if cause.acknowledged else cause.text
 
@@ -420,7 +451,7 @@ def _brokers_text(told: Verdict, left: Left, brokers: Sequence[Member]) -> Itera
     elif down:
         yield _with_acknowledgement(down[0])
     elif not brokers:
-        yield "no brokers registered"
+        yield "no brokers up" if counts.planned else "no brokers registered"
     elif counts.suspect == counts.up:
         pass  # the next part names them
     elif len(brokers) == 1:

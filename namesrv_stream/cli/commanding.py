@@ -48,7 +48,7 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.moment import RegistryAt
 
-_WAIT_S = 30.0
+WAIT_S = 30.0
 _POLL_S = 0.2
 
 
@@ -75,7 +75,7 @@ requested_by_option = click.option(
     callback=_checked_name,
     help="Record this name as the sender (default: the login).",
 )
-_UNTIL_PUBLISHED = f"Wait until a snapshot has it (default: {_WAIT_S:g} s)."
+UNTIL_PUBLISHED = f"Wait until a snapshot has it (default: {WAIT_S:g} s)."
 
 
 def _change(
@@ -89,17 +89,21 @@ def _change(
 
     @click.command(name, help=help_text)
     @click.option("--reason", metavar="TEXT", required=needs_reason, help="Record this reason in the history.")
-    @seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
+    @seconds_option("wait", WAIT_S, UNTIL_PUBLISHED, least_s=0)
     @requested_by_option
     @click.pass_obj
     def command(invocation: Invocation, /, wait_s: float | None, yes: bool = False, **fields: str) -> None:
-        _send(invocation.settings, record(**fields), wait_s, is_sure=yes)
+        send(invocation.settings, record(**fields), wait_s, is_sure=yes)
 
     command.params = [*options, *command.params]
     return command
 
 
-def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | None, *, is_sure: bool) -> None:
+def send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | None, *, is_sure: bool) -> None:
+    """Check a command, send it, and say so. With `wait_s` wait until a snapshot has it, and say what came of it.
+
+    `is_sure`: send it also for names that are not there, and without asking.
+    """
     checked = checked_order(settings, command)
     before = _newest(settings)
     if before is None:
@@ -254,7 +258,7 @@ def _checked_length(_context: click.Context, _option: click.Parameter, text: str
 @click.argument("cause", metavar="PROBLEM")
 @click.option("--for", "lasts", callback=_checked_length, default="2h", metavar="DURATION", help="How long it holds.")
 @click.option("--reason", metavar="TEXT", required=True, help="Record this reason in the history.")
-@seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
+@seconds_option("wait", WAIT_S, UNTIL_PUBLISHED, least_s=0)
 @requested_by_option
 @click.option("--yes", is_flag=True, help="Send the command even if there is no such problem now.")
 @click.pass_obj
@@ -269,13 +273,13 @@ def acknowledge(
     key = _known_cause(invocation.settings, cause, is_sure=yes)
     value = acknowledgement_value(round(time.time() * 1000) + lasts // timedelta(milliseconds=1))
     record = PutKvConfig(namespace=NAMESPACE, key=key, value=value, **said)
-    _send(invocation.settings, record, wait_s, is_sure=yes)
+    send(invocation.settings, record, wait_s, is_sure=yes)
 
 
 @click.command("endAcknowledgement")
 @click.argument("cause", metavar="PROBLEM")
 @click.option("--reason", metavar="TEXT", help="Record this reason in the history.")
-@seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
+@seconds_option("wait", WAIT_S, UNTIL_PUBLISHED, least_s=0)
 @requested_by_option
 @click.option("--yes", is_flag=True, help="Send the command even if there is no such problem now.")
 @click.pass_obj
@@ -285,7 +289,7 @@ def end_acknowledgement(
     """End an acknowledgement before its time."""
     key = _known_cause(invocation.settings, cause, is_sure=yes, is_acknowledged=True)
     record = DeleteKvConfig(namespace=NAMESPACE, key=key, **said)
-    _send(invocation.settings, record, wait_s, is_sure=yes)
+    send(invocation.settings, record, wait_s, is_sure=yes)
 
 
 lift_expiry_guard = _change(

@@ -65,6 +65,8 @@ COMMANDS = {
     "endAcknowledgement": LazyCommand(
         "cli.commanding:end_acknowledgement", _CHANGE, "End an acknowledgement before its time."
     ),
+    "expectAbsence": LazyCommand("cli.absences:expect_absence", _CHANGE, "Say what is away by plan, and until when."),
+    "endAbsence": LazyCommand("cli.absences:end_absence", _CHANGE, "End a planned absence before its time."),
     "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "Let suspect brokers expire now."),
     "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare a NameServer with the registry."),
     "export": LazyCommand("cli.backups:export", _KEEP, "Write the tables of one snapshot to a file."),

@@ -174,6 +174,8 @@ def _heard(holder: lists.Holder) -> str:
         gone = time_text(holder.down.gone_at)
         if holder.state == "left":
             return f"{ended} {gone}"
+        if holder.state == "planned" and holder.absence:
+            return f"in planned absence {holder.absence.text}"
         silent_ms = holder.down.gone_at - holder.down.last_heard_at if holder.down.ended_by == "EXPIRED" else 0
         silent = f": no heartbeat for {duration_text(silent_ms)}" if silent_ms >= _SECOND_MS else ""
         return f"down since {gone} ({ended}{silent})"
@@ -194,8 +196,9 @@ def broker_list(registry: RegistryAt, health: Health | None, question: AskBroker
     page = lists.brokers(registry, question)
     found = page.brokers
     columns = ["cluster:", "broker group:", "role", "address", "state?", "timeout", "release?", "data version?"]
-    counts = Counter("unregistered" if each.state == "left" else "down" if each.down else "up" for each in found)
-    told = ", ".join(f"{counts[state]:,} {state}" for state in ("up", "down", "unregistered") if counts[state])
+    words = {"left": "unregistered", "planned": "in planned absence"}
+    counts = Counter(words.get(str(each.state), "down" if each.down else "up") for each in found)
+    told = ", ".join(f"{counts[state]:,} {state}" for state in ("up", "down", *words.values()) if counts[state])
     title = shown_of(len(found), page.total, "broker", "first") + (f": {told}" if told else "")
     if not registry.live and not down_brokers(registry) and not left_brokers(registry):
         title = "no broker has registered yet"

@@ -60,6 +60,11 @@ class RandomLife:
         else:
             self.rules.apply(self._registration(), at, lease_only=self.rng.random() < 0.05)
 
+    def apply(self, command: Command) -> None:
+        """A command, at the same time as the last step."""
+        self._offset += 1
+        self.rules.apply(command, LogPosition(self.event_ms, 0, self._offset))
+
     def _expire(self, late_ms: int) -> None:
         leases = self.rules.view().live.values()
         if leases:
