@@ -16,11 +16,12 @@ from namesrv_stream.answers.trials import (
     is_writable_row,
     losses_text,
     named_subjects,
+    planned_routes,
     topics_on,
     write_queues,
 )
 from namesrv_stream.reporting.texts import Time, named, natural_key
-from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, latest_registered
+from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables, latest_registered
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_READ
 from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.rules.trial import Trial, without_leases, without_write_permission
@@ -81,6 +82,8 @@ class NamedBy(AnswerModel):
 class Impact(AnswerModel):
     """What would be lost without the subjects, all at once. `safe`: no topic loses its route or its writes.
 
+    Brokers that are up, and may be away now by plan, count as gone before and after.
+
     `brokers` would go; `alreadyDown` of the subjects are down. `loseRoute`, `loseWrites` and `loseGroup` count topics,
     each once, by the gravest; system topics are left out. `topics`: a page of all of them, the gravest first. `groups`:
     the first 1,000. `notKnown`: what this does not tell.
@@ -117,19 +120,19 @@ def impact(registry: RegistryAt, asked: AskImpact) -> Impact:
     if subjects and wiped:
         raise BadQuestionError("`wipe` and brokers that are gone exclude each other. Ask for one of them.")
     ended = [each for each in chosen.values() if each.state != "down"]
-    routes = registry.routes
+    routes = planned_routes(registry, chosen.values())
     trial = (
         without_write_permission(routes, wiped) if wiped else without_leases(routes, [each.address for each in ended])
     )
-    found = Losses(registry, topics_on(registry, trial.holders), trial)
+    found = Losses(registry, routes, topics_on(registry, routes, trial.holders), trial)
     ordered = [(loss, topic, rows) for loss in LOSSES for topic, rows in found.of[loss]]
     page = ordered[asked.after : asked.after + asked.limit]
     rest = asked.after + len(page)
     labels = [each.name for each in subjects] or wiped
-    told = losses_text(found, all_writable(registry))
+    told = losses_text(found, all_writable(registry, routes))
     if not ended and not wiped:
         told = f"Nothing changes: {named(labels, _NAMED)} {'is' if len(labels) == 1 else 'are'} not up."
-    groups = list(_groups(registry, trial, is_wiped=bool(wiped)))
+    groups = list(_groups(routes, trial, is_wiped=bool(wiped)))
     mute = {each.broker_name for each in groups if each.becomes != "reduced"}
     return Impact(
         snapshot=Moment.of(registry.snapshot),
@@ -167,9 +170,9 @@ def _of_topic(registry: RegistryAt, losses: Losses, loss: Loss, topic: str, rows
         state_after=after.state,
         broker_names_up_before=before.up,
         broker_names_up_after=after.up,
-        write_queues_before=write_queues(rows, registry.brokers),
+        write_queues_before=write_queues(rows, losses.routes.brokers),
         write_queues_after=write_queues(left, losses.brokers),
-        read_queues_before=_read_queues(rows, registry.brokers),
+        read_queues_before=_read_queues(rows, losses.routes.brokers),
         read_queues_after=_read_queues(left, losses.brokers),
         remaining=remaining[:_FIRST],
         down_already=[GroupDown(name, Time(down[name]) if name in down else None) for name in before.missing[:_FIRST]],
@@ -190,11 +193,11 @@ def _down_since(registry: RegistryAt) -> Mapping[str, int]:
     return found
 
 
-def _groups(registry: RegistryAt, trial: Trial, *, is_wiped: bool) -> Iterator[GroupImpact]:
+def _groups(routes: RouteTables, trial: Trial, *, is_wiped: bool) -> Iterator[GroupImpact]:
     """Yield what becomes of broker groups, the gravest first."""
     found = []
     for name, holders in trial.holders.items():
-        had_master, has_master = MASTER_ID in registry.brokers.get(name, ()), MASTER_ID in holders
+        had_master, has_master = MASTER_ID in routes.brokers.get(name, ()), MASTER_ID in holders
         becomes: Literal["gone", "no_master", "reduced", "read_only"] = "reduced"
         if is_wiped:
             becomes = "read_only"
@@ -203,7 +206,7 @@ def _groups(registry: RegistryAt, trial: Trial, *, is_wiped: bool) -> Iterator[G
         elif had_master and not has_master:
             becomes = "no_master"
         acts = bool(holders) and not has_master and bool(latest_registered(holders.values()).enable_acting_master)
-        found.append(GroupImpact(name, becomes, acts, registry.queues.topic_counts.get(name, 0)))
+        found.append(GroupImpact(name, becomes, acts, routes.queues.topic_counts.get(name, 0)))
     order = ("gone", "no_master", "read_only", "reduced")
     yield from sorted(found, key=lambda each: (order.index(each.becomes), natural_key(each.broker_name)))
 

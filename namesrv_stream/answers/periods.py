@@ -14,7 +14,7 @@ from namesrv_stream.answers.model import AnswerModel, Moment, Unknown, unknown_i
 from namesrv_stream.answers.questions import AskChurn, AskTimeline
 from namesrv_stream.answers.sentences import BY_OPERATORS
 from namesrv_stream.reporting.texts import Time, natural_key
-from namesrv_stream.rules.history import LEASE_ENDS, UNPLANNED
+from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.moment import RegistryAt
 
@@ -168,7 +168,8 @@ _VIEWS = ("broker_stretch", "outage", "shared_outage")
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
 _PARTS = "cluster_name, broker_name, broker_id"
 _SESSIONS = f"""
-    SELECT {_BROKER} AS broker, {_PARTS}, last_addr, epoch_ms(from_time), epoch_ms(to_time), ended_by
+    SELECT {_BROKER} AS broker, {_PARTS}, last_addr, epoch_ms(from_time), epoch_ms(to_time), ended_by,
+           is_unplanned
     FROM broker_stretch
     WHERE from_millis <= $until AND greatest(expected_until_millis, up_until_millis + 1) > $since
       AND coalesce($broker IN (broker_name, first_addr, last_addr), true)
@@ -222,9 +223,9 @@ def churn(registry: RegistryAt, asked: AskChurn) -> Churn:
                     from_=Time(from_ms),
                     to=None if to_ms is None else Time(to_ms),
                     ended_by=ended_by,
-                    unplanned=ended_by in UNPLANNED,
+                    unplanned=is_unplanned,
                 )
-                for each, cluster, name, broker_id, address, from_ms, to_ms, ended_by in found
+                for each, cluster, name, broker_id, address, from_ms, to_ms, ended_by, is_unplanned in found
             ],
             availability={
                 broker: round(up / expected, 6) for broker, up, expected in views.rows(_AVAILABILITY, values)

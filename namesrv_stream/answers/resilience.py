@@ -16,9 +16,11 @@ from namesrv_stream.answers.trials import (
     is_writable_row,
     losses_text,
     named_subjects,
+    planned_routes,
     topics_on,
 )
 from namesrv_stream.reporting.texts import counted, natural_key
+from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID
 from namesrv_stream.rules.trial import without_leases
 from namesrv_stream.tables.moment import RegistryAt
@@ -77,19 +79,20 @@ def resilience(registry: RegistryAt, asked: AskResilience) -> Resilience:
     if named_ones and asked.each:
         raise BadQuestionError("`each` and names exclude each other. Give one of them.")
     subjects = named_ones or every_subject(registry, asked.each or "zone")
-    topics = topics_on(registry, registry.brokers.keys())
+    routes = planned_routes(registry, ())
+    topics = topics_on(registry, routes, routes.brokers)
     of_name: dict[str, list[int]] = {}
     for number, (rows, _) in enumerate(topics):
         for row in rows:
             of_name.setdefault(row.broker_name, []).append(number)
-    is_writable = all_writable(registry)
+    is_writable = all_writable(registry, routes)
     found = []
     for subject in subjects:
         ended = [each.address for each in subject.brokers if each.state != "down"]
-        trial = without_leases(registry.routes, ended)
+        trial = without_leases(routes, ended)
         concerned = sorted({number for name in trial.holders for number in of_name.get(name, ())})
-        losses = Losses(registry, [topics[number] for number in concerned], trial)
-        mastered = {name for name in trial.holders if MASTER_ID in registry.brokers[name]}
+        losses = Losses(registry, routes, [topics[number] for number in concerned], trial)
+        mastered = {name for name in trial.holders if MASTER_ID in routes.brokers.get(name, ())}
         found.append(
             ImpactOfOne(
                 subject=subject.name,
@@ -117,7 +120,7 @@ def resilience(registry: RegistryAt, asked: AskResilience) -> Resilience:
     )
     unsafe = sum(not each.safe for each in found)
     noun = "subject" if named_ones else {"group": "broker group"}.get(asked.each or "zone", asked.each or "zone")
-    by_groups, by_zones = _spreads(registry, topics)
+    by_groups, by_zones = _spreads(routes, topics)
     return Resilience(
         Moment.of(registry.snapshot),
         _text(len(found), unsafe, noun),
@@ -138,13 +141,11 @@ def _text(count: int, unsafe: int, noun: str) -> str:
     return f"Without {unsafe:,} of {counted(count, noun)}, each alone, topics lose writes or their route."
 
 
-def _spreads(registry: RegistryAt, topics: Iterable[Alike]) -> tuple[list[Spread], list[Spread]]:
+def _spreads(routes: RouteTables, topics: Iterable[Alike]) -> tuple[list[Spread], list[Spread]]:
     """Return the topics by the number of broker groups on which they are writable, and of these masters' zones."""
     groups, zones = dict[int, list[str]](), dict[int, list[str]]()
     for rows, alike in topics:
-        masters = [
-            registry.brokers[row.broker_name][MASTER_ID] for row in rows if is_writable_row(row, registry.brokers)
-        ]
+        masters = [routes.brokers[row.broker_name][MASTER_ID] for row in rows if is_writable_row(row, routes.brokers)]
         groups.setdefault(len(masters), []).extend(alike)
         zones.setdefault(len({each.zone_name for each in masters}), []).extend(alike)
     return _spread(groups), _spread(zones)

@@ -7,9 +7,10 @@ gone before and after, so what they take adds up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from namesrv_stream.answers.absences import Planned, absence_at, absences
 from namesrv_stream.answers.causes import Member
 from namesrv_stream.answers.definitions import (
     Brokers,
@@ -25,9 +26,10 @@ from namesrv_stream.answers.model import not_found
 from namesrv_stream.answers.questions import OfPlaces
 from namesrv_stream.answers.verdict import members, system_topics
 from namesrv_stream.reporting.texts import broker_text, counted, zone_text
+from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
 from namesrv_stream.rules.rows import TopicRow
-from namesrv_stream.rules.trial import Trial
+from namesrv_stream.rules.trial import Trial, without_leases
 from namesrv_stream.tables.moment import RegistryAt
 
 Loss = Literal["route", "writes", "group"]
@@ -105,12 +107,25 @@ Alike = tuple[Sequence[TopicRow], Sequence[str]]
 """Rows that name no topic, and the topics that have these rows."""
 
 
-def topics_on(registry: RegistryAt, broker_names: Iterable[str]) -> list[Alike]:
+def planned_routes(registry: RegistryAt, chosen: Collection[Member]) -> RouteTables:
+    """Return the routes without brokers that are up, and may be away now by plan; the chosen ones stay."""
+    if not absences(registry):
+        return registry.routes
+    asked = {each[:4] for each in chosen}
+    away = [
+        each.address
+        for each in _expected(registry)
+        if each.state != "down" and each[:4] not in asked and absence_at(registry, Planned(*each[:4]), registry.now_ms)
+    ]
+    return without_leases(registry.routes, away).routes(registry.routes) if away else registry.routes
+
+
+def topics_on(registry: RegistryAt, routes: RouteTables, broker_names: Iterable[str]) -> list[Alike]:
     """Return the topics on broker groups, without system topics; those of which groups are lost each by itself."""
     lost = lost_topics(registry)
     system = system_topics(registry, lost)
     found: list[Alike] = []
-    for rows, topics in registry.queues.alike({*broker_names}):
+    for rows, topics in routes.queues.alike({*broker_names}):
         told = [topic for topic in topics if topic not in system]
         of_lost = [topic for topic in told if topic in lost] if lost else []
         apart = {*of_lost}
@@ -121,19 +136,17 @@ def topics_on(registry: RegistryAt, broker_names: Iterable[str]) -> list[Alike]:
 
 
 class Losses:
-    """What topics lose by a trial. `of`: the topics by loss, in order of name, with their rows. `counts`: how many.
+    """What topics of routes lose by a trial. `of`: the topics by loss, in order of name, with their rows.
 
-    `brokers`: the holders that would be left.
+    `counts`: how many. `brokers`: the holders that would be left.
     """
 
-    def __init__(self, registry: RegistryAt, topics: Iterable[Alike], trial: Trial) -> None:
-        self._registry = registry
+    def __init__(self, registry: RegistryAt, routes: RouteTables, topics: Iterable[Alike], trial: Trial) -> None:
+        self.routes = routes
         self._lost: LostTopics = lost_topics(registry)
         self._excused = excused_names(registry)
         self.trial = trial
-        self.brokers: Brokers = {
-            name: of for name, of in {**registry.brokers, **trial.holders}.items() if name not in trial.gone
-        }
+        self.brokers: Brokers = trial.brokers(routes)
         self.of: dict[Loss, list[tuple[str, Sequence[TopicRow]]]] = {loss: [] for loss in LOSSES}
         for rows, alike in topics:
             before, after = self.verdicts(alike[0], rows)
@@ -152,7 +165,7 @@ class Losses:
         """Return the verdict about a topic before and after."""
         lost = self._lost.get(topic, frozenset())
         went = {row.broker_name for row in rows if row.broker_name in self.trial.gone}
-        before = topic_verdict(rows, self._registry.brokers, lost, self._excused)
+        before = topic_verdict(rows, self.routes.brokers, lost, self._excused)
         return before, topic_verdict(self.trial.rows(rows), self.brokers, lost | went, self._excused)
 
 
@@ -174,11 +187,10 @@ def write_queues(rows: Iterable[TopicRow], brokers: Brokers) -> int:
     return sum(row.write_queue_nums for row in rows if is_writable_row(row, brokers))
 
 
-def all_writable(registry: RegistryAt) -> bool:
-    """Return whether every topic is writable now."""
+def all_writable(registry: RegistryAt, routes: RouteTables) -> bool:
+    """Return whether every topic of these routes is writable."""
     return not lost_topics(registry) and all(
-        topic_verdict(rows, registry.brokers).is_writable
-        for rows, _ in registry.queues.alike(registry.queues.topic_counts)
+        topic_verdict(rows, routes.brokers).is_writable for rows, _ in routes.queues.alike(routes.queues.topic_counts)
     )
 
 

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from namesrv_stream.answers import lists, topics
-from namesrv_stream.answers.definitions import down_brokers, left_brokers
+from namesrv_stream.answers.definitions import down_brokers, left_brokers, planned_brokers
 from namesrv_stream.answers.job_status import Health
 from namesrv_stream.answers.model import NotFoundError
 from namesrv_stream.answers.questions import GONE, AskBrokers, AskTopic, AskTopics
@@ -200,7 +200,7 @@ def broker_list(registry: RegistryAt, health: Health | None, question: AskBroker
     counts = Counter(words.get(str(each.state), "down" if each.down else "up") for each in found)
     told = ", ".join(f"{counts[state]:,} {state}" for state in ("up", "down", *words.values()) if counts[state])
     title = shown_of(len(found), page.total, "broker", "first") + (f": {told}" if told else "")
-    if not registry.live and not down_brokers(registry) and not left_brokers(registry):
+    if not (registry.live or down_brokers(registry) or left_brokers(registry) or planned_brokers(registry)):
         title = "no broker has registered yet"
     return Answer(found, Group(heading_of(title, registry, health), Rows(columns, map(_lease_row, found))))
 

@@ -7,10 +7,12 @@ costs as much as the broker groups have brokers, however many topics they have.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from namesrv_stream.rules.lease import deadline_ms
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.queues import QueueSettings
 from namesrv_stream.rules.record_types import PERM_READ, PERM_WRITE
 from namesrv_stream.rules.registry_tables import RegistryTables, end_lease, wipe_write_perm
 from namesrv_stream.rules.rows import BrokerRow, TopicRow
@@ -34,6 +36,20 @@ class Trial(NamedTuple):
             for row in rows
             if row.broker_name not in self.gone
         ]
+
+    def routes(self, routes: RouteTables) -> RouteTables:
+        """Return the routes as they would be."""
+        changes: dict[str, dict[str, QueueSettings | None]] = {}
+        for rows, topics in routes.queues.alike(self.gone | self.wiped):
+            left = {row.broker_name: QueueSettings(*row[2:]) for row in self.rows(rows)}
+            changed = {name: left.get(name) for row in rows if (name := row.broker_name) in self.gone | self.wiped}
+            changes |= dict.fromkeys(topics, changed)
+        return replace(routes, queues=routes.queues.changed(changes), brokers=self.brokers(routes))
+
+    def brokers(self, routes: RouteTables) -> Mapping[str, Mapping[int, BrokerRow]]:
+        """Return the holders as they would be."""
+        held = {**routes.brokers, **self.holders}
+        return {name: of_name for name, of_name in held.items() if name not in self.gone}
 
 
 def without_leases(routes: RouteTables, addresses: Collection[str]) -> Trial:

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from namesrv_stream.answers.absences import NAMESPACE, absence_value, subject_of
 from namesrv_stream.answers.command_effects import effect_text
 from namesrv_stream.answers.definitions import lost_topics
 from namesrv_stream.answers.impact import impact
@@ -17,6 +18,7 @@ from namesrv_stream.rules.record_types import (
     PERM_WRITE,
     AddWritePerm,
     DeleteTopic,
+    PutKvConfig,
     RetireBroker,
     WipeWritePerm,
 )
@@ -131,3 +133,18 @@ def test_a_command_tells_before_it_is_sent_what_it_takes(root, command, told):
     registry.expire("10.0.0.3:10911")
     found = effect_text(Registry(root).newest(), command)
     assert found == (told and told.replace("every topic stays writable", "no topic loses writes or its route"))
+
+
+def test_brokers_that_may_be_away_by_plan_count_as_gone(root):
+    registry = of_two_groups(root)
+    until_ms = registry.now_ms + 60_000
+    value = absence_value("broker-a", until_ms, "ann", "kernel update")
+    key = f"{subject_of('group', 'broker-a')}@{registry.now_ms}"
+    registry.command(PutKvConfig(namespace=NAMESPACE, key=key, value=value))
+    now = Registry(root).newest()
+    assert impact(now, AskImpact(brokers=["broker-b"])).text == "T loses its route."
+    assert impact(now, AskImpact(brokers=["broker-a"])).text == "Safe: every topic stays writable; T degraded."
+    assert [each.safe for each in resilience(now, AskResilience(each="group")).subjects] == [False, True]
+    registry.now_ms = until_ms
+    registry.publish()
+    assert impact(Registry(root).newest(), AskImpact(brokers=["broker-b"])).safe

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from namesrv_stream.answers import job_status
+from namesrv_stream.answers import absences, job_status
 from namesrv_stream.answers.acknowledgements import NAMESPACE
 from namesrv_stream.answers.verdict import verdict_of
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
@@ -135,6 +135,39 @@ def test_a_problem_is_acknowledged_by_its_name_until_a_time_and_that_is_ended(re
     refused = on_kafka("acknowledge 'zone nowhere' --reason drill")
     assert refused.exit_code != 0
     assert f"'{cause.name}' ({cause.id})" in refused.stderr
+
+
+def test_an_absence_is_planned_extended_and_ended_for_what_is_named(registry, kafka, topic, on_kafka):
+    registry.now_ms = now_ms()
+    registry.register("10.0.0.1:10911", "c1", "broker-a", zone_name="z 1")
+    assert on_kafka("expectAbsence broker-a --zone 'z 1' --for 2h --reason 'kernel update' --as ann").exit_code == 0
+    first, of_zone = (record for _, record in first_records(kafka, topic, 2))
+    assert (first.namespace, first.key.rpartition("@")[0], first.reason, first.requested_by) == (
+        absences.NAMESPACE,
+        "group/broker-a",
+        "kernel update",
+        "ann",
+    )
+    assert of_zone.key.startswith("zone/z+1@")
+    begin_ms, value = int(first.key.rpartition("@")[2]), json.loads(first.value)
+    assert (value["name"], value["until"] - begin_ms, value["by"]) == ("broker-a", 2 * 3_600_000, "ann")
+    registry.command(first)
+    registry.now_ms = now_ms()
+    registry.end("10.0.0.1:10911", "UNREGISTERED")
+    registry.publish()
+    listed = on_kafka("brokerList").stdout
+    assert "1 in planned absence" in listed
+    assert "(kernel update, ann)" in listed
+    assert on_kafka("expectAbsence broker-a --for 5h --reason 'takes longer'").exit_code == 0
+    extended = first_records(kafka, topic, 3)[2][1]
+    assert extended.key == first.key
+    assert json.loads(extended.value)["until"] > value["until"]
+    assert on_kafka("endAbsence 10.0.0.1:10911").exit_code != 0
+    assert on_kafka("endAbsence broker-a").exit_code == 0
+    registry.command(first_records(kafka, topic, 4)[3][1])
+    registry.now_ms = now_ms() + 1_000
+    registry.publish()
+    assert ": 1 down" in on_kafka("brokerList").stdout
 
 
 RETIRE = "retireBroker -c c1 -b broker-a -i 0 --reason sold"

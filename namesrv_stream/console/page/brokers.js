@@ -1,6 +1,7 @@
 // The list of brokers, chosen and sorted as the address of the page says, and one broker.
 
 import { sessionsChart } from "./chart.js";
+import { absenceOf, endOf } from "./command.js";
 import { addressText, card, dot, h, link, topicState, verdictLine } from "./dom.js";
 import { impactLink } from "./foresight.js";
 import { chooser, filterForm, listPath, pages, sortHeads, stamp, story, wantedOf, wantedOfStory } from "./lists.js";
@@ -128,7 +129,11 @@ export const broker = {
       card(
         "change",
         "Change",
-        actions([...changes(found), ...found.brokers.filter((each) => each.state === "down").map(retirement)]),
+        actions([
+          ...changes(found),
+          ...found.brokers.filter((each) => each.state === "down").map(retirement),
+          ...plans(found),
+        ]),
       ),
   ],
 };
@@ -191,6 +196,21 @@ function topicsOf(found, moment, { at: time, epoch }) {
     name: `topics-of-${found.brokerName}`,
     empty: "No topics.",
   });
+}
+
+// A planned absence of the group, or the end of the one in which it is.
+function plans({ brokerName: name, brokers }) {
+  const held = brokers.find((each) => each.state === "planned")?.absence;
+  const command = { type: "PUT_KV_CONFIG", namespace: "NAMESRV_STREAM_PLANNED" };
+  const plan = [
+    "Plan an absence …",
+    command,
+    `${visible(name)} may be away until then: its brokers are not told as down. One that is not back by then is.`,
+    null,
+    absenceOf(name),
+  ];
+  if (!held) return [plan];
+  return [["End the planned absence …", command, `${visible(name)}: what is not back is down.`, null, endOf(held)]];
 }
 
 const retirement = (each) => [

@@ -33,6 +33,30 @@ export const UNTIL = {
   value: (form) => ({ value: JSON.stringify({ until: Math.round(Date.now() + form.elements.hours.value * HOUR_MS) }) }),
 };
 
+const encoded = (name) =>
+  encodeURIComponent(name)
+    .replace(/%20/g, "+")
+    .replace(/[!'()~]/g, (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`);
+
+// A planned absence of a broker group, from now on.
+export const absenceOf = (group) => ({
+  input: UNTIL.input,
+  value: (form) => {
+    const until = Math.round(Date.now() + form.elements.hours.value * HOUR_MS),
+      reason = form.elements.reason.value;
+    return { key: `group/${encoded(group)}@${Date.now()}`, value: JSON.stringify({ name: group, until, reason }) };
+  },
+});
+
+// The end of a planned absence now.
+export const endOf = ({ name, subject, since, requestedBy: by, reason }) => ({
+  input: () => null,
+  value: () => ({
+    key: `${subject}@${Date.parse(since)}`,
+    value: JSON.stringify({ name, until: Math.max(Date.now(), Date.parse(since)), by, reason }),
+  }),
+});
+
 // `name`: what has to be typed before the command is sent, null for nothing. `more`: a field whose value is sent too.
 function ask(text, command, effect, name = null, more = null) {
   const outcome = h("p", { role: "status" });

@@ -144,6 +144,7 @@ const MEANINGS = {
   suspect: "suspect: silent for its whole heartbeat timeout, kept by the mass-expiry guard",
   down: "down: expected, but not up",
   left: "unregistered",
+  planned: "in planned absence",
 };
 
 export const dot = (state, label = STATES[state] ?? state) =>

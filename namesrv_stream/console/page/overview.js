@@ -74,6 +74,7 @@ function figures({ counts, verdict }, moment) {
         tile("down", counts.down, brokers("down"), "down"),
         counts.late !== null && tile("late", counts.late, brokers("late"), "late"),
         counts.suspect > 0 && tile("suspect", counts.suspect, brokers("suspect"), "late"),
+        counts.planned > 0 && tile("planned absence", false, brokers("planned")),
       ],
       `${groups}${unmastered ? `, ${number(unmastered)} without a master` : ""}, ${counted(counts.clusters, "cluster")}`,
     ),

@@ -53,7 +53,14 @@ export const percent = (share) => `${(100 * share).toFixed(share > 0.999 && shar
 export const role = (id) => (Number(id) === 0 ? "master" : `slave ${id}`);
 export const brokerText = ({ brokerName, brokerId }) => `${brokerName} ${role(brokerId)}`;
 
-export const STATES = { alive: "up", late: "late", suspect: "suspect", down: "down", left: "unregistered" };
+export const STATES = {
+  alive: "up",
+  late: "late",
+  suspect: "suspect",
+  down: "down",
+  left: "unregistered",
+  planned: "planned absence",
+};
 const ENDS = {
   EXPIRED: "expired",
   CHANNEL_CLOSED: "disconnected",
