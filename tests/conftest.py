@@ -35,6 +35,7 @@ MARKER_OF_FIXTURE = {"spark": "spark", "kafka_node": "system"}
 SOURCES = {
     "chromedriver": "Debian's packages chromium and chromium-driver",
     "nginx": "Debian's package nginx-light",
+    "prometheus": "Debian's package prometheus",
     "promtool": "Debian's package prometheus",
 }
 """Program that a test `needs` -> what has it."""

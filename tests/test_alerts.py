@@ -1,17 +1,26 @@
 """Alert rules and dashboards: they ask for metrics that are exported, and each alert has a runbook entry."""
 
+import inspect
 import json
 import re
+import socket
 import subprocess
+import urllib.request
 
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from namesrv_stream.answers import health_metrics
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.job.job_metrics import JobMetrics
 from namesrv_stream.reporting.metrics_server import add_process_metrics
 from namesrv_stream.tools.local.jars import CHECKOUT
+from tests.clock import now_ms
+from tests.console.background import BackgroundConsole, kafka_tells
+from tests.console.conftest import make_settings
+from tests.registry import PublishedRegistry
+from tests.waiting import until
 
 PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
 DASHBOARDS = sorted((CHECKOUT / "deploy" / "grafana").glob("*.json"))
@@ -31,7 +40,7 @@ EXPORTED = {
     for registry in (Metrics().registry, JobMetrics().registry, JVM)
     for family in registry.collect()
     for suffix in SUFFIXES[family.type]
-}
+} | set(re.findall(r"namesrv_registry_\w+", inspect.getsource(health_metrics)))
 
 
 def names_in(expression):
@@ -97,3 +106,43 @@ def test_promtool_plays_every_alert():
     played = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
     raised = {case["alertname"] for each in played for case in each["alert_rule_test"] if case["exp_alerts"]}
     assert raised == {rule["alert"] for rule in RULES}
+
+
+@pytest.mark.full
+@pytest.mark.needs("prometheus")
+def test_a_real_prometheus_fires_for_a_broker_that_is_down_and_clears_when_it_is_back(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), now_ms())
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("T",))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with kafka_tells(), BackgroundConsole(make_settings(registry.root, "127.0.0.1:1")) as console:
+        scraped = {
+            "job_name": "namesrv-console",
+            "static_configs": [{"targets": [console.url.removeprefix("http://")]}],
+        }
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(PROMETHEUS / "alerts.yml")],
+            "scrape_configs": [scraped],
+        }
+        (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+        command = ["prometheus", "--config.file=prometheus.yml", f"--web.listen-address={address}"]
+        command.append("--storage.tsdb.path=data")
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as prometheus:
+            try:
+                registry.expire("10.0.0.1:10911")
+                wanted = {"NamesrvBrokerDown", "NamesrvGroupWithoutMaster", "NamesrvTopicsWithoutRoute"}
+                until(lambda: wanted <= firing(address), 120)
+                registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("T",))
+                until(lambda: not wanted & firing(address), 60)
+            finally:
+                prometheus.terminate()
+
+
+def firing(address):
+    try:
+        with urllib.request.urlopen(f"http://{address}/api/v1/alerts") as answer:
+            alerts = json.load(answer)["data"]["alerts"]
+    except OSError:
+        return set()
+    return {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}

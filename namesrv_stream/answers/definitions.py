@@ -5,11 +5,12 @@ analysis/views.sql states the same in SQL, for the whole history. Tests compare 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
-from namesrv_stream.answers.absences import Absence, Planned, absence_at
+from namesrv_stream.answers.absences import Absence, Planned, absence_at, absences
 from namesrv_stream.answers.events import Span, newest_of, newest_of_each, with_changes
 from namesrv_stream.answers.model import fact
 from namesrv_stream.reporting.texts import natural_key
@@ -123,7 +124,8 @@ def down_brokers(registry: RegistryAt) -> list[DownBroker]:
 @fact
 def planned_brokers(registry: RegistryAt) -> list[DownBroker]:
     """Return the brokers that are in planned absence, the latest first."""
-    return [each for each in gone_brokers(registry) if each.is_planned_at(registry.now_ms)]
+    known = absences(registry)  # without one nothing of the history is asked
+    return [each for each in gone_brokers(registry) if each.is_planned_at(registry.now_ms)] if known else []
 
 
 @fact
@@ -189,6 +191,25 @@ def _last_ends(registry: RegistryAt, span: Span) -> list[DownBroker]:
         elif key in found:
             found[key] = found[key]._replace(retired=line)
     return list(found.values())
+
+
+FLAPS, FLAPS_WITHIN_MS = 5, 3_600_000
+"""A broker with so many unplanned ends within this time flaps, as alerts have it."""
+
+
+@fact
+def flapping_brokers(registry: RegistryAt) -> list[BrokerKey]:
+    """Return the brokers with FLAPS unplanned ends or more in the last hour, without those that were planned."""
+    since_ms = registry.now_ms - FLAPS_WITHIN_MS
+    span = Span(since_ms // _HOUR_MS * _HOUR_MS)
+    condition = f"type IN {UNPLANNED} AND lease_millis IS NOT NULL AND {span.covers}"
+    read = partial(newest_of, registry, condition, None)
+    counts = Counter[BrokerKey]()
+    for line in registry.once("ends of an hour", read, BROKER_EVENT, key=span.since_ms):
+        broker = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
+        if line.event_time > since_ms:
+            counts[broker] += absence_of_end(registry, broker, line.zone_name, line.type, line.event_time) is None
+    return sorted(broker for broker, count in counts.items() if count >= FLAPS)
 
 
 @fact

@@ -25,6 +25,7 @@ from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
 from namesrv_stream.access.rights import is_loopback
+from namesrv_stream.answers.health_metrics import HealthCollector
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.console import api
 from namesrv_stream.console.guard import Forwarded, Guard, Head
@@ -123,12 +124,14 @@ _tables_damaged = Gauge(
 
 @_probes.get("/metrics")
 def metrics(request: Request) -> Response:
-    """Return whether the present is known and the tables are whole, and figures of this process."""
+    """Return whether the present is known and the tables are whole, the health line's figures, and this process's."""
     running: Running = request.app.state.running
     doubt = running.doubt
     _unknown_s.set(0 if doubt is None else time.time() - doubt.since_ms / 1000)
     _tables_damaged.set(running.damage.is_damaged)
-    return Response(generate_latest(_OF_PROCESS), media_type=PROMETHEUS_TEXT)
+    of_registry = CollectorRegistry()
+    of_registry.register(HealthCollector(lambda: running.newest))
+    return Response(generate_latest(_OF_PROCESS) + generate_latest(of_registry), media_type=PROMETHEUS_TEXT)
 
 
 class ConsoleServer(uvicorn.Server):

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from namesrv_stream.answers.health_metrics import HealthCollector
 from namesrv_stream.answers.job_status import JobWatch, job_state
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
@@ -40,6 +41,9 @@ from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 
 log = logging.getLogger(__name__)
+
+_HEALTH_EVERY_S = 10.0
+"""Least time between two computations of the gauges of the health line, which take from the CPU of lookups."""
 
 _LOOK_AROUND_EVERY_S = 1.0
 _STUCK_AFTER_S = 10.0
@@ -146,6 +150,7 @@ class Gateway:
         opening.callback(self._watch.stop)
         address = settings.bind_address, settings.metrics_port
         checks = {"/healthz": self._health, "/readyz": self._readiness, "/readyz/writes": self._readiness_for_writes}
+        self.metrics.registry.register(HealthCollector(lambda: self._latest, _HEALTH_EVERY_S))
         server = MonitoringServer(self.metrics.registry, address, "metricsPort", checks)
         opening.push_async_callback(asyncio.to_thread, server.close)
 

@@ -13,12 +13,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from namesrv_stream.answers.job_status import JOB_STATES
-from namesrv_stream.reporting.metrics_server import add_process_metrics
+from namesrv_stream.reporting.metrics_server import add_process_metrics, bounded
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-
-MAX_CLUSTERS = 100
-_MAX_LABEL_CHARS = 100
-_OTHER_CLUSTERS = "(others)"
 
 _UNKNOWN = "unknown"
 _BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 25)
@@ -144,16 +140,9 @@ class Metrics:
         (self._registrations.labels("full", why_in_full) if why_in_full else self._light).inc()
 
     def brokers(self, by_cluster: Mapping[str, int]) -> None:
-        """Set the number of live brokers of each cluster.
-
-        Peers can invent clusters, so only the MAX_CLUSTERS largest have a line each; the others share one.
-        """
-        largest = sorted(by_cluster.items(), key=lambda each: -each[1])
-        shown = {cluster[:_MAX_LABEL_CHARS]: count for cluster, count in largest[:MAX_CLUSTERS]}
-        if others := largest[MAX_CLUSTERS:]:
-            shown[_OTHER_CLUSTERS] = sum(count for _, count in others)
+        """Set the number of live brokers of each cluster."""
         self._brokers.clear()
-        for cluster, count in shown.items():
+        for cluster, count in bounded(by_cluster).items():
             self._brokers.labels(cluster).set(count)
 
 

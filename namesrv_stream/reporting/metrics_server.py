@@ -38,6 +38,23 @@ MAX_REQUESTS = 32
 """Limit of requests at a time. One more ends the oldest, so slow clients do not keep out an orchestrator's check."""
 
 
+MAX_CLUSTERS = 100
+_MAX_LABEL_CHARS = 100
+_OTHER_CLUSTERS = "(others)"
+
+
+def bounded(by_cluster: Mapping[str, int]) -> dict[str, int]:
+    """Return the numbers of clusters as labels may have them.
+
+    Peers can invent clusters, so only the MAX_CLUSTERS largest have a line each; the others share one.
+    """
+    largest = sorted(by_cluster.items(), key=lambda each: -each[1])
+    shown = {cluster[:_MAX_LABEL_CHARS]: count for cluster, count in largest[:MAX_CLUSTERS]}
+    if others := largest[MAX_CLUSTERS:]:
+        shown[_OTHER_CLUSTERS] = sum(count for _, count in others)
+    return shown
+
+
 def add_process_metrics(registry: CollectorRegistry, namespace: str = "", pid: int | None = None) -> None:
     """Add descriptors and their limit, threads, resident memory and CPU time of this process, or of another one here.
 

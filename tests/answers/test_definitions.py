@@ -253,7 +253,9 @@ def check_down(watched, of_brokers):
     rows = ask(watched.root, "FROM broker_down").to_pylist()
     columns = ("cluster_name", "broker_name", "broker_id", "zone_name", "broker_addr", "ended_by")
     times = ("last_heard_at", "gone_at")
-    assert {*down} == {(*(row[name] for name in columns), *(ms(row[name]) for name in times), None) for row in rows}
+    assert {*down} == {
+        (*(row[name] for name in columns), *(ms(row[name]) for name in times), None, None) for row in rows
+    }
     up = brokers_of(view)
     ended = {key: of_one[-1][1] for key, of_one in of_brokers.items() if key not in up}
     assert {each[:3] for each in down} == {

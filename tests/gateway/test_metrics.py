@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import generate_latest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.gateway_metrics import MAX_CLUSTERS, Metrics
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.reporting import metrics_server as monitoring
-from namesrv_stream.reporting.metrics_server import MAX_REQUESTS, MonitoringServer
+from namesrv_stream.reporting.metrics_server import MAX_CLUSTERS, MAX_REQUESTS, MonitoringServer
 from tests.gateway.conftest import T0
 from tests.waiting import until
 
