@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from namesrv_stream.answers.claims import config_warnings
 from namesrv_stream.answers.definitions import (
     WENT,
     DownBroker,
@@ -104,7 +105,8 @@ def group_text(registry: RegistryAt, name: str) -> str:
     of_all = down_brokers(registry), left_brokers(registry), planned_brokers(registry)
     down, left, away = ([each for each in some if each.broker_name == name] for some in of_all)
     state = _state_text(registry, name, down, left, away)
-    return f"{state}{_retired_text(each for each in of_name if each.retired)}"
+    warned = "".join(f"; {text}" for text in config_warnings(registry, name))
+    return f"{state}{_retired_text(each for each in of_name if each.retired)}{warned}"
 
 
 def _state_text(

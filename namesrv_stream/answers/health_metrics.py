@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from namesrv_stream.answers.absences import holding
+from namesrv_stream.answers.claims import claims, in_vain
 from namesrv_stream.answers.definitions import (
     down_brokers,
     excused_names,
@@ -98,6 +99,16 @@ def _gauges(registry: RegistryAt) -> Iterator[Metric]:
     yield _by_cluster(
         "namesrv_registry_flapping_brokers", "Brokers with five unplanned ends or more within an hour.", flapping
     )
+    claimed = GaugeMetricFamily(
+        "namesrv_registry_claimed_identities", "Brokers as which several addresses register in turn."
+    )
+    claimed.add_metric([], len(claims(registry)))
+    yield claimed
+    vain = GaugeMetricFamily(
+        "namesrv_registry_unusable_addresses", "Brokers that announce an address which other machines cannot use."
+    )
+    vain.add_metric([], len(in_vain(registry)))
+    yield vain
     planned = GaugeMetricFamily("namesrv_registry_planned_absences", "Planned absences that hold or are to come.")
     planned.add_metric([], len(holding(registry)))
     yield planned

@@ -205,6 +205,8 @@ def taken_from(line: BrokerEventRow, before: Rows) -> str:
 
 
 def _by(line: BrokerEventRow) -> str:
+    if line.requested_by and line.requested_by.startswith("@"):  # the peer of a broker with an address of no use
+        return f" (from {line.requested_by[1:]})"
     return f" (user {line.requested_by})" if line.requested_by else ""
 
 

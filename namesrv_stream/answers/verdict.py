@@ -17,6 +17,7 @@ import msgspec
 from namesrv_stream.answers.absences import absence_text
 from namesrv_stream.answers.acknowledgements import Acknowledgement, acknowledgements
 from namesrv_stream.answers.causes import Cause, Member, State, causes
+from namesrv_stream.answers.claims import config_warnings
 from namesrv_stream.answers.definitions import (
     EXPECTED_MS,
     LEFT,
@@ -114,7 +115,8 @@ class Verdict(AnswerModel):
 
     `headline`: the gravest part in a few words, for a title or a notice; null if nothing is wrong. `unknownSince`: the
     verdict is of that time, because nothing newer is known; null if the job runs. `isAcknowledged`: brokers are down,
-    and operators have acknowledged each such cause; the level stays.
+    and operators have acknowledged each such cause; the level stays. `configWarnings`: brokers with one identity at
+    several addresses, and addresses that other machines cannot use.
     """
 
     level: Literal["ok", "warning", "critical"]
@@ -126,6 +128,7 @@ class Verdict(AnswerModel):
     wiped_groups: list[WipedGroup] = []  # noqa: RUF012  # msgspec copies it
     unknown_since: Time | None = None
     is_acknowledged: bool = False
+    config_warnings: list[str] = []  # noqa: RUF012  # msgspec copies it
 
 
 def state_of(registry: RegistryAt, lease: LiveRow) -> State:
@@ -277,6 +280,7 @@ class Beside(NamedTuple):
     lost_until_ms: int | None = None
     acknowledged: Mapping[str, Acknowledgement] = MappingProxyType({})
     away: Left = NOBODY
+    config: Sequence[str] = ()
     excused: frozenset[str] = frozenset()
 
     @classmethod
@@ -286,7 +290,8 @@ class Beside(NamedTuple):
         lost_ms = None if unknown is None or unknown.until_millis < now_ms - EXPECTED_MS else unknown.until_millis
         left, away = left_of(registry, topics), away_of(registry, topics)
         known = acknowledgements(registry)
-        return cls(left, wiped_groups(registry, topics), lost_ms, known, away, excused_names(registry))
+        config = list(config_warnings(registry))
+        return cls(left, wiped_groups(registry, topics), lost_ms, known, away, config, excused_names(registry))
 
 
 NOTHING_BESIDE = Beside()
@@ -313,9 +318,11 @@ def verdict(
     is_critical = counts.down or of_kind.not_writable or of_kind.without_route
     is_known_of = counts.expected or counts.planned
     is_warning = counts.suspect or counts.late or of_kind.degraded or not is_known_of or left.topics
-    is_warning = is_warning or any(beside[1:4])
+    is_warning = is_warning or any(beside[1:4]) or beside.config
     level: Literal["ok", "warning", "critical"] = "critical" if is_critical else "warning" if is_warning else "ok"
-    told = Verdict(level, "", counts, of_kind, found, wiped_groups=list(beside.wiped))
+    told = Verdict(
+        level, "", counts, of_kind, found, wiped_groups=list(beside.wiped), config_warnings=list(beside.config)
+    )
     parts = list(_parts(told, of_state, beside, brokers))
     text = "; ".join(parts)
     if text.startswith(("all ", "both ", "no ")):  # what else is first is a number or a name, which stays as it is
@@ -355,22 +362,26 @@ def _parts(
         yield f"{told.brokers.late:,} late"
     if beside.away.brokers:
         yield _away_text(beside.away)
-    rest = []
-    if topics.degraded:
-        rest.append(f"{topics.degraded:,} degraded" if lost else f"{counted(topics.degraded, 'topic')} degraded")
-    elif topics.total and not lost:
-        rest += [_writable_text(topics, of_state)] if topics.writable else []
-    if topics.read_only:
-        rest.append(
-            f"{topics.read_only:,} read-only" if lost or rest else f"{counted(topics.read_only, 'topic')} read-only"
-        )
-    if rest:
+    if rest := list(_other_topics(topics, of_state, has_lost=bool(lost))):
         yield ", ".join(rest)
     if beside.wiped:
         yield _wiped_text(beside.wiped)
+    if beside.config:
+        yield beside.config[0] + (f"; {len(beside.config) - 1:,} more such" if len(beside.config) > 1 else "")
     if beside.lost_until_ms is not None:
         until = clock_text(beside.lost_until_ms)
         yield f"events until {until} were lost, so brokers and topics removed before it may be missing here"
+
+
+def _other_topics(topics: TopicCounts, of_state: Mapping[str, Sequence[str]], *, has_lost: bool) -> Iterator[str]:
+    """Yield how many topics are degraded or writable, and how many read-only; behind others as numbers alone."""
+    if topics.degraded:
+        yield f"{topics.degraded:,} degraded" if has_lost else f"{counted(topics.degraded, 'topic')} degraded"
+    elif topics.writable and not has_lost:
+        yield _writable_text(topics, of_state)
+    if topics.read_only:
+        is_behind = has_lost or topics.degraded or topics.writable
+        yield f"{topics.read_only:,} read-only" if is_behind else f"{counted(topics.read_only, 'topic')} read-only"
 
 
 def _writable_text(topics: TopicCounts, of_state: Mapping[str, Sequence[str]]) -> str:
@@ -394,7 +405,9 @@ def _headline(told: Verdict, of_state: Mapping[str, Sequence[str]], left: Left) 
         return f"{names[0] if len(names) == 1 else counted(len(names), 'topic')} {words}"
     if not told.causes:
         wiped = [each.broker_name for each in told.wiped_groups]
-        return f"{named(wiped, 1)} not writable" if wiped else "events lost" if told.brokers.expected else "no brokers"
+        if wiped or told.config_warnings:
+            return f"{named(wiped, 1)} not writable" if wiped else "wrong configuration"
+        return "events lost" if told.brokers.expected else "no brokers"
     of_gravest = [each for each in told.causes if each.state == told.causes[0].state]
     first = of_gravest[0]
     count = sum(each.count for each in of_gravest)

@@ -16,6 +16,7 @@ from namesrv_stream.reporting.texts import counted
 from namesrv_stream.tools.comparison import Compared, Namesrv, Tables
 from namesrv_stream.tools.comparison import compare as compare_sides
 from namesrv_stream.tools.doctor import Check, Finding, findings
+from namesrv_stream.tools.doctor import broker_checks as of_brokers
 from namesrv_stream.tools.doctor import kafka_checks as kafka
 from namesrv_stream.tools.doctor import storage_checks as storage
 from namesrv_stream.wire.json_text import encode_json
@@ -37,9 +38,10 @@ _MAX_TEXT = 200
     help="Check only what this process needs.",
 )
 @click.option("--tables", is_flag=True, help="Only read every file of the tables.")
+@click.option("--brokers", is_flag=True, help="Only connect to each registered broker from this machine.")
 @json_option
 @click.pass_context
-def doctor(context: click.Context, role: str, tables: bool, as_json: bool) -> None:
+def doctor(context: click.Context, role: str, tables: bool, brokers: bool, as_json: bool) -> None:
     """Check Kafka, storage, job, tables and certificate.
 
     Exit status: 0 no check failed; 1 otherwise.
@@ -50,7 +52,12 @@ def doctor(context: click.Context, role: str, tables: bool, as_json: bool) -> No
     checkpoint. In an object store the small table _conditional_put stays.
     """
     invocation: Invocation = context.obj
-    checks = {"tables": storage.check_files} if tables else _checks(role)
+    only: dict[str, Check] = {}
+    if tables:
+        only["tables"] = storage.check_files
+    if brokers:
+        only |= {"brokers": of_brokers.check_configuration, "connections": of_brokers.check_connections}
+    checks = only or _checks(role)
     found = [each for name, check in checks.items() for each in findings(name, check, invocation.settings)]
     rows = ([Text(each.state, _COLOURS[each.state]), each.check, _sentence(each)] for each in found)
     print_answer([each._asdict() for each in found], Rows(["state", "check", "result+"], rows), as_json=as_json)
@@ -77,6 +84,7 @@ def _checks(role: str) -> dict[str, Check]:
         (role, "tables", storage.check_tables),
         (role, "contents", storage.check_contents),
         ("all", "health", storage.check_health),
+        ("all", "brokers", of_brokers.check_configuration),
         ("gateway", "certificate", storage.check_certificate),
     ]
     return {name: check for of_role, name, check in checks if role in (of_role, "all")}

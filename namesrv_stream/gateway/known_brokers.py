@@ -212,6 +212,10 @@ class KnownBrokers:
             self._channels_of[address] += 1
         channel.addresses[address] = timeout_ms
 
+    def connections_of(self, address: str) -> int:
+        """Return over how many open connections heartbeats of an address have come."""
+        return self._channels_of[address]
+
     def timeouts_of(self, channel_id: str) -> Mapping[str, int]:
         """Return the addresses whose signs of life came over this connection, with the timeouts of their leases."""
         channel = self._channels.get(channel_id)

@@ -29,8 +29,10 @@ from namesrv_stream.gateway.known_brokers import (
 )
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.sending import Answer, InLog, KafkaSender, SentRequest
+from namesrv_stream.gateway.shared_addresses import SharedAddresses
 from namesrv_stream.records import encode_record
 from namesrv_stream.reporting.texts import broker_text, duration_text
+from namesrv_stream.rules.addresses import is_announced_in_vain
 from namesrv_stream.rules.record_types import (
     MASTER_ID,
     MAX_HEARTBEAT_TIMEOUT_MS,
@@ -78,6 +80,7 @@ class RegistrationHandler:
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
         self.taken = TakenAddresses(sending, own, self._speaking)
+        self._shared = SharedAddresses()
         self._ends: set[asyncio.Task[None]] = set()
         self._newest: tuple[RemotingCommand | None, str] = None, ""  # a registration and its token
         self.is_kafka_away = False
@@ -108,7 +111,10 @@ class RegistrationHandler:
         channel_id = self._sending.channel_id(connection)
         self._check_room(_broker_address(command), channel_id, connection.host)
         self.taken.check(self._answers, command, connection)
-        return partial(_decode, command, self._token(command), channel_id, only_quick)
+        is_vain = is_announced_in_vain(_broker_address(command), connection.host)
+        return partial(
+            _decode, command, self._token(command), channel_id, connection.peer if is_vain else None, only_quick
+        )
 
     def send_in_full(
         self, command: RemotingCommand, decoded: DecodedRegistration, connection: Connection
@@ -127,6 +133,9 @@ class RegistrationHandler:
         place.add_done_callback(partial(self._on_full_acknowledged, unread, address, new_topics))
         if self._is_first(address, connection):
             _log_came(head, connection)
+            if is_announced_in_vain(address, connection.host):
+                log.warning("%s connects from %s: other machines cannot reach the address that it announces. Set "
+                            "brokerIP1.", _named(head), connection.peer, extra={"address": address})  # fmt: skip
         channel_id = self._sending.channel_id(connection)
         self._note_sign_of_life(address, channel_id, self._timeout_ms(address), connection)
         self._heartbeats.sent(address, channel_id, place)
@@ -228,6 +237,10 @@ class RegistrationHandler:
     def _note_sign_of_life(self, address: str, channel_id: str, timeout_ms: int, connection: Connection) -> None:
         self._speaking[channel_id] = connection
         self._known.note_sign_of_life(address, channel_id, timeout_ms, connection.host)
+        if self._known.connections_of(address) > 1:
+            self._shared.note(address, self._holder(address), connection, self._sending.now_ms)
+        else:
+            self._shared.forget(address)
 
     def _is_first(self, address: str, connection: Connection) -> bool:
         """Return whether no sign of life of the address has come over this connection."""
@@ -337,10 +350,15 @@ def _broker_address(command: RemotingCommand) -> str:
     return (command.ext_fields or {}).get("brokerAddr", "")
 
 
-def _decode(command: RemotingCommand, token: str, channel_id: str, only_quick: bool) -> DecodedRegistration:
-    """Decode a registration and encode its record. Raises BadRequestError."""
+def _decode(
+    command: RemotingCommand, token: str, channel_id: str, peer: str | None, only_quick: bool
+) -> DecodedRegistration:
+    """Decode a registration and encode its record. Raises BadRequestError.
+
+    `peer`: from where a broker connects that announces an address in vain; the history has it as the sender.
+    """
     request, left_out = read_registration(command, channel_id, only_quick=only_quick)
-    request = replace(request, token=token)
+    request = replace(request, token=token, requested_by=request.requested_by or (peer and f"@{peer}"))
     topics = tuple(request.topic_config_table)
     return DecodedRegistration(
         head=replace(request, topic_config_table={}, topic_queue_mapping_info_map={}, requested_by=None),

@@ -1,6 +1,7 @@
 """doctor: each fault is one line with what to do, and nothing is left behind."""
 
 import json
+import socket
 from functools import partial
 
 import pytest
@@ -12,6 +13,7 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tools.doctor import findings
 from namesrv_stream.tools.doctor import kafka_checks as doctor_kafka
+from namesrv_stream.tools.doctor.broker_checks import check_configuration, check_connections
 from namesrv_stream.tools.doctor.kafka_checks import GATEWAY_RIGHTS, JOB_RIGHTS, check_job, check_kafka
 from namesrv_stream.tools.doctor.storage_checks import (
     check_certificate,
@@ -22,6 +24,7 @@ from namesrv_stream.tools.doctor.storage_checks import (
     check_writing,
 )
 from tests.certificates import make_certificate
+from tests.clock import now_ms
 from tests.registry import PublishedRegistry
 from tests.system.heartbeats import PATIENT
 
@@ -128,3 +131,31 @@ def test_order_configurations_that_crash_clients_are_found(tmp_path):
     registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8;"))
     [found] = states(check_contents, delta_root=registry.root)
     assert (found.check, found.state, "topic TopicA: ''" in found.found) == ("order configuration", "failed", True)
+
+
+def test_each_registered_broker_is_connected_to_and_what_cannot_be_is_named(tmp_path, closed_port_of_nobody):
+    registry = PublishedRegistry(str(tmp_path), now_ms())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        registry.register(f"127.0.0.1:{server.getsockname()[1]}", "c1", "broker-a")
+        registry.register(f"127.0.0.1:{closed_port_of_nobody}", "c1", "broker-b")
+        broken, all_of_them = states(check_connections, delta_root=registry.root)
+    assert (broken.state, all_of_them.state) == ("failed", "failed")
+    assert f"cannot connect to broker-b master (127.0.0.1:{closed_port_of_nobody}): connection refused" in broken.found
+    assert all_of_them.found.startswith("this machine can connect to 1 of 2 brokers (in ")
+
+
+def test_an_identity_that_two_brokers_claim_and_an_address_of_no_use_are_named(tmp_path):
+    registry = PublishedRegistry(str(tmp_path), now_ms())
+    registry.register("127.0.0.1:10911", "c1", "broker-b", requested_by="@10.0.0.5:4711")
+    for number in (1, 2, 1, 2, 1):
+        registry.register(f"10.0.0.{number}:10911", "c1", "broker-a")
+    claimed, in_vain = states(check_configuration, delta_root=registry.root)
+    assert claimed.found == "broker-a master is claimed in turn by 10.0.0.1:10911 and 10.0.0.2:10911"
+    assert in_vain.found == "broker-b master announces 127.0.0.1:10911 and connects from 10.0.0.5:4711: set brokerIP1"
+    assert {claimed.state, in_vain.state} == {"warning"}
+
+
+@pytest.fixture
+def closed_port_of_nobody():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
