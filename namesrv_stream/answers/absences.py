@@ -53,7 +53,7 @@ class Absence(AnswerModel):
         return f"until {clock_text(self.until)}{f' ({why})' if why else ''}"
 
 
-class _Value(msgspec.Struct):
+class _Stored(msgspec.Struct):
     name: str
     until: int
     by: str | None = None
@@ -83,7 +83,7 @@ def subject_of(scope: str, *names: str) -> str:
 
 def absence_value(name: str, until_ms: int, by: str | None, reason: str | None) -> str:
     """Return the KV value of a planned absence. `name`: what sentences call its subject."""
-    return msgspec.json.encode(_Value(name, until_ms, by, reason)).decode()
+    return msgspec.json.encode(_Stored(name, until_ms, by, reason)).decode()
 
 
 @fact
@@ -96,7 +96,7 @@ def absences(registry: RegistryAt) -> Mapping[str, list[Absence]]:
         if scope not in ("broker", "group", "zone", "cluster") or not begin.isdecimal():
             continue
         with suppress(msgspec.DecodeError):
-            value = msgspec.json.decode(text, type=_Value)
+            value = msgspec.json.decode(text, type=_Stored)
             if int(begin) < value.until <= int(begin) + LONGEST_MS:
                 times = Time(int(begin)), Time(value.until)
                 each = Absence(scope, value.name, *times, value.by, value.reason, subject)  # type: ignore[arg-type]

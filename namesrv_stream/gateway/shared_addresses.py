@@ -21,7 +21,7 @@ _WARNED_EVERY_MS = 60_000
 
 
 @dataclass(slots=True)
-class _Turns:
+class _Speakers:
     """The connection that spoke last, and the times at which another host did."""
 
     last: Connection
@@ -32,12 +32,12 @@ class SharedAddresses:
     """The addresses with several connections to this gateway. Lives in the event loop."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, _Turns] = {}
+        self._turns: dict[str, _Speakers] = {}
         self._warn_at_ms = 0
 
     def note(self, address: str, named: str, connection: Connection, now_ms: int) -> None:
         """Note a heartbeat of an address that has several connections; warn, once a minute at most."""
-        turns = self._turns.setdefault(address, _Turns(connection))
+        turns = self._turns.setdefault(address, _Speakers(connection))
         other, turns.last = turns.last, connection
         if other.host == connection.host:
             return

@@ -2,9 +2,14 @@
 
 import pytest
 
+from namesrv_stream.answers.definitions import lost_topics
+from namesrv_stream.answers.impact import impact
+from namesrv_stream.answers.questions import ALL, AskImpact
+from namesrv_stream.answers.verdict import topic_verdicts
+from namesrv_stream.tables.registry import Registry
 from real_rocketmq.servers import Release, broker, mqadmin
 from tests.java_client import BODIES, java_client
-from tests.system.gateway_stack import eventually, registered, routed
+from tests.system.gateway_stack import eventually, registered, routed, until
 
 pytestmark = pytest.mark.system
 
@@ -78,3 +83,24 @@ def test_brokers_know_several_gateways_and_outlive_one(stack, tmp_path):
         told = [each.type for each in stack.events_of("broker-both")]
         leases = [each for each in told if each in ("REGISTERED", "UNREGISTERED")]
         assert leases == ["REGISTERED", "UNREGISTERED"], "nothing doubles in the history"
+
+
+@pytest.mark.full
+def test_what_impact_tells_of_a_broker_is_so_after_a_sigkill(stack, master, admin, tmp_path):
+    """Two masters have a topic, one of them has one alone."""
+    with broker(tmp_path / "other", stack.namesrv_addr, "broker-k", autoCreateTopicEnable="false") as other:
+        registered(stack, "broker-k", {"0": other.address})
+        for address, topic in ((master.address, "Both"), (other.address, "Both"), (other.address, "Alone")):
+            assert "success" in admin("updateTopic", "-b", address, "-t", topic)
+        opened = Registry(stack.settings.delta_root)
+        until(lambda: {row.broker_name for row in opened.newest().queues.get("Both", ())} == {"broker-a", "broker-k"})
+        until(lambda: "Alone" in opened.newest().queues)
+        told = impact(opened.newest(), AskImpact(brokers=["broker-k"]).model_copy(update={"limit": ALL}))
+        after = {each.topic: (each.loses, each.state_after) for each in told.topics}
+        assert after == {"Alone": ("route", "without_route"), "Both": ("group", "degraded")}
+        assert told.text == "Alone loses its route; 1 more degraded."
+        other.kill()
+        registered(stack, "broker-k", {})
+        registry = opened.newest()
+        states = topic_verdicts(registry, lost_topics(registry)).of
+        assert {topic: states[topic].state for topic in after} == {topic: state for topic, (_, state) in after.items()}
