@@ -129,7 +129,7 @@ def impact(registry: RegistryAt, asked: AskImpact) -> Impact:
     page = ordered[asked.after : asked.after + asked.limit]
     rest = asked.after + len(page)
     labels = [each.name for each in subjects] or wiped
-    told = losses_text(found, all_writable(registry, routes))
+    told = losses_text(found, lambda: all_writable(registry, routes))
     if not ended and not wiped:
         told = f"Nothing changes: {named(labels, _NAMED)} {'is' if len(labels) == 1 else 'are'} not up."
     groups = list(_groups(routes, trial, is_wiped=bool(wiped)))

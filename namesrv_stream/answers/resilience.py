@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment
 from namesrv_stream.answers.questions import AskResilience
@@ -85,7 +86,7 @@ def resilience(registry: RegistryAt, asked: AskResilience) -> Resilience:
     for number, (rows, _) in enumerate(topics):
         for row in rows:
             of_name.setdefault(row.broker_name, []).append(number)
-    is_writable = all_writable(registry, routes)
+    is_writable = cache(lambda: all_writable(registry, routes))
     found = []
     for subject in subjects:
         ended = [each.address for each in subject.brokers if each.state != "down"]

@@ -24,7 +24,7 @@ from namesrv_stream.answers.definitions import (
 )
 from namesrv_stream.answers.model import not_found
 from namesrv_stream.answers.questions import OfPlaces
-from namesrv_stream.answers.verdict import members, system_topics
+from namesrv_stream.answers.verdict import members, system_among
 from namesrv_stream.reporting.texts import broker_text, counted, zone_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
@@ -123,9 +123,10 @@ def planned_routes(registry: RegistryAt, chosen: Collection[Member]) -> RouteTab
 def topics_on(registry: RegistryAt, routes: RouteTables, broker_names: Iterable[str]) -> list[Alike]:
     """Return the topics on broker groups, without system topics; those of which groups are lost each by itself."""
     lost = lost_topics(registry)
-    system = system_topics(registry, lost)
+    concerned = routes.queues.alike({*broker_names})
+    system = system_among(registry, (topic for _, topics in concerned for topic in topics))
     found: list[Alike] = []
-    for rows, topics in routes.queues.alike({*broker_names}):
+    for rows, topics in concerned:
         told = [topic for topic in topics if topic not in system]
         of_lost = [topic for topic in told if topic in lost] if lost else []
         apart = {*of_lost}
@@ -194,8 +195,11 @@ def all_writable(registry: RegistryAt, routes: RouteTables) -> bool:
     )
 
 
-def losses_text(losses: Losses, is_writable: bool) -> str:
-    """Return what topics lose, in a sentence: of one its name, of many how many."""
+def losses_text(losses: Losses, is_writable: Callable[[], bool]) -> str:
+    """Return what topics lose, in a sentence: of one its name, of many how many.
+
+    `is_writable`: whether every topic is writable now; it is asked only if none loses writes.
+    """
     route, writes, group = (losses.counts[loss] for loss in LOSSES)
     parts = []
     if route:
@@ -205,7 +209,7 @@ def losses_text(losses: Losses, is_writable: bool) -> str:
         parts.append(f"{which} {'loses' if writes == 1 else 'lose'} writes")
     if parts:
         return f"{', '.join(parts)}{f'; {group:,} more degraded' if group else ''}."
-    kept = "every topic stays writable" if is_writable else "no topic loses writes or its route"
+    kept = "every topic stays writable" if is_writable() else "no topic loses writes or its route"
     return f"Safe: {kept}{f'; {_topics(losses.of[LOSSES[-1]])} degraded' if group else ''}."
 
 
