@@ -39,6 +39,7 @@ _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
 _MACROS = """
 date_from_unix_date(days) AS DATE '1970-01-01' + days
 explode(list) AS unnest(list)
+get_json_object(text, path) AS CASE WHEN json_valid(text) THEN json_extract_string(text, path) END
 from_utc_timestamp(time, zone) AS timezone(zone, time)
 sequence(first, last) AS generate_series(first, last)
 timestamp_millis(ms) AS make_timestamptz(CAST(ms * 1000 AS BIGINT))

@@ -132,15 +132,15 @@ WHERE type = 'RETIRE_BROKER' AND NOT held_id;
 -- or 'broker/c1/broker-a/0', each name encoded as in a URL. Times of one subject that meet are one.
 CREATE OR REPLACE TEMPORARY VIEW planned_absence AS
 WITH planned AS (
-  SELECT regexp_extract(key, '^((broker|group|zone|cluster)/.+)@[0-9]+$', 1) AS subject, try_cast(regexp_extract(key, '@([0-9]+)$', 1) AS BIGINT) AS begin_ms,
-         try_cast(regexp_extract(value, '"until":([0-9]+)', 1) AS BIGINT) AS end_ms
+  SELECT regexp_extract(key, '^((broker|group|zone|cluster)/.*)@[0-9]{1,15}$', 1) AS subject, try_cast(regexp_extract(key, '@([0-9]+)$', 1) AS BIGINT) AS begin_ms,
+         try_cast(get_json_object(value, '$.until') AS BIGINT) AS end_ms
   FROM kv_config
   WHERE namespace = 'NAMESRV_STREAM_PLANNED' AND value IS NOT NULL
 ), beside AS (
   SELECT *, IF(begin_ms <= max(end_ms) OVER (PARTITION BY subject ORDER BY begin_ms, end_ms
                                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins
   FROM planned
-  WHERE subject <> '' AND begin_ms < end_ms AND end_ms <= begin_ms + 2592000000
+  WHERE subject <> '' AND begin_ms < end_ms AND end_ms <= begin_ms + 518400000
 ), numbered AS (
   SELECT *, sum(begins) OVER (PARTITION BY subject ORDER BY begin_ms, end_ms
                               ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
@@ -181,7 +181,7 @@ WITH away AS (
          ON concat('group/', url_encode(session.broker_name)) = of_group.subject
             AND unix_millis(to_time) >= of_group.from_millis AND unix_millis(to_time) < of_group.until_millis
        LEFT JOIN planned_absence of_zone
-         ON concat('zone/', url_encode(session.zone_name)) = of_zone.subject
+         ON concat('zone/', url_encode(coalesce(session.zone_name, ''))) = of_zone.subject
             AND unix_millis(to_time) >= of_zone.from_millis AND unix_millis(to_time) < of_zone.until_millis
        LEFT JOIN planned_absence of_cluster
          ON concat('cluster/', url_encode(session.cluster_name)) = of_cluster.subject
@@ -313,7 +313,7 @@ GROUP BY cluster_name, day;
 -- One row for each group of two or more brokers that went down unplanned, each within a minute of the one before: the
 -- outage of a zone, a switch or a host. A silent broker counts at its last heartbeat, so brokers that fail together are
 -- together here, whenever they expire. The view counts leases that end: a failed master counts even if a slave has registered
--- as the master before it expires. It leaves out an end within a planned absence, kept or not. `which` has each broker as
+-- as the master before it expires. It leaves out ends by plan. `which` has each broker as
 -- 'cluster name id', broker_keys by its key.
 CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
 WITH gone AS (
@@ -321,20 +321,26 @@ WITH gone AS (
          concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
          IF(type = 'EXPIRED', last_heard_at, event_time) AS gone_at
   FROM broker_event
+       ANTI JOIN (SELECT broker_key AS planned_key, to_time AS planned_at FROM broker_stretch WHERE is_planned) planned
+         ON concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) = planned_key AND event_time = planned_at
        LEFT JOIN planned_absence of_broker
-         ON concat_ws('/', 'broker', url_encode(cluster_name), url_encode(broker_name), broker_id) = of_broker.subject
+         ON NOT held_id AND concat_ws('/', 'broker', url_encode(cluster_name), url_encode(broker_name), broker_id) = of_broker.subject
             AND unix_millis(event_time) >= of_broker.from_millis AND unix_millis(event_time) < of_broker.until_millis
        LEFT JOIN planned_absence of_group
-         ON concat('group/', url_encode(broker_name)) = of_group.subject
+         ON NOT held_id AND concat('group/', url_encode(broker_name)) = of_group.subject
             AND unix_millis(event_time) >= of_group.from_millis AND unix_millis(event_time) < of_group.until_millis
        LEFT JOIN planned_absence of_zone
-         ON concat('zone/', url_encode(zone_name)) = of_zone.subject
+         ON NOT held_id AND concat('zone/', url_encode(coalesce(zone_name, ''))) = of_zone.subject
             AND unix_millis(event_time) >= of_zone.from_millis AND unix_millis(event_time) < of_zone.until_millis
        LEFT JOIN planned_absence of_cluster
-         ON concat('cluster/', url_encode(cluster_name)) = of_cluster.subject
+         ON NOT held_id AND concat('cluster/', url_encode(cluster_name)) = of_cluster.subject
             AND unix_millis(event_time) >= of_cluster.from_millis AND unix_millis(event_time) < of_cluster.until_millis
   WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED', 'REFUSED') AND lease_millis IS NOT NULL AND epoch > 0 /*lost_epoch*/
     AND coalesce(of_broker.subject, of_group.subject, of_zone.subject, of_cluster.subject) IS NULL
+  UNION ALL  -- those that unregistered by plan, and were not back in time
+  SELECT cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id), broker_key, gone_at
+  FROM outage
+  WHERE ended_by = 'UNREGISTERED'
 ), following AS (
   SELECT *, IF(gone_at <= lag(gone_at) OVER (ORDER BY gone_at) + INTERVAL 1 MINUTE, 0, 1) AS begins
   FROM gone
@@ -525,19 +531,22 @@ SELECT topic, broker_name, from_time, to_time, ended_by, deleted_at FROM edge WH
 
 -- One row for each topic on a broker name that lacks it because it is down: the topic was removed without a command or an
 -- unregistration, when a broker of the name went down that has been down since. It is expected on that name until the
--- master is back, because a slave brings no topics.
+-- master is back, because a slave brings no topics. An unregistration counts too if the broker was away by plan, and is not
+-- back in time.
 CREATE OR REPLACE TEMPORARY VIEW topic_down AS
 WITH latest AS (
   SELECT *, lead(topic) OVER (PARTITION BY topic, broker_name ORDER BY from_time, to_time NULLS LAST) IS NULL AS is_last
   FROM topic_session
 ), fallen AS (
-  SELECT broker_name, min(gone_at) AS fell_at FROM broker_down GROUP BY broker_name
+  SELECT broker_name, min(gone_at) AS fell_at, max(IF(ended_by = 'UNREGISTERED', 1, 0)) AS overdue
+  FROM broker_down
+  GROUP BY broker_name
 ), master AS (
   SELECT broker_name, max(from_time) AS came_at FROM broker_session WHERE broker_id = 0 GROUP BY broker_name
 )
 SELECT topic, broker_name, to_time AS gone_at
 FROM latest JOIN fallen USING (broker_name) LEFT JOIN master USING (broker_name)
-WHERE is_last AND ended_by IN ('SILENCE', 'CHANNEL_CLOSED') AND deleted_at IS NULL
+WHERE is_last AND (ended_by IN ('SILENCE', 'CHANNEL_CLOSED') OR ended_by = 'UNREGISTER_BROKER' AND overdue = 1) AND deleted_at IS NULL
   AND fell_at <= to_time AND coalesce(came_at, to_time) <= to_time;
 
 -- One row for each topic that has a route or is expected to have one, with its state:

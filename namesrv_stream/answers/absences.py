@@ -7,6 +7,7 @@ the same for the whole history, as `planned_absence` and `broker_stretch`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Literal, NamedTuple
@@ -18,12 +19,13 @@ from namesrv_stream.answers.model import AnswerModel, fact
 from namesrv_stream.reporting.texts import Time, clock_text, counted
 from namesrv_stream.tables.moment import RegistryAt
 
-LONGEST_MS = 30 * 24 * 3_600_000
-"""Longest planned absence; a longer one is none."""
+LONGEST_MS = 6 * 24 * 3_600_000
+"""Longest planned absence; a longer one is none. After 7 days a broker that is not back is no longer expected."""
 
 NAMESPACE = "NAMESRV_STREAM_PLANNED"
 """KV namespace. A key is a subject and the time from which on it may be away: `zone/eu-a@1795683180000`."""
 
+_TIME = re.compile("[0-9]{1,15}")
 Scope = Literal["broker", "group", "zone", "cluster"]
 
 
@@ -54,8 +56,8 @@ class Absence(AnswerModel):
 
 
 class _Stored(msgspec.Struct):
-    name: str
     until: int
+    name: str = ""
     by: str | None = None
     reason: str | None = None
 
@@ -72,8 +74,8 @@ class Planned(NamedTuple):
     def subjects(self) -> tuple[str, ...]:
         """The subjects of all planned absences that cover it."""
         own = ("broker", self.cluster, self.name, str(self.broker_id))
-        of_zone = () if self.zone is None else (subject_of("zone", self.zone),)
-        return (subject_of(*own), subject_of("group", self.name), *of_zone, subject_of("cluster", self.cluster))
+        of_zone = subject_of("zone", self.zone or "")
+        return subject_of(*own), subject_of("group", self.name), of_zone, subject_of("cluster", self.cluster)
 
 
 def subject_of(scope: str, *names: str) -> str:
@@ -83,7 +85,18 @@ def subject_of(scope: str, *names: str) -> str:
 
 def absence_value(name: str, until_ms: int, by: str | None, reason: str | None) -> str:
     """Return the KV value of a planned absence. `name`: what sentences call its subject."""
-    return msgspec.json.encode(_Stored(name, until_ms, by, reason)).decode()
+    return msgspec.json.encode(_Stored(until_ms, name, by, reason)).decode()
+
+
+def ends_ms(values: Mapping[str, str], since_ms: int, until_ms: int) -> list[int]:
+    """Return the ends after a time and up to another of the planned absences among the KV values of the namespace."""
+    found = []
+    for key, text in values.items():
+        begin = key.rpartition("@")[2]
+        if _TIME.fullmatch(begin) and int(begin) > since_ms - LONGEST_MS:
+            with suppress(msgspec.DecodeError):
+                found.append(msgspec.json.decode(text, type=_Stored).until)
+    return [end_ms for end_ms in found if since_ms < end_ms <= until_ms]
 
 
 @fact
@@ -93,13 +106,13 @@ def absences(registry: RegistryAt) -> Mapping[str, list[Absence]]:
     for key, text in registry.kv.get(NAMESPACE, {}).items():
         subject, _, begin = key.rpartition("@")
         scope = subject.partition("/")[0]
-        if scope not in ("broker", "group", "zone", "cluster") or not begin.isdecimal():
+        if scope not in ("broker", "group", "zone", "cluster") or not _TIME.fullmatch(begin):
             continue
         with suppress(msgspec.DecodeError):
             value = msgspec.json.decode(text, type=_Stored)
             if int(begin) < value.until <= int(begin) + LONGEST_MS:
                 times = Time(int(begin)), Time(value.until)
-                each = Absence(scope, value.name, *times, value.by, value.reason, subject)  # type: ignore[arg-type]
+                each = Absence(scope, value.name or subject, *times, value.by, value.reason, subject)  # type: ignore[arg-type]
                 found.setdefault(subject, []).append(each)
     return {subject: _joined(of_subject) for subject, of_subject in found.items()}
 

@@ -11,6 +11,7 @@ from namesrv_stream.answers.definitions import (
     DownBroker,
     TopicState,
     down_brokers,
+    excused_names,
     gone_brokers,
     last_ends,
     last_topics,
@@ -104,33 +105,32 @@ def group_text(registry: RegistryAt, name: str) -> str:
     of_name = [each for each in gone_brokers(registry) if each.broker_name == name]
     of_all = down_brokers(registry), left_brokers(registry), planned_brokers(registry)
     down, left, away = ([each for each in some if each.broker_name == name] for some in of_all)
-    state = _state_text(registry, name, down, left, away)
+    states = []
+    if registry.brokers.get(name) or down or left or not away:
+        states.append(_state_text(registry, name, down, left, is_excused=name in excused_names(registry)))
+    if away:
+        roles = listed([role_text(each.broker_id) for each in away])
+        absence = max((each.absence for each in away if each.absence), key=lambda each: each.until)
+        states.append(f"{'' if states else f'{name} '}{roles} in planned absence {absence.text}")
+    state = ", ".join(states)
     warned = "".join(f"; {text}" for text in config_warnings(registry, name))
     return f"{state}{_retired_text(each for each in of_name if each.retired)}{warned}"
 
 
 def _state_text(
-    registry: RegistryAt,
-    name: str,
-    down: Sequence[DownBroker],
-    left: Sequence[DownBroker],
-    away: Sequence[DownBroker],
+    registry: RegistryAt, name: str, down: Sequence[DownBroker], left: Sequence[DownBroker], *, is_excused: bool
 ) -> str:
     """Return what is said of a broker group of which some brokers are down or have unregistered, the latest first.
 
-    `away`: those in planned absence.
+    `is_excused`: its master is in planned absence.
     """
     holders = registry.brokers.get(name, {})
-    if away and not down:
-        roles = listed([role_text(each.broker_id) for each in away])
-        absence = max((each.absence for each in away if each.absence), key=lambda each: each.until)
-        return f"{name} {'up, ' if holders else ''}{roles} in planned absence {absence.text}"
     if not holders and down:
         return f"{name} down {_since(down[0])}"
     if not holders:
         at = clock_text(left[0].gone_ms) if left else ""
         return f"{name} unregistered at {at} and has not returned" if left else f"{name} is not up and not expected"
-    if MASTER_ID not in holders:
+    if MASTER_ID not in holders and not is_excused:
         masters = [f" {_since(each)}" for each in (*down, *left) if each.broker_id == MASTER_ID]
         return f"{name} not writable: no master{''.join(masters[:1])}"
     if down:

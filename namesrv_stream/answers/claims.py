@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from namesrv_stream.answers.definitions import BrokerKey
-from namesrv_stream.answers.events import Span, newest_of
+from namesrv_stream.answers.events import Span, newest_of, newest_of_each
 from namesrv_stream.answers.model import fact
 from namesrv_stream.reporting.texts import broker_text, listed, natural_key
 from namesrv_stream.rules.addresses import is_announced_in_vain, is_of_one_machine
@@ -73,13 +73,14 @@ def in_vain(registry: RegistryAt) -> list[InVain]:
     near = sorted(address for address in registry.live if is_of_one_machine(address))
     if not near:
         return []
-    of_addresses = f"broker_addr IN ({', '.join(map(quoted, near))}) AND contains(requested_by, '@')"
-    read = partial(newest_of, registry, f"type = 'REGISTERED' AND {of_addresses}", None)
+    of_addresses = f"type = 'REGISTERED' AND broker_addr IN ({', '.join(map(quoted, near))})"
+    read = partial(newest_of_each, registry, "broker_addr", of_addresses)
     peers = {line.broker_addr: line for line in registry.once("peers", read, BROKER_EVENT, key=of_addresses)}
     found = []
     for address in near:
         lease, line = registry.live[address], peers.get(address)
-        peer = "" if line is None else (line.requested_by or "").rpartition("@")[2]
+        is_its = line is not None and (line.broker_name, line.broker_id) == (lease.broker_name, lease.broker_id)
+        peer = (line.requested_by or "").rpartition("@")[2] if line is not None and is_its else ""
         if peer and is_announced_in_vain(address, peer.rpartition(":")[0].strip("[]")):
             found.append(InVain((lease.cluster_name, lease.broker_name, lease.broker_id), address, peer))
     return sorted(found)

@@ -198,17 +198,25 @@ FLAPS, FLAPS_WITHIN_MS = 5, 3_600_000
 
 
 @fact
-def flapping_brokers(registry: RegistryAt) -> list[BrokerKey]:
-    """Return the brokers with FLAPS unplanned ends or more in the last hour, without those that were planned."""
+def unplanned_ends(registry: RegistryAt) -> list[tuple[BrokerKey, int]]:
+    """Return the brokers of which a lease has ended unplanned in the last hour, and when; without planned absences."""
     since_ms = registry.now_ms - FLAPS_WITHIN_MS
     span = Span(since_ms // _HOUR_MS * _HOUR_MS)
     condition = f"type IN {UNPLANNED} AND lease_millis IS NOT NULL AND {span.covers}"
     read = partial(newest_of, registry, condition, None)
-    counts = Counter[BrokerKey]()
+    found = []
     for line in registry.once("ends of an hour", read, BROKER_EVENT, key=span.since_ms):
         broker = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
-        if line.event_time > since_ms:
-            counts[broker] += absence_of_end(registry, broker, line.zone_name, line.type, line.event_time) is None
+        if line.event_time > since_ms and not absence_of_end(
+            registry, broker, line.zone_name, line.type, line.event_time
+        ):
+            found.append((broker, line.event_time))
+    return found
+
+
+def flapping_brokers(registry: RegistryAt) -> list[BrokerKey]:
+    """Return the brokers with FLAPS unplanned ends or more in the last hour."""
+    counts = Counter(broker for broker, _ in unplanned_ends(registry))
     return sorted(broker for broker, count in counts.items() if count >= FLAPS)
 
 
@@ -220,7 +228,9 @@ def lost_topics(registry: RegistryAt) -> LostTopics:
     """
     down = down_brokers(registry)  # the latest first, so the earliest stays
     fell_ms = {each.broker_name: each.gone_ms for each in down}
-    lost = last_topics(registry, fell_ms, LOSSES)
+    overdue = {each.broker_name for each in down if each.ended_by not in UNPLANNED}  # by plan, which is over
+    lost = last_topics(registry, fell_ms.keys() - overdue, LOSSES)
+    lost += last_topics(registry, overdue, WENT) if overdue else []
     return _by_topic(row for lost_ms, row in lost if fell_ms[row.broker_name] <= lost_ms)
 
 

@@ -18,9 +18,10 @@ from namesrv_stream.answers.absences import holding
 from namesrv_stream.answers.claims import claims, in_vain
 from namesrv_stream.answers.definitions import (
     down_brokers,
-    excused_names,
     flapping_brokers,
+    gone_brokers,
     planned_brokers,
+    unplanned_ends,
 )
 from namesrv_stream.answers.verdict import members, verdict_of
 from namesrv_stream.errors import NamesrvError
@@ -34,6 +35,7 @@ _LEVELS = ("ok", "warning", "critical")
 _STATES = {"alive": "up", "late": "late", "suspect": "suspect", "down": "down", "planned": "planned"}
 """State of a broker -> its label. `up` is without late and suspect ones."""
 
+_MASS_WITHIN_MS = 120_000
 _TOPIC_STATES = ("writable", "read_only", "degraded", "not_writable", "without_route")
 
 
@@ -54,14 +56,13 @@ class HealthCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges; none before the first snapshot, and none if the history cannot be read."""
+        """Yield the gauges; none before the first snapshot, and the last ones if the history cannot be read."""
         registry = self._newest()
         if registry is not None and time.monotonic() - self._made_s >= self._least_s:
             try:
                 self._made = list(_gauges(registry))
             except (NamesrvError, DeltaError, OSError) as error:
-                log.warning("the gauges of the health line are missing: %s", error)
-                self._made = []
+                log.warning("the gauges of the health line stay as they were: %s", error)
             self._made_s = time.monotonic()
         yield from self._made
 
@@ -85,10 +86,15 @@ def _gauges(registry: RegistryAt) -> Iterator[Metric]:
     yield brokers
     names = {(each.cluster, each.name) for each in expected}
     mastered = {each.name for each in expected if each.broker_id == MASTER_ID and each.state != "down"}
+    stopped = {
+        each.broker_name
+        for each in gone_brokers(registry)
+        if each.broker_id == MASTER_ID and not each.is_down_at(registry.now_ms)
+    }
     lacking = Counter({cluster: 0 for cluster, _ in names})
-    lacking.update(cluster for cluster, name in names if name not in mastered | excused_names(registry))
+    lacking.update(cluster for cluster, name in names if name not in mastered | stopped)
     yield _by_cluster(
-        "namesrv_registry_groups_without_master", "Broker groups that are expected and have no master.", lacking
+        "namesrv_registry_groups_without_master", "Broker groups whose master is down, or never registered.", lacking
     )
     topics = GaugeMetricFamily("namesrv_registry_topics", "Topics by state, without system topics.", labels=["state"])
     for state in _TOPIC_STATES:
@@ -99,6 +105,12 @@ def _gauges(registry: RegistryAt) -> Iterator[Metric]:
     yield _by_cluster(
         "namesrv_registry_flapping_brokers", "Brokers with five unplanned ends or more within an hour.", flapping
     )
+    ended = GaugeMetricFamily(
+        "namesrv_registry_ended_leases", "Leases that ended unplanned within the last two minutes of event time."
+    )
+    since_ms = registry.now_ms - _MASS_WITHIN_MS
+    ended.add_metric([], sum(at_ms > since_ms for _, at_ms in unplanned_ends(registry)))
+    yield ended
     claimed = GaugeMetricFamily(
         "namesrv_registry_claimed_identities", "Brokers as which several addresses register in turn."
     )

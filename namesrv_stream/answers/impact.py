@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from namesrv_stream.answers.definitions import Brokers, TopicState, down_brokers
+from namesrv_stream.answers.definitions import Brokers, TopicState, down_brokers, planned_brokers
 from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, fact, not_found
 from namesrv_stream.answers.questions import AskImpact
 from namesrv_stream.answers.trials import (
@@ -13,10 +13,13 @@ from namesrv_stream.answers.trials import (
     Loss,
     Losses,
     all_writable,
+    is_up,
     is_writable_row,
+    loses_master,
     losses_text,
     named_subjects,
     planned_routes,
+    planned_to_go,
     topics_on,
     write_queues,
 )
@@ -84,9 +87,9 @@ class Impact(AnswerModel):
 
     Brokers that are up, and may be away now by plan, count as gone before and after.
 
-    `brokers` would go; `alreadyDown` of the subjects are down. `loseRoute`, `loseWrites` and `loseGroup` count topics,
-    each once, by the gravest; system topics are left out. `topics`: a page of all of them, the gravest first. `groups`:
-    the first 1,000. `notKnown`: what this does not tell.
+    `brokers` would go; `alreadyDown` of the subjects are not up; `plannedToGo` others are up, and count as gone.
+    `loseRoute`, `loseWrites` and `loseGroup` count topics, each once, by the gravest; system topics are left out.
+    `topics`: a page of all of them, the gravest first. `groups`: the first 1,000. `notKnown`: what this does not tell.
     """
 
     snapshot: Moment
@@ -95,6 +98,7 @@ class Impact(AnswerModel):
     text: str
     brokers: int
     already_down: int
+    planned_to_go: int
     lose_route: int
     lose_writes: int
     lose_group: int
@@ -119,8 +123,9 @@ def impact(registry: RegistryAt, asked: AskImpact) -> Impact:
         raise BadQuestionError("nothing is named. Give a broker group, an address, a zone or a cluster.")
     if subjects and wiped:
         raise BadQuestionError("`wipe` and brokers that are gone exclude each other. Ask for one of them.")
-    ended = [each for each in chosen.values() if each.state != "down"]
-    routes = planned_routes(registry, chosen.values())
+    ended = list(filter(is_up, chosen.values()))
+    of_wiped = [each for name in wiped for each in named_subjects(registry, AskImpact(brokers=[name]))[0].brokers]
+    routes = planned_routes(registry, [*chosen.values(), *of_wiped])
     trial = (
         without_write_permission(routes, wiped) if wiped else without_leases(routes, [each.address for each in ended])
     )
@@ -128,7 +133,7 @@ def impact(registry: RegistryAt, asked: AskImpact) -> Impact:
     ordered = [(loss, topic, rows) for loss in LOSSES for topic, rows in found.of[loss]]
     page = ordered[asked.after : asked.after + asked.limit]
     rest = asked.after + len(page)
-    labels = [each.name for each in subjects] or wiped
+    labels = list(dict.fromkeys(each.name for each in subjects)) or wiped
     told = losses_text(found, lambda: all_writable(registry, routes))
     if not ended and not wiped:
         told = f"Nothing changes: {named(labels, _NAMED)} {'is' if len(labels) == 1 else 'are'} not up."
@@ -141,10 +146,11 @@ def impact(registry: RegistryAt, asked: AskImpact) -> Impact:
         text=told,
         brokers=len(ended),
         already_down=len(chosen) - len(ended),
+        planned_to_go=len(planned_to_go(registry) - {each.address for each in ended}),
         lose_route=found.counts["route"],
         lose_writes=found.counts["writes"],
         lose_group=found.counts["group"],
-        groups_without_master=sum(each.becomes in ("gone", "no_master") for each in groups),
+        groups_without_master=sum(loses_master(routes, trial, name) for name in trial.holders),
         groups=groups[:_MOST],
         total=len(ordered),
         next=rest if rest < len(ordered) else None,
@@ -162,6 +168,8 @@ def impact(registry: RegistryAt, asked: AskImpact) -> Impact:
 def _of_topic(registry: RegistryAt, losses: Losses, loss: Loss, topic: str, rows: Sequence[TopicRow]) -> TopicImpact:
     before, after = losses.verdicts(topic, rows)
     left, down = losses.trial.rows(rows), _down_since(registry)
+    masterless = [row.broker_name for row in rows if MASTER_ID not in losses.routes.brokers.get(row.broker_name, ())]
+    missing = list(dict.fromkeys([*before.missing, *masterless]))
     remaining = [row.broker_name for row in left if is_writable_row(row, losses.brokers)]
     return TopicImpact(
         topic=topic,
@@ -175,7 +183,7 @@ def _of_topic(registry: RegistryAt, losses: Losses, loss: Loss, topic: str, rows
         read_queues_before=_read_queues(rows, losses.routes.brokers),
         read_queues_after=_read_queues(left, losses.brokers),
         remaining=remaining[:_FIRST],
-        down_already=[GroupDown(name, Time(down[name]) if name in down else None) for name in before.missing[:_FIRST]],
+        down_already=[GroupDown(name, Time(down[name]) if name in down else None) for name in missing[:_FIRST]],
     )
 
 
@@ -186,7 +194,8 @@ def _read_queues(rows: Iterable[TopicRow], brokers: Brokers) -> int:
 @fact
 def _down_since(registry: RegistryAt) -> Mapping[str, int]:
     """Return since when broker groups have a broker that is down: its master, if that is."""
-    ordered = sorted(down_brokers(registry), key=lambda each: (each.broker_id != MASTER_ID, each.gone_ms))
+    away = (*down_brokers(registry), *planned_brokers(registry))
+    ordered = sorted(away, key=lambda each: (each.broker_id != MASTER_ID, each.gone_ms))
     found: dict[str, int] = {}
     for each in ordered:
         found.setdefault(each.broker_name, each.gone_ms)

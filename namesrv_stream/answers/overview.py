@@ -10,6 +10,7 @@ from heapq import nsmallest
 from operator import itemgetter
 from typing import Any
 
+from namesrv_stream.answers.absences import Absence, holding
 from namesrv_stream.answers.causes import STRAYS, Member
 from namesrv_stream.answers.definitions import (
     BACK_SOON_MS,
@@ -250,7 +251,8 @@ class Overview(AnswerModel):
     """A moment at a glance. `clusters` is empty for very many brokers: see /v1/brokers.
 
     `lastHour`: numbers of events by type. `lastHourText`: what happened then, in numbers of brokers and groups.
-    `worstTopics`: the topics that suffer most, ten at most, without system topics.
+    `worstTopics`: the topics that suffer most, ten at most, without system topics. `plannedAbsences`: those that hold
+    or are to come.
     """
 
     snapshot: Moment
@@ -266,6 +268,7 @@ class Overview(AnswerModel):
     events: list[Headline]
     last_hour_text: str
     worst_topics: list[WorstTopic]
+    planned_absences: list[Absence]
 
 
 def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
@@ -299,6 +302,7 @@ def overview(registry: RegistryAt, doubt: Doubt | None = None) -> Overview:
         events=group_events(registry, recent or _last_events(registry), _EVENTS),
         last_hour_text=counts_text(recent),
         worst_topics=_worst_topics(topics),
+        planned_absences=holding(registry),
     )
 
 

@@ -179,6 +179,8 @@ class _Life:
             address = self._present.broker_addr if self._present else ""
             self.sessions.append(Session(self._broker, zone, address, _ms(self._begun), None, self._now_ms))
         for line in self._replaced:
+            if absence_of_end(self._registry, self._broker, line.zone_name, line.type, line.event_time):
+                continue
             zones = (each.zone for each in self.sessions if each.is_expected_at(line.event_time))
             self._end(line, next(zones, None), "replaced", line.event_time)
 

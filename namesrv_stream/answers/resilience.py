@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment
@@ -12,12 +12,16 @@ from namesrv_stream.answers.trials import (
     Alike,
     Kind,
     Losses,
+    Subject,
     all_writable,
     every_subject,
+    is_up,
     is_writable_row,
+    loses_master,
     losses_text,
     named_subjects,
     planned_routes,
+    planned_to_go,
     topics_on,
 )
 from namesrv_stream.reporting.texts import counted, natural_key
@@ -80,7 +84,8 @@ def resilience(registry: RegistryAt, asked: AskResilience) -> Resilience:
     if named_ones and asked.each:
         raise BadQuestionError("`each` and names exclude each other. Give one of them.")
     subjects = named_ones or every_subject(registry, asked.each or "zone")
-    routes = planned_routes(registry, ())
+    named_brokers = [each for subject in named_ones for each in subject.brokers]
+    routes = planned_routes(registry, named_brokers)
     topics = topics_on(registry, routes, routes.brokers)
     of_name: dict[str, list[int]] = {}
     for number, (rows, _) in enumerate(topics):
@@ -89,27 +94,16 @@ def resilience(registry: RegistryAt, asked: AskResilience) -> Resilience:
     is_writable = cache(lambda: all_writable(registry, routes))
     found = []
     for subject in subjects:
-        ended = [each.address for each in subject.brokers if each.state != "down"]
-        trial = without_leases(routes, ended)
-        concerned = sorted({number for name in trial.holders for number in of_name.get(name, ())})
-        losses = Losses(registry, routes, [topics[number] for number in concerned], trial)
-        mastered = {name for name in trial.holders if MASTER_ID in routes.brokers.get(name, ())}
-        found.append(
-            ImpactOfOne(
-                subject=subject.name,
-                kind=subject.kind,
-                name=subject.asked,
-                safe=losses.is_safe,
-                text=losses_text(losses, is_writable) if ended else f"{subject.name} is not up.",
-                brokers=len(ended),
-                already_down=len(subject.brokers) - len(ended),
-                lose_route=losses.counts["route"],
-                lose_writes=losses.counts["writes"],
-                lose_group=losses.counts["group"],
-                groups_without_master=sum(MASTER_ID not in trial.holders[name] for name in mastered),
-                worst=[topic for loss in LOSSES for topic, _ in losses.of[loss]][:_NAMED],
-            )
-        )
+        ended = [each.address for each in subject.brokers if is_up(each)]
+        if named_ones or planned_to_go(registry).isdisjoint(ended):
+            trial = without_leases(routes, ended)
+            concerned = sorted({number for name in trial.holders for number in of_name.get(name, ())})
+            losses = Losses(registry, routes, [topics[number] for number in concerned], trial)
+        else:  # it may be away by plan: without it, and the others that may be
+            own = planned_routes(registry, subject.brokers)
+            trial = without_leases(own, ended)
+            losses = Losses(registry, own, topics_on(registry, own, trial.holders), trial)
+        found.append(_of_one(subject, losses, len(ended), is_writable))
     found.sort(
         key=lambda each: (
             -each.lose_route - each.lose_writes,
@@ -134,9 +128,29 @@ def resilience(registry: RegistryAt, asked: AskResilience) -> Resilience:
     )
 
 
+def _of_one(subject: Subject, losses: Losses, ended: int, is_writable: Callable[[], bool]) -> ImpactOfOne:
+    masters = sum(loses_master(losses.routes, losses.trial, name) for name in losses.trial.holders)
+    return ImpactOfOne(
+        subject=subject.name,
+        kind=subject.kind,
+        name=subject.asked,
+        safe=losses.is_safe,
+        text=losses_text(losses, is_writable) if ended else f"{subject.name} is not up.",
+        brokers=ended,
+        already_down=len(subject.brokers) - ended,
+        lose_route=losses.counts["route"],
+        lose_writes=losses.counts["writes"],
+        lose_group=losses.counts["group"],
+        groups_without_master=masters,
+        worst=[topic for loss in LOSSES for topic, _ in losses.of[loss]][:_NAMED],
+    )
+
+
 def _text(count: int, unsafe: int, noun: str) -> str:
     if not count:
         return "No brokers are up."
+    if count == 1:
+        return "Safe: no topic loses writes or its route." if not unsafe else "Topics lose writes or their route."
     if not unsafe:
         return f"Safe: without any one of {counted(count, noun)}, no topic loses writes or its route."
     return f"Without {unsafe:,} of {counted(count, noun)}, each alone, topics lose writes or their route."

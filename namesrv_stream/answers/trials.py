@@ -20,9 +20,10 @@ from namesrv_stream.answers.definitions import (
     excused_names,
     gone_brokers,
     lost_topics,
+    planned_brokers,
     topic_verdict,
 )
-from namesrv_stream.answers.model import not_found
+from namesrv_stream.answers.model import fact, not_found
 from namesrv_stream.answers.questions import OfPlaces
 from namesrv_stream.answers.verdict import members, system_among
 from namesrv_stream.reporting.texts import broker_text, counted, zone_text
@@ -31,6 +32,7 @@ from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE
 from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.rules.trial import Trial, without_leases
 from namesrv_stream.tables.moment import RegistryAt
+from namesrv_stream.tables.schemas import BROKER, LIVE, TOPIC
 
 Loss = Literal["route", "writes", "group"]
 Kind = Literal["broker", "group", "zone", "cluster"]
@@ -50,7 +52,7 @@ class Subject(NamedTuple):
         """What it is called in a sentence."""
         if self.kind != "zone":
             return self.asked
-        return zone_text(self.asked) if self.asked else "no zone"
+        return zone_text(self.asked) if self.asked else "brokers without a zone"
 
 
 _PLACES: dict[Kind, Callable[[Member], str]] = {
@@ -61,13 +63,26 @@ _PLACES: dict[Kind, Callable[[Member], str]] = {
 }
 
 
-def _expected(registry: RegistryAt) -> list[Member]:
-    return members(registry, down_brokers(registry))
+_NOT_UP = ("down", "planned")
+
+
+def is_up(broker: Member) -> bool:
+    """Return whether a broker is up: neither down nor in planned absence."""
+    return broker.state not in _NOT_UP
+
+
+def _named(registry: RegistryAt) -> list[Member]:
+    """Return the brokers that a question can name: expected ones, and those in planned absence."""
+    away = (
+        Member(each.cluster_name, each.zone_name, *each[1:3], each.broker_addr, "planned", each.fell_ms, each)
+        for each in planned_brokers(registry)
+    )
+    return [*members(registry, down_brokers(registry)), *away]
 
 
 def named_subjects(registry: RegistryAt, asked: OfPlaces) -> list[Subject]:
     """Return the subjects that a question names. Raises NotFoundError."""
-    every = _expected(registry) if asked.brokers or asked.zones or asked.clusters else []
+    every = _named(registry) if asked.brokers or asked.zones or asked.clusters else []
     found = [_named_broker(registry, every, name) for name in asked.brokers]
     of_places: dict[Kind, list[str]] = {"zone": asked.zones, "cluster": asked.clusters}
     for kind, names in of_places.items():
@@ -84,7 +99,7 @@ def _named_broker(registry: RegistryAt, every: Sequence[Member], name: str) -> S
     """Return a broker group, or one broker by its address or its role. One that has left in order has no broker."""
     if of_group := [each for each in every if each.name == name]:
         return Subject("group", name, of_group)
-    for each in sorted(every, key=lambda each: each.state == "down"):  # an address of one that is down may have another
+    for each in sorted(every, key=is_up, reverse=True):  # an address of one that is down may have another
         if name in (each.address, broker_text(each.name, each.broker_id), f"{each.name}/{each.broker_id}"):
             return Subject("broker", broker_text(each.name, each.broker_id), [each])
     gone = [(each.broker_addr, each.broker_name) for each in gone_brokers(registry)]
@@ -96,28 +111,33 @@ def _named_broker(registry: RegistryAt, every: Sequence[Member], name: str) -> S
 
 def every_subject(registry: RegistryAt, kind: Kind) -> list[Subject]:
     """Return each broker, broker group, zone or cluster that has a broker that is up."""
-    found: dict[str, list[Member]] = {}
-    for each in _expected(registry):
-        found.setdefault(_PLACES[kind](each), []).append(each)
-    up = {name for name, of in found.items() if any(each.state != "down" for each in of)}
-    return [Subject(kind, name, of) for name, of in found.items() if name in up]
+    found: dict[tuple[str, str], list[Member]] = {}
+    for each in _named(registry):
+        place = each.cluster if kind == "broker" else ""  # clusters may have brokers of one name
+        found.setdefault((place, _PLACES[kind](each)), []).append(each)
+    return [Subject(kind, name, of) for (_, name), of in found.items() if any(map(is_up, of))]
 
 
 Alike = tuple[Sequence[TopicRow], Sequence[str]]
 """Rows that name no topic, and the topics that have these rows."""
 
 
+@fact
+def planned_to_go(registry: RegistryAt) -> frozenset[str]:
+    """Return the addresses of brokers that are up, and may be away now by plan."""
+    if not absences(registry):
+        return frozenset()
+    up = filter(is_up, members(registry, down_brokers(registry)))
+    return frozenset(each.address for each in up if absence_at(registry, Planned(*each[:4]), registry.now_ms))
+
+
 def planned_routes(registry: RegistryAt, chosen: Collection[Member]) -> RouteTables:
     """Return the routes without brokers that are up, and may be away now by plan; the chosen ones stay."""
-    if not absences(registry):
+    away = planned_to_go(registry) - {each.address for each in chosen}
+    if not away:
         return registry.routes
-    asked = {each[:4] for each in chosen}
-    away = [
-        each.address
-        for each in _expected(registry)
-        if each.state != "down" and each[:4] not in asked and absence_at(registry, Planned(*each[:4]), registry.now_ms)
-    ]
-    return without_leases(registry.routes, away).routes(registry.routes) if away else registry.routes
+    make = lambda: without_leases(registry.routes, away).routes(registry.routes)  # noqa: E731
+    return registry.once("planned routes", make, TOPIC, BROKER, LIVE, key=away)
 
 
 def topics_on(registry: RegistryAt, routes: RouteTables, broker_names: Iterable[str]) -> list[Alike]:
@@ -176,6 +196,11 @@ def _loss(before: TopicVerdict, after: TopicVerdict) -> Loss | None:
     if before.is_writable and not after.is_writable:
         return "writes"
     return "group" if after.up < before.up or after.writable_on < before.writable_on else None
+
+
+def loses_master(routes: RouteTables, trial: Trial, broker_name: str) -> bool:
+    """Return whether a broker group has a master in these routes, and none after the trial."""
+    return MASTER_ID in routes.brokers.get(broker_name, ()) and MASTER_ID not in trial.holders[broker_name]
 
 
 def is_writable_row(row: TopicRow, brokers: Brokers) -> bool:

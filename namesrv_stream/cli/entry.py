@@ -66,6 +66,7 @@ COMMANDS = {
         "cli.commanding:end_acknowledgement", _CHANGE, "End an acknowledgement before its time."
     ),
     "expectAbsence": LazyCommand("cli.absences:expect_absence", _CHANGE, "Say what is away by plan, and until when."),
+    "listAbsences": LazyCommand("cli.absences:list_absences", _LOOK, "List the planned absences."),
     "endAbsence": LazyCommand("cli.absences:end_absence", _CHANGE, "End a planned absence before its time."),
     "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "Let suspect brokers expire now."),
     "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare a NameServer with the registry."),

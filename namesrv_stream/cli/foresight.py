@@ -32,9 +32,7 @@ _KINDS = ("broker", "group", "zone", "cluster")
 
 @reads("impact", AskImpact, without=["brokers", "after"], watch=False)
 @click.argument("subjects", metavar="[SUBJECT]...", nargs=-1)
-@click.option(
-    "--each", type=click.Choice(["broker", "group", "zone", "cluster"]), help="Every one of them, the worst first."
-)
+@click.option("--each", type=click.Choice(_KINDS), help="Every one of them, the worst first.")
 @click.option("--in-turn", is_flag=True, help="Each subject alone, as in a rolling restart.")
 def what_if_gone(  # noqa: PLR0913, PLR0917 -- each an option
     registry: RegistryAt,
@@ -50,10 +48,12 @@ def what_if_gone(  # noqa: PLR0913, PLR0917 -- each an option
     after the other with --in-turn. Slaves take reads over, and a last broker takes its topics with it, as RocketMQ's
     rules say.
 
-    Exit status: 0 no topic loses writes or its route; 1 topics do; 2 a name that is not there.
+    Exit status: 0 no topic loses writes or its route; 1 topics do, or it cannot be told; 2 a name that is not there.
     """
     given: dict[str, Any] = {"brokers": list(subjects), "zones": question.zones, "clusters": question.clusters}
     try:
+        if question.wiped and (each or in_turn):
+            raise BadQuestionError("--wipe excludes --each and --in-turn. Ask for one of them.")
         if each is None and not in_turn:
             found = impact(registry, question.model_copy(update=given))
             return Answer(
@@ -76,6 +76,9 @@ def _impact_shown(
         title = f"{named(found.subjects, 3)} read-only"
     yield heading_of(title, registry, health)
     yield Text(found.text, LEVELS["ok" if found.safe else "critical"])
+    if found.planned_to_go:
+        brokers = counted(found.planned_to_go, "other broker")
+        yield Text(f"Counts as gone: {brokers} that may be away now by plan (`namesrv-stream listAbsences`).", "yellow")
     if found.topics:
         columns = ["topic", "loses", "#write queues", "#read queues", "remaining groups", "down already+?"]
         yield Rows(columns, map(_topic_row, found.topics))

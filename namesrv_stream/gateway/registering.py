@@ -281,6 +281,7 @@ class RegistrationHandler:
             channel_id = self._sending.channel_id(connection)
             self._speaking.pop(channel_id, None)
             for number, address in enumerate(self._known.forget_channel(channel_id), 1):
+                self._shared.forget(address)
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
                 if connection.loss != KAFKA_IS_AWAY:  # one line for all of them

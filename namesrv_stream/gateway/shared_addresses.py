@@ -26,6 +26,7 @@ class _Speakers:
 
     last: Connection
     changed_ms: deque[int] = field(default_factory=lambda: deque(maxlen=TURNS))
+    warn_at_ms: int = 0
 
 
 class SharedAddresses:
@@ -33,10 +34,9 @@ class SharedAddresses:
 
     def __init__(self) -> None:
         self._turns: dict[str, _Speakers] = {}
-        self._warn_at_ms = 0
 
     def note(self, address: str, named: str, connection: Connection, now_ms: int) -> None:
-        """Note a heartbeat of an address that has several connections; warn, once a minute at most."""
+        """Note a heartbeat of an address that has several connections; warn, once a minute at most of each address."""
         turns = self._turns.setdefault(address, _Speakers(connection))
         other, turns.last = turns.last, connection
         if other.host == connection.host:
@@ -46,8 +46,8 @@ class SharedAddresses:
             return
         turns.changed_ms.append(now_ms)
         is_shared = len(turns.changed_ms) == TURNS and now_ms - turns.changed_ms[0] <= WITHIN_MS
-        if is_shared and now_ms >= self._warn_at_ms:
-            self._warn_at_ms = now_ms + _WARNED_EVERY_MS
+        if is_shared and now_ms >= turns.warn_at_ms:
+            turns.warn_at_ms = now_ms + _WARNED_EVERY_MS
             log.warning("%s is announced by two brokers in turn, at %s and %s. Set brokerIP1 of each to an address of "
                         "its own, and give each its own brokerName or brokerId.",
                         named, other.peer, connection.peer, extra={"address": address})  # fmt: skip

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from namesrv_stream.answers.absences import NAMESPACE, ends_ms
 from namesrv_stream.answers.broker_lines import log_brokers
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
@@ -152,6 +153,7 @@ class MicroBatches:
         self._batch: tuple[str, int] | None = None
         self._publications = 0
         self._late: set[str] = set()
+        self._published_event_ms = 0
 
     @property
     def next_offset(self) -> int:
@@ -356,7 +358,8 @@ class MicroBatches:
         """Return whether to publish now.
 
         A run's first batch is always published, because it shows that the job runs. So are other late leases than
-        before: in a quiet registry nothing else would show before the first one ends that brokers are silent.
+        before: in a quiet registry nothing else would show before the first one ends that brokers are silent. And so is
+        the end of a planned absence, after which brokers are down.
         """
         waited_ms = self._progress.waited_ms
         return (
@@ -364,10 +367,15 @@ class MicroBatches:
             or self._registry.has_changes()
             or bool(self._rejected)
             or self._registry.late_addresses != self._late
+            or self._has_absence_ended()
             or (self._registry.has_signs_of_life() and waited_ms >= self._live_refresh_ms)
             or waited_ms >= PROGRESS_MS
             or self._progress.silent_s >= 2 * PROGRESS_MS / 1000
         )
+
+    def _has_absence_ended(self) -> bool:
+        planned, until_ms = self._registry.kv_values(NAMESPACE), self._progress.event_time_ms or 0
+        return bool(planned) and bool(ends_ms(planned, self._published_event_ms, until_ms))
 
     def _publish(self, kind: SnapshotKind) -> None:
         """Publish all changes and signs of life so far, so that the snapshot is exact as of its offset."""
@@ -393,6 +401,7 @@ class MicroBatches:
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
         self._waiting_bytes = 0
         self._late = self._registry.late_addresses
+        self._published_event_ms = self._progress.event_time_ms or 0
         self._progress.note_published()
         changed = ", ".join(f"{name} {count}" for name, count in row.changes.items())
         log.info("snapshot %d published: %s", row.epoch, f"rows changed in {changed}" if changed else _UNCHANGED[kind],

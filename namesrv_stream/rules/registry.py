@@ -232,6 +232,10 @@ class RouteRegistry:
         self._follow_settings()
         return result
 
+    def kv_values(self, namespace: str) -> dict[str, str]:
+        """Return the KV values of a namespace by key."""
+        return {row.key: row.value for row in self._tables.kv_config.of(namespace) if row.value is not None}
+
     def lease(self, broker_addr: str) -> LiveRow | None:
         """Return the present lease of an address, None if it has none."""
         return self._tables.live.first(broker_addr)

@@ -96,6 +96,10 @@ def test_who_is_not_back_at_the_end_is_down_since_its_lease_ended_also_after_an_
     told = verdict(fleet)
     [cause] = told.causes
     assert (told.level, told.brokers.down, told.brokers.planned, cause.gone_at) == ("critical", 1, 0, gone_ms)
+    assert told.text.startswith("T1 without a route; b-1 master")
+    assert ask(fleet.root, "SELECT state FROM topic_state WHERE topic = 'T1'").to_pylist() == [
+        {"state": "without_route"}
+    ]
     come(fleet, 1)
     assert verdict(fleet).level == "ok"
     [down] = ask(fleet.root, "SELECT down_millis, ended_by FROM outage").to_pylist()
@@ -188,6 +192,9 @@ def test_memory_and_views_agree_on_random_histories_with_planned_absences(root, 
         states = {topic: each.state for topic, each in topic_verdicts(registry, lost_topics(registry)).of.items()}
         assert states == dict(rows(root, "SELECT topic, state FROM topic_state"))
         fallen = [each for each in past_brokers(registry, T0).ends if each.outcome != "replaced"]
+        shared = rows(root, "SELECT brokers FROM shared_outage ORDER BY first_gone_at")
+        counts = [len({end.broker for end in ends}) for ends in past_brokers(registry, T0).shared()]
+        assert [count for (count,) in shared] == [count for count in counts if count > 1]
         outages = rows(root, f"SELECT {BROKER}, unix_millis(gone_at) FROM outage")
         assert sorted((*each.broker, each.gone_ms) for each in fallen) == sorted(outages)
 
@@ -197,3 +204,39 @@ BROKER = "cluster_name, broker_name, broker_id"
 
 def rows(root, statement):
     return [tuple(row.values()) for row in ask(root, statement).to_pylist()]
+
+
+def test_a_slave_that_was_promoted_in_a_planned_time_makes_no_incident_of_the_old_master(root):
+    registry = PublishedRegistry(root, T0)
+    registry.register(address(1), "c1", "b-1", topics=("T",))
+    registry.register(address(2), "c1", "b-1", broker_id=1)
+    registry.command(plan(subject_of("group", "b-1"), T0, T0 + 10 * MINUTE_MS))
+    registry.now_ms += MINUTE_MS
+    registry.register(address(2), "c1", "b-1", topics=("T",))
+    registry.now_ms += MINUTE_MS
+    registry.expire(address(1))
+    assert past_brokers(Registry(root).newest(), T0).ends == []
+
+
+@pytest.mark.parametrize("zone", [None, ""])
+def test_brokers_without_a_zone_have_a_planned_absence_of_their_own(root, zone):
+    registry = PublishedRegistry(root, T0)
+    registry.register(address(1), "c1", "b-1", topics=("T",), zone_name=zone)
+    registry.command(plan(subject_of("zone", ""), T0, T0 + MINUTE_MS))
+    registry.end(address(1), "UNREGISTERED")
+    registry.publish()
+    assert verdict(registry).brokers.planned == 1
+    assert ask(root, "SELECT is_planned FROM broker_stretch").to_pylist() == [{"is_planned": True}]
+
+
+def test_json_of_others_is_read_alike(fleet):
+    subject = subject_of("group", "b-1")
+    texts = (f'{{"until": {T0 + MINUTE_MS}}}', f'{{ "a": {{"until": 1}}, "until":{T0 + MINUTE_MS} }}')
+    for number, text in enumerate(texts):
+        fleet.command(PutKvConfig(namespace=NAMESPACE, key=f"{subject}@{T0 - number}", value=text))
+    [held] = [absences(Registry(fleet.root).newest())[subject]]
+    assert [(each.since, each.until, each.name) for each in held] == [
+        (T0, T0 + MINUTE_MS, subject),
+        (T0 - 1, T0 + MINUTE_MS, subject),
+    ]
+    assert rows(fleet.root, "SELECT from_millis, until_millis FROM planned_absence") == [(T0 - 1, T0 + MINUTE_MS)]

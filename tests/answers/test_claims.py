@@ -94,3 +94,10 @@ def test_several_are_counted_in_the_health_line_and_all_in_the_answer(registry):
     told = verdict_of(newest(registry))
     assert told.text.endswith("set brokerIP1; 2 more such.")
     assert len(told.config_warnings) == 3
+
+
+def test_the_address_of_one_that_is_gone_is_not_held_against_another(registry):
+    registry.register("127.0.0.1:1", "c1", "broker-a", requested_by="@10.0.0.5:1")
+    registry.end("127.0.0.1:1", "UNREGISTERED")
+    registry.register("127.0.0.1:1", "c1", "broker-b")
+    assert in_vain(newest(registry)) == []

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from namesrv_stream.answers.absences import NAMESPACE, absence_value, subject_of
 from namesrv_stream.answers.health_metrics import HealthCollector
 from namesrv_stream.reporting.metrics_server import MAX_CLUSTERS
-from namesrv_stream.rules.record_types import PutKvConfig
+from namesrv_stream.rules.record_types import PutKvConfig, RetireBroker
 from namesrv_stream.tables.registry import Registry
 from tests.registry import PublishedRegistry
 from tests.tables.rows import NOW
@@ -46,7 +46,11 @@ def test_all_is_well(registry):
 def test_a_broker_that_is_down_is_counted_with_its_group_and_its_topics_until_it_is_back(registry):
     registry.expire(A)
     down = {"level": 2, "brokers c1 up": 1, "brokers c1 down": 1, "groups_without_master c1": 1}
-    assert gauges(registry) == down | {"topics writable": 1, "topics degraded": 1, "topics without_route": 1}
+    down |= {"topics writable": 1, "topics degraded": 1, "topics without_route": 1}
+    assert gauges(registry) == down | {"ended_leases": 1}
+    registry.now_ms += 120_000
+    registry.publish()
+    assert gauges(registry) == down
     registry.register(A, "c1", "broker-a", topics=("T", "OfA"))
     assert gauges(registry) == WELL
 
@@ -68,7 +72,8 @@ def test_a_broker_flaps_with_its_fifth_end_within_an_hour(registry):
         registry.now_ms += 60_000
         registry.expire(A)
         registry.register(A, "c1", "broker-a", topics=("T", "OfA"))
-        assert gauges(registry) == (WELL if ends < 5 else WELL | {"flapping_brokers c1": 1})
+        well = WELL | {"ended_leases": min(ends, 2)}
+        assert gauges(registry) == (well if ends < 5 else well | {"flapping_brokers c1": 1})
     registry.now_ms += 3_600_000
     registry.publish()
     assert gauges(registry) == WELL
@@ -89,4 +94,15 @@ def test_before_the_first_snapshot_there_are_none_and_a_history_that_cannot_be_r
     newest = Registry(registry.root).newest()
     for file in Path(registry.root, "broker_event").rglob("*.parquet"):
         file.unlink()
-    assert list(HealthCollector(lambda: newest).collect()) == []
+    collector = HealthCollector(lambda: newest)
+    assert list(collector.collect()) == []
+
+
+@pytest.mark.parametrize("ended", ["UNREGISTERED", "EXPIRED"])
+def test_a_master_that_unregistered_or_was_retired_leaves_no_group_without_one(registry, ended):
+    registry.register("10.0.0.3:10911", "c1", "broker-a", broker_id=1)
+    registry.end(A, ended)
+    registry.publish()
+    assert gauges(registry).get("groups_without_master c1") == (1 if ended == "EXPIRED" else None)
+    registry.command(RetireBroker(cluster_name="c1", broker_name="broker-a", broker_id=0, reason="sold"))
+    assert "groups_without_master c1" not in gauges(registry)

@@ -144,7 +144,43 @@ def test_brokers_that_may_be_away_by_plan_count_as_gone(root):
     now = Registry(root).newest()
     assert impact(now, AskImpact(brokers=["broker-b"])).text == "T loses its route."
     assert impact(now, AskImpact(brokers=["broker-a"])).text == "Safe: every topic stays writable; T degraded."
-    assert [each.safe for each in resilience(now, AskResilience(each="group")).subjects] == [False, True]
+    of_each = resilience(now, AskResilience(each="group")).subjects
+    assert {each.subject: each.safe for each in of_each} == {"broker-a": True, "broker-b": False}
     registry.now_ms = until_ms
     registry.publish()
     assert impact(Registry(root).newest(), AskImpact(brokers=["broker-b"])).safe
+
+
+def plan(registry, subject, name, lasts_ms=60_000):
+    value = absence_value(name, registry.now_ms + lasts_ms, "ann", None)
+    registry.command(PutKvConfig(namespace=NAMESPACE, key=f"{subject}@{registry.now_ms}", value=value))
+
+
+def test_in_a_planned_time_each_alone_is_told_as_by_its_own_question(root):
+    registry = PublishedRegistry(root, NOW)
+    for number, name in enumerate(("a", "b", "c"), 1):
+        registry.register(
+            f"10.0.0.{number}:1", "c1", name, topics=(f"Of-{name}",), zone_name="z" if name < "c" else "y"
+        )
+    plan(registry, subject_of("zone", "z"), "zone z")
+    now = Registry(root).newest()
+    for kind, names in (("group", ("a", "b", "c")), ("zone", ("z", "y"))):
+        of_each = resilience(now, AskResilience(each=kind)).subjects
+        asked = [AskImpact(**{"zones" if kind == "zone" else "brokers": [name]}) for name in names]
+        alone = {" ".join(each.subjects): each.text for each in (impact(now, question) for question in asked)}
+        assert {each.subject: each.text for each in of_each} == alone
+        assert not any(each.safe for each in of_each)
+    in_turn = resilience(now, AskResilience(brokers=["a", "b"]))
+    assert [each.text for each in in_turn.subjects] == ["Of-a loses its route.", "Of-b loses its route."]
+
+
+def test_what_is_away_by_plan_is_found_by_its_zone_cluster_and_role_and_adds_up(root):
+    registry = of_two_groups(root)
+    plan(registry, subject_of("cluster", "c1"), "c1")
+    registry.end("10.0.0.1:10911", "UNREGISTERED")
+    registry.publish()
+    now = Registry(root).newest()
+    for asked in (AskImpact(brokers=["broker-a master"]), AskImpact(brokers=["broker-a"])):
+        told = impact(now, asked)
+        assert (told.text.startswith("Nothing changes: broker-a"), told.already_down) == (True, 1)
+    assert impact(now, AskImpact(clusters=["c1"])).already_down == 1

@@ -61,3 +61,12 @@ def test_a_forgotten_address_begins_anew(caplog):
         shared.note(ADDRESS, "broker-a master", peer, number)
         shared.forget(ADDRESS)
     assert caplog.records == []
+
+
+def test_each_shared_address_is_told_by_itself(caplog):
+    shared = SharedAddresses()
+    for number in range(12):
+        for address in ("x:1", "y:1"):
+            shared.note(address, address, (A, B)[number % 2], number * 15_000)
+    told = [record.getMessage().split()[0] for record in caplog.records]
+    assert {"x:1", "y:1"} == set(told)

@@ -15,8 +15,9 @@ import logging
 import pytest
 from prometheus_client import generate_latest
 
+from namesrv_stream.answers.absences import NAMESPACE, absence_value
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.record_types import DataVersion, RequestRefused
+from namesrv_stream.rules.record_types import DataVersion, PutKvConfig, RequestRefused
 from namesrv_stream.tables.schemas import TABLES
 from tests.data import data, params, require_known
 from tests.job.batches_run import (
@@ -38,6 +39,9 @@ CASES = params(data(__file__, "batches.yaml"))
 ADDRESSES = {"A": A, "B": B}
 REFUSED = RequestRefused(request="PUT_KV_CONFIG", requested_by="eve@10.0.0.9", missing="the admin role", count=7)
 
+PLAN = PutKvConfig(namespace=NAMESPACE, key=f"group/b@{T0}", value=absence_value("b", T0 + 20_000, None, None))
+"""A planned absence of the first 20 seconds."""
+
 
 def register(address, at_ms, offset, counter=0, **fields):
     return registered(address, at_ms, offset, data_version=DataVersion(0, 1, counter), **fields)
@@ -52,6 +56,7 @@ OF_BROKERS = {
 OTHERS = {
     "tick": tick,
     "junk": lambda at_ms, offset: event("", at_ms, offset, b"junk"),
+    "plan": lambda at_ms, offset: event("", at_ms, offset, encode_record(PLAN)),
     "refusal": lambda at_ms, offset: event("", at_ms, offset, encode_record(REFUSED)),
 }
 

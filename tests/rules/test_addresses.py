@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.rules.addresses import is_announced_in_vain, is_of_one_machine
+from namesrv_stream.rules.addresses import is_announced_in_vain, is_of_one_machine, is_of_some_machine
 
 OF_ONE_MACHINE = [
     "127.0.0.1:1",
@@ -14,7 +14,15 @@ OF_ONE_MACHINE = [
     "[::]:1",
     "169.254.1.2:1",
 ]
-OF_ONE_MACHINE += ["[fe80::1]:1", "null:1", ":1", "10.0.0.1:0", "mq.example.org:0"]
+OF_ONE_MACHINE += [
+    "[fe80::1]:1",
+    "null:1",
+    ":1",
+    "10.0.0.1:0",
+    "mq.example.org:0",
+    "10.0.0.1:00",
+    "[::ffff:127.0.0.1]:1",
+]
 OF_ALL = ["10.0.0.1:1", "192.168.0.1:1", "mq.example.org:1", "[2001:db8::1]:1", "nullhost:1"]
 
 
@@ -31,7 +39,7 @@ def test_these_are(address):
     assert not is_announced_in_vain(address, "10.0.0.5")
 
 
-@pytest.mark.parametrize("peer", ["127.0.0.1", "127.0.0.66", "::1", "localhost", "?"])
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.0.0.66", "::1", "::ffff:127.0.0.1", "localhost", "?"])
 @pytest.mark.parametrize("address", OF_ONE_MACHINE)
 def test_a_peer_on_the_gateways_own_machine_may_announce_them(address, peer):
     assert not is_announced_in_vain(address, peer)
@@ -39,3 +47,13 @@ def test_a_peer_on_the_gateways_own_machine_may_announce_them(address, peer):
 
 def test_a_peer_that_has_the_announced_address_may():
     assert not is_announced_in_vain("169.254.1.2:10911", "169.254.1.2")
+
+
+@pytest.mark.parametrize("address", ["null:1", ":1", "0.0.0.0:1", "[::]:1", "10.0.0.1:0", "10.0.0.1:x"])
+def test_these_name_no_machine_at_all(address):
+    assert not is_of_some_machine(address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "localhost:1", "10.0.0.1:1", "mq.example.org:1"])
+def test_these_name_one(address):
+    assert is_of_some_machine(address)

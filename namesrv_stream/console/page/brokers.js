@@ -210,7 +210,8 @@ function plans({ brokerName: name, brokers }) {
     absenceOf(name),
   ];
   if (!held) return [plan];
-  return [["End the planned absence …", command, `${visible(name)}: what is not back is down.`, null, endOf(held)]];
+  const effect = `${visible(held.name)}: what is not back is down.`;
+  return [[`End the planned absence of ${visible(held.name)} …`, command, effect, null, endOf(held)]];
 }
 
 const retirement = (each) => [

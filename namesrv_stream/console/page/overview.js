@@ -20,6 +20,7 @@ export function overview(found, moment, redraw) {
   return [
     verdict.causes.length > 0 && causes(verdict.causes, moment),
     figures(found, moment),
+    planned(found.plannedAbsences),
     found.counts.suspect > 0 && held(found.counts.suspect, found.groups, moment),
     verdict.brokers.left > 0 &&
       card(
@@ -52,6 +53,26 @@ export function overview(found, moment, redraw) {
 }
 
 // Two groups of numbers. What is wrong is filled; the plain facts are quiet.
+const planned = (absences) =>
+  absences.length > 0 &&
+  card(
+    "planned",
+    "Planned absences",
+    h(
+      "ul",
+      {},
+      absences.map((each) =>
+        h(
+          "li",
+          { "data-key": each.subject },
+          `${visible(each.name)} from ${when(each.since)} to ${when(each.until)}`,
+          [each.reason, each.requestedBy].some(Boolean) &&
+            ` (${[each.reason, each.requestedBy].filter(Boolean).join(", ")})`,
+        ),
+      ),
+    ),
+  );
+
 function figures({ counts, verdict }, moment) {
   const brokers = (state) => link("brokers", "", moment, number(counts[state]), { state });
   const topics = ([key, [state]]) => link("topics", "", moment, number(verdict.topics[key]), { state });

@@ -11,7 +11,7 @@ from namesrv_stream.answers.claims import config_warnings
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError
 from namesrv_stream.reporting.texts import broker_text, counted, natural_key
-from namesrv_stream.rules.addresses import host_of
+from namesrv_stream.rules.addresses import host_of, is_of_some_machine
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.registry import Registry
@@ -29,7 +29,7 @@ def check_configuration(settings: NamesrvSettings) -> Iterator[Finding]:
         return
     told = list(config_warnings(registry))
     for text in told[:_MAX_NAMED]:
-        yield Finding("brokers", "warning", text, "Give each broker an identity and an address of its own.")
+        yield Finding("brokers", "warning", text)
     if not told:
         yield Finding("brokers", "ok", f"{counted(len(registry.live), 'broker')} up, each with its own identity")
 
@@ -68,10 +68,12 @@ def _named(lease: LiveRow) -> str:
 
 def _connection_problem(address: str) -> str:
     """Return why a connection to `host:port` fails, empty text if it does not."""
+    if not is_of_some_machine(address):
+        return "this is no address to connect to"
     try:
         with socket.create_connection((host_of(address), int(address.rpartition(":")[2])), CONNECT_LIMIT_S):
             return ""
     except TimeoutError:
         return f"no answer within {CONNECT_LIMIT_S:g} s"
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
+    except (OSError, ValueError, OverflowError) as error:
+        return (getattr(error, "strerror", None) or str(error)).lower()

@@ -159,3 +159,12 @@ def test_an_identity_that_two_brokers_claim_and_an_address_of_no_use_are_named(t
 def closed_port_of_nobody():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+@pytest.mark.parametrize("address", ["null:1", "0.0.0.0:1", "10.0.0.1:99999", f"{'a' * 70}.example.org:1"])
+def test_an_address_that_cannot_be_connected_to_is_one_line_and_ends_no_check(tmp_path, address):
+    registry = PublishedRegistry(str(tmp_path), now_ms())
+    registry.register(address, "c1", "broker-a")
+    broken, all_of_them = states(check_connections, delta_root=registry.root)
+    assert broken.found.startswith(f"cannot connect to broker-a master ({address}): ")
+    assert all_of_them.found.startswith("this machine can connect to 0 of 1 broker")
