@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.analysis.views import VIEWS, history_queries, sources, spark_sql_of, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
@@ -62,12 +63,12 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     kept: Collection[str] = (),
     zone: str = "UTC",
 ) -> SnapshotRow:
-    """Make temporary views of the tables of one snapshot, and the views of views.sql over them, in DuckDB.
+    """Make temporary views of one snapshot, and those of views.sql, in DuckDB, and set its connection's TimeZone to UTC.
 
     Returns the snapshot's row. The arguments are those of `namesrv_stream.analysis.views.register_views`, and a further
     call moves the views in the same way. A file is read when a query needs its rows. The views in `kept` are computed
-    now and become tables, for several questions. Sets the connection's time zone to UTC, so that days are those of the
-    views.
+    now and become tables, for several questions. The time zone is that of the whole connection: with another one, casts
+    of times to days would not be those of the views.
     """
     return _registered(db, open_tables(root, epoch, at, storage_options), only, kept, zone)
 
@@ -112,12 +113,37 @@ def ask(  # noqa: PLR0913  # as register_views
     """Return the answer of a statement in DuckDB's SQL about the tables and views of one snapshot.
 
     The statement can be as short as "FROM broker_availability". For polars use `pl.from_arrow(answer)`, for pandas
-    `answer.to_pandas()`. `zone` is that of local_hour, local_day and broker_local_availability.
+    `answer.to_pandas()`. `zone` is that of local_hour, local_day and broker_local_availability. Raises NamesrvError if
+    it is not one statement, or names a view that there is not.
     """
+    _require_one(statement)
     with opened(open_tables(root, epoch, at, storage_options), only=names_in(statement), zone=zone) as views:
         if (unknown := UnknownPast.reaching(views.snapshot)) is not None and names_in(statement) - _WHOLE:
             unknown.warn_of_views()
-        return views.table(statement)
+        try:
+            return views.table(statement)
+        except duckdb.CatalogException as error:
+            raise _unknown_name(error) from error
+
+
+def _require_one(statement: str) -> None:
+    """Raise NamesrvError for no statement, or for several, of which DuckDB would answer the last."""
+    try:
+        count = len(duckdb.extract_statements(statement))
+    except duckdb.ParserException:
+        return  # which names the place, as it is asked
+    if count != 1:
+        raise NamesrvError(f"expected one SQL statement, not {count or 'none'}. Ask them one by one.")
+
+
+def _unknown_name(error: duckdb.CatalogException) -> Exception:
+    """Return an error with the views that are most like an unknown one, or the error itself if it is another one."""
+    found = re.search(r"Table with name (.+?) does not exist", str(error))
+    if found is None:
+        return error
+    known = [*history_queries(), *(spec.name for spec in (*VIEWS, SNAPSHOT))]
+    advice = did_you_mean(found[1], known, most=3) or f"There are {', '.join(known)}. "
+    return NamesrvError(f"no view or table '{found[1]}'. {advice}docs/tables.md and views.sql describe them.")
 
 
 def names_in(*statements: str) -> set[str]:

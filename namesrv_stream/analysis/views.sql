@@ -698,7 +698,8 @@ WITH point AS (
   FROM numbered
   GROUP BY measure, topic, of_name, number
 )
-SELECT measure, topic, of_name AS broker_name, from_ms, up_until_ms,
+SELECT measure, topic, of_name AS broker_name, from_ms, up_until_ms, known_ms,
+       lead(from_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms) IS NULL AS is_last,
        least(greatest(up_until_ms, max(until_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms
                                                        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)),
              coalesce(lead(from_ms) OVER (PARTITION BY measure, topic, of_name ORDER BY from_ms), known_ms))
@@ -707,10 +708,11 @@ FROM up;
 
 -- One row for each time in which a topic was expected and not up: without a route (measure 'route'), or without a way for
 -- producers to write to it ('write', broker_name is NULL) or to it on a broker name. until_at: when it was up again, or
--- expected no more.
+-- expected no more, NULL while it lasts. down_millis: its time, or its time so far.
 CREATE OR REPLACE TEMPORARY VIEW topic_outage AS
-SELECT measure, topic, broker_name, timestamp_millis(up_until_ms) AS gone_at, timestamp_millis(expected_until_ms) AS until_at,
-       expected_until_ms - up_until_ms AS down_millis
+SELECT measure, topic, broker_name, timestamp_millis(up_until_ms) AS gone_at,
+       IF(is_last AND expected_until_ms = known_ms, NULL, timestamp_millis(expected_until_ms)) AS until_at,
+       expected_until_ms - up_until_ms AS down_millis, is_last AND expected_until_ms = known_ms AS lasts
 FROM topic_stretch
 WHERE expected_until_ms > up_until_ms;
 
@@ -754,9 +756,11 @@ GROUP BY event_month, hour, type;
 -- One row for each operator command and broker name whose topics it changed. A command that changed none has one row.
 -- topic_change and row_change have what it changed. mqadmin sends a command to each gateway in namesrvAddr: the same one
 -- of the same user and host within a second is left out, unless it changed a row again.
+-- topic, namespace and key are those that it names, NULL if it names none.
 CREATE OR REPLACE TEMPORARY VIEW operator_command AS
 SELECT event_month, event_time, epoch, seq, type AS command, requested_by, reason, broker_name,
-       topics_added, topics_changed, topics_removed
+       topics_added, topics_changed, topics_removed, get_json_object(command, '$.topic') AS topic,
+       get_json_object(command, '$.namespace') AS namespace, get_json_object(command, '$.key') AS key
 FROM (
   SELECT broker_event.*, changed.epoch IS NOT NULL AS has_changed, unix_millis(event_time) - lag(unix_millis(event_time)) OVER (
     PARTITION BY type, regexp_replace(requested_by, ':[0-9]+$', ''), replace(command, requested_by, '')

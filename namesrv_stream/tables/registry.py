@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import SnapshotGoneError, StorageError
+from namesrv_stream.errors import NamesrvError, SnapshotGoneError, StorageError
 from namesrv_stream.reporting.recent import Recent
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.as_of import AsOf, event_time_ms, row_of
@@ -92,8 +92,11 @@ class Registry:
         """Return the registry as it is, as of `epoch`, or as of the event time `at_ms`.
 
         A time that has not come is now. Raises NoSuchSnapshotError for a time before the first record, and for an epoch
-        that there is not, and PastUnknownError for a moment that lost rows of the history leave unknown.
+        that there is not, and PastUnknownError for a moment that lost rows of the history leave unknown. Both `epoch`
+        and `at_ms` are refused.
         """
+        if epoch is not None and at_ms is not None:
+            raise NamesrvError("`epoch` and `at` exclude each other. Give one of them.")
         moment = AsOf(epoch, at_ms)
         with self._reading() as snapshots:
             row, newest = row_of(snapshots, moment)

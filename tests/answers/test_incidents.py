@@ -52,7 +52,7 @@ OUTAGES = """SELECT concat_ws(' ', cluster_name, broker_name, broker_id) AS brok
 
 def check_topics(registry, past, root):
     """A topic suffers from an incident only while it does by the views, and it does if it went with a lease of it."""
-    columns = "measure, topic, gone_at, until_at"
+    columns = "measure, topic, gone_at, gone_at + to_milliseconds(down_millis)"
     of_topics = rows_of(root, f"SELECT {columns} FROM topic_outage WHERE broker_name IS NULL")
     now_ms = registry.now_ms
     for ends, did in zip(past.shared(), effects(registry, past.shared()), strict=True):
