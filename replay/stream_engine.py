@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.kafka.topic import TOPIC_CONFIG, ensure_topic
 from namesrv_stream.tables.registry import Registry
-from namesrv_stream.tools.fleet.history import CREATE_TIME_TOPIC
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.spark import local_session
 from replay.case_checks import Check, Json, check_output
@@ -45,6 +44,15 @@ def _replayed(case: Case, spark: SparkSession, bootstrap_servers: str, folder: P
         if case.replay == "log":
             return {"checks": pipeline.replay_log()}
         return {"checks": pipeline.replay_in_turn()}
+
+
+CREATE_TIME_TOPIC = {
+    **TOPIC_CONFIG,
+    "message.timestamp.type": "CreateTime",  # a replay sets the time of each record
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+    "retention.ms": "-1",
+}
 
 
 class _Pipeline:

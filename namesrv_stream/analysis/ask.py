@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.analysis.views import VIEWS, history_queries, sources, spark_sql_of, wanted_views
+from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.as_of import rows_until
@@ -63,7 +63,7 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     kept: Collection[str] = (),
     zone: str = "UTC",
 ) -> SnapshotRow:
-    """Make temporary views of one snapshot, and those of views.sql, in DuckDB, and set its connection's TimeZone to UTC.
+    """Make temporary views of one snapshot, and those of views.sql, in DuckDB, and set the connection's zone to UTC.
 
     Returns the snapshot's row. The arguments are those of `namesrv_stream.analysis.views.register_views`, and a further
     call moves the views in the same way. A file is read when a query needs its rows. The views in `kept` are computed

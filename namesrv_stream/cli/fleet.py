@@ -21,9 +21,9 @@ from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
-from namesrv_stream.reporting.logs import only_errors, progress
+from namesrv_stream.reporting.logs import progress
 from namesrv_stream.tools.fleet.broker import ChurnKind, FleetPlan
-from namesrv_stream.tools.fleet.history import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
+from namesrv_stream.tools.fleet.history import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan, publish_history
 from namesrv_stream.tools.fleet.player import Fleet
 
 _ACTING_MASTER_INTERVAL_MS = 1_000
@@ -114,14 +114,9 @@ def fleet(context: click.Context, /, history_days: float | None, out: Path, batc
 
 
 def _make_history(days: float, seed: int, shape: dict[str, Any], out: Path, batch_hours: float) -> None:
-    from namesrv_stream.tools.fleet.history import publish_history  # noqa: PLC0415 -- Spark takes seconds to load
-
     end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)
-    with (
-        only_errors("namesrv_stream.job"),  # no warnings of CreateTime and missing ticks: the past needs both
-        progress("namesrv-stream", "starting Kafka") as shown,
-    ):
+    with progress("namesrv-stream", "no record yet") as shown:
         publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say, shown)
     say(f"the history is in {out}: namesrv-stream --root {out} history")
 

@@ -1,4 +1,4 @@
-"""ask and its like refuse what would have a wrong answer: two moments, no statement or two, a view that there is not."""
+"""ask and its like refuse what would have a wrong answer: two moments, no statement or two, an unknown view."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Publish a long history of a fleet through the real pipeline by event time: Kafka, streaming job, Delta.
+"""Publish a long history of a fleet by event time, by the rules and into Delta, without Kafka and Spark.
 
 It is the kind of month that an operations team remembers: random events (crashes, restarts, new topics), rolling
 restarts to a newer release with write permissions wiped around them, a broker that flaps, the outage of a zone, a
@@ -12,18 +12,17 @@ from __future__ import annotations
 import heapq
 import random
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.topic import TOPIC_CONFIG, ensure_topic
+from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.reporting.logs import Progress
+from namesrv_stream.reporting.texts import moment_text
 from namesrv_stream.rules.record_types import (
     DEFAULT_HEARTBEAT_TIMEOUT_MS,
     AddWritePerm,
@@ -35,10 +34,14 @@ from namesrv_stream.rules.record_types import (
     UnregisterBroker,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.maintenance import maintain
+from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 from namesrv_stream.tools.fleet.broker import BrokerGroup, ChurnKind, FleetPlan, SimulatedBroker
 from namesrv_stream.tools.fleet.model import FleetModel
-from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.spark import local_session
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -64,8 +67,6 @@ RELEASES = ("5.3.2", "5.3.3", "5.4.0")
 ROLL_EVERY_MS = 7 * DAY_MS
 ROLL_STEP_MS = 5 * MINUTE_MS
 _NEW_HOST = "10.0.200.1"
-
-_SENT_BEFORE_WAITING = 20_000
 
 
 def chronicle_plan(seed: int, **shape: Any) -> FleetPlan:
@@ -213,15 +214,6 @@ def _with_ends_of_leases(records: Iterable[tuple[int, Request]]) -> Iterator[tup
                 due_ms[address] = at_ms + DEFAULT_HEARTBEAT_TIMEOUT_MS + 1
 
 
-CREATE_TIME_TOPIC = {
-    **TOPIC_CONFIG,
-    "message.timestamp.type": "CreateTime",  # a replay sets the time of each record
-    "message.timestamp.before.max.ms": str(2**63 - 1),
-    "message.timestamp.after.max.ms": str(2**63 - 1),
-    "retention.ms": "-1",
-}
-
-
 def publish_history(
     records: Iterable[tuple[int, Request]],
     root: Path,
@@ -229,50 +221,56 @@ def publish_history(
     report: Callable[[str], None],
     shown: Progress,
 ) -> None:
-    """Publish (event time in ms, request) pairs, in order of time, as a registry at `root`.
+    """Publish (event time in ms, request) pairs, in order of time, as a registry at `root`, by the rules alone.
 
-    Each micro-batch takes `records_a_batch` records and is one epoch. A gap of time in the records counts as silence
-    (D9 is off). `report` is called with each finished step, `shown` gets the present activity. Raises NamesrvError if
-    `root` is not empty: records of the past must not follow those of another log.
+    Each `records_a_batch` records are one epoch. A gap of time in the records counts as silence (D9 is off). The tables
+    are those that the job would make of the same records. They are made beside `root` and moved there at the end, so
+    nothing that is there is a part of a history. `report` is called with each finished step, `shown` gets the present
+    activity. Raises NamesrvError if `root` is not empty: records of the past must not follow those of another log.
     """
     if root.exists() and any(root.iterdir()):
         raise NamesrvError(f"folder {root} is not empty. Give a new folder, or remove this one.")
-    with ExitStack() as open_things:
-        work = Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-history-")))
-        node = open_things.enter_context(LocalKafka(work / "kafka"))
-        settings = _settings(node.bootstrap_servers, root, work, records_a_batch)
-        sent = _send(records, settings, shown)
-        report(f"{sent:,} records in Kafka, {-(-sent // records_a_batch):,} micro-batches to go")
-        shown.activity = "starting Spark"
-        spark = local_session("history", {"spark.sql.shuffle.partitions": "1"}, log=work / "spark.log")
-        open_things.callback(spark.stop)
-        with BackgroundJob(spark, settings, is_replay=True) as job:
-            shown.activity = lambda: f"{job.next_offset:,} of {sent:,} records in the tables"
-            job.process_all()
+    root.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{root.name}-", dir=root.absolute().parent) as work:
+        made = Path(work, "registry")
+        history = _Published(Root(str(made)))
+        try:
+            for number, (at_ms, request) in enumerate(records):
+                history.rules.apply(request, LogPosition(at_ms, LOG_PARTITION, number))
+                if (number + 1) % records_a_batch == 0:
+                    epoch = history.publish(at_ms, number + 1)
+                    shown.activity = f"{number + 1:,} records, snapshot {epoch}, up to {moment_text(at_ms)}"
+            epoch = history.publish(at_ms, number + 1)
+        except KeyboardInterrupt:
+            raise NamesrvError(f"stopped after {shown.activity}. Nothing of it is left in {root}.") from None
+        shown.activity = "putting the files of each month in order"
+        maintain(Root(str(made)), vacuum=False)
+        if root.exists():
+            root.rmdir()
+        made.rename(root.absolute())
+    report(f"{number + 1:,} records in {epoch:,} snapshots")
 
 
-def _settings(bootstrap_servers: str, root: Path, work: Path, records_a_batch: int) -> NamesrvSettings:
-    return NamesrvSettings.model_validate(
-        {
-            "kafka.bootstrap.servers": bootstrap_servers,
-            "delta.root": str(root.absolute()),
-            "checkpoint.location": str(work / "checkpoint"),
-            "triggerMillis": 0,
-            "maxOffsetsPerTrigger": records_a_batch,
-            "tickGapMillis": 0,
-        }
-    )
+class _Published:
+    """The rules, and the tables of what they have changed."""
+
+    def __init__(self, root: Root) -> None:
+        self.rules = RouteRegistry(NamesrvSettings(tick_gap_millis=0))
+        self._publisher = Publisher.claim(RustWriter(root), "history", _now_ms())
+
+    def publish(self, event_ms: int, next_offset: int) -> int:
+        """Publish all changes since the last call, with the last heartbeats; return the epoch."""
+        came, heard = self.rules.take_changes(), self.rules.take_signs_of_life()
+        changes = dict(changes_to_write(came.changes))
+        if heard:
+            live = changes.get("live", RowChanges((), ()))
+            rows = {row[0]: row for row in (*live.upserts, *heard)}
+            changes["live"] = RowChanges(list(rows.values()), live.deletes)
+        batch = Batch(
+            None, None, event_ms, {LOG_PARTITION: next_offset}, changes, came.events, [], clock=self.rules.clock
+        )
+        return self._publisher.publish(batch, _now_ms()).epoch
 
 
-def _send(records: Iterable[tuple[int, Request]], settings: NamesrvSettings, shown: Progress) -> int:
-    kafka = kafka_client_arguments(settings)
-    ensure_topic(kafka, settings.kafka_topic, CREATE_TIME_TOPIC)
-    sent = 0
-    with HeartbeatProducer(kafka, settings.kafka_topic) as producer:
-        for sent, (at_ms, request) in enumerate(records, start=1):
-            producer.send(request, event_time_ms=at_ms)
-            if sent % _SENT_BEFORE_WAITING == 0:
-                producer.require_all()
-                shown.activity = f"{sent:,} records in Kafka, and more to come"
-        producer.require_all()
-    return sent
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

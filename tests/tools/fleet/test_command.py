@@ -1,5 +1,6 @@
 """Options of `namesrv-stream fleet`, and what is refused before a Kafka is started."""
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,8 +12,10 @@ from click.testing import CliRunner
 from namesrv_stream.cli import fleet
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.fleet import churn
+from namesrv_stream.tables.registry import Registry
+from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tools.fleet.broker import ChurnKind
-from namesrv_stream.tools.fleet.history import chronicle_plan
+from namesrv_stream.tools.fleet.history import Chronicle, chronicle_plan
 from tests.data import data
 
 CASES = data(__file__, "options.yaml")
@@ -37,6 +40,32 @@ def test_a_folder_in_use_is_left_alone(monkeypatch, tmp_path, options, folder):
     result = CliRunner().invoke(main, f"fleet --history 1 --seed 3{options}".split())
     assert (result.exit_code, list(Path(folder).iterdir())) == (1, [Path(folder, "something")])
     assert f"{folder} is not empty. Give a new folder" in result.stderr
+
+
+def test_a_history_is_a_registry_of_its_own_whose_tables_agree_with_its_changes(tmp_path):
+    out = tmp_path / "history"
+    result = CliRunner().invoke(main, f"fleet --history 0.5 --seed 3 --out {out}".split())
+    assert result.exit_code == 0, result.output
+    registry = Registry(out).newest()
+    assert registry.snapshot.epoch > 12
+    assert len(registry.live) == chronicle_plan(3).brokers
+    assert [registry.drift(spec) for spec in ROUTE_TABLES if spec.name not in ("live", "namesrv_config")] == [[]] * 6
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_history_that_is_interrupted_says_how_far_it_came_and_leaves_nothing(tmp_path, monkeypatch):
+    def records(chronicle):
+        for number, record in enumerate(of_all(chronicle)):
+            if number == 5_000:
+                raise KeyboardInterrupt
+            yield record
+
+    of_all = Chronicle.records
+    monkeypatch.setattr(Chronicle, "records", records)
+    result = CliRunner().invoke(main, f"fleet --history 1 --seed 3 --out {tmp_path / 'history'}".split())
+    assert result.exit_code == 1
+    assert re.search(r"stopped after 4,680 records, snapshot \d+, up to 20.* Nothing of it is left in", result.stderr)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
