@@ -61,7 +61,7 @@ def _until(_context: click.Context, _option: click.Parameter, text: str | None) 
     if text is None:
         return None
     if _FROM_NOW.fullmatch(text.strip()):
-        raise click.BadParameter(f"{text!r} is no time to come. Use {_TIMES}, or --for.")
+        raise click.BadParameter(f"{text!r} is not a time to come. Use {_TIMES}, or --for.")
     try:
         found = _to_come(text, is_begin=False)
     except ValueError as error:

@@ -69,7 +69,7 @@ def _named(lease: LiveRow) -> str:
 def _connection_problem(address: str) -> str:
     """Return why a connection to `host:port` fails, empty text if it does not."""
     if not is_of_some_machine(address):
-        return "this is no address to connect to"
+        return "not an address to connect to"
     try:
         with socket.create_connection((host_of(address), int(address.rpartition(":")[2])), CONNECT_LIMIT_S):
             return ""
