@@ -243,7 +243,7 @@ def publish_history(
             epoch = history.publish(at_ms, number + 1)
         except KeyboardInterrupt:
             raise NamesrvError(f"stopped after {shown.activity}. Nothing of it is left in {root}.") from None
-        shown.activity = "putting the files of each month in order"
+        shown.activity = "sorting the files of each month"
         maintain(Root(str(made)), vacuum=False)
         if root.exists():
             root.rmdir()
