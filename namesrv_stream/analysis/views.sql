@@ -716,6 +716,33 @@ SELECT measure, topic, broker_name, timestamp_millis(up_until_ms) AS gone_at,
 FROM topic_stretch
 WHERE expected_until_ms > up_until_ms;
 
+-- One row for each row of topic_outage, with the event that began it: ended_by is the type of the end of a lease or of a
+-- command, or the cause of a change of topics. broker_key: the broker whose lease ended, NULL for a command. requested_by and
+-- reason: sender of the command. They are NULL if the history has no such event at that time. A topic on several broker groups
+-- has the event on the last of them.
+CREATE OR REPLACE TEMPORARY VIEW topic_outage_cause AS
+WITH line AS (
+  SELECT broker_name, event_time, epoch, seq, IF(type = 'TOPICS_CHANGED', cause, type) AS ended_by,
+         IF(type = 'TOPICS_CHANGED', 1, 0) AS follows, requested_by, reason, get_json_object(command, '$.topic') AS of_topic,
+         IF(broker_id IS NULL, NULL, concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id)) AS broker_key
+  FROM broker_event
+  WHERE epoch > 0 /*lost_epoch*/
+    AND (type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+         OR type = 'ID_LOST' OR topics_removed > 0 OR topics_changed > 0)
+), known AS (
+  SELECT DISTINCT topic, broker_name AS of_name FROM topic_session
+), found AS (
+  SELECT topic_outage.*, ended_by, broker_key, requested_by, reason,
+         row_number() OVER (PARTITION BY measure, topic_outage.topic, topic_outage.broker_name, gone_at
+                            ORDER BY follows NULLS LAST, epoch, seq, of_name) AS place
+  FROM topic_outage
+       LEFT JOIN known ON topic_outage.topic = known.topic AND coalesce(topic_outage.broker_name = of_name, true)
+       LEFT JOIN line ON of_name = line.broker_name AND gone_at = event_time AND coalesce(of_topic = topic_outage.topic, true)
+)
+SELECT measure, topic, broker_name, gone_at, until_at, down_millis, lasts, ended_by, broker_key, requested_by, reason
+FROM found
+WHERE place = 1;
+
 -- One row for each measure, topic and day on which it was expected, for the two views below.
 CREATE OR REPLACE TEMPORARY VIEW topic_uptime AS
 WITH part AS (
