@@ -40,10 +40,11 @@ def test_a_client_that_got_no_answer_is_gone(nobody):
 
 @pytest.mark.usefixtures("quickly_away")
 def test_a_client_is_closed_when_its_question_ends_whoever_keeps_the_error(nobody):
-    others = {id(each) for each in gc.get_objects() if isinstance(each, AdminClient)}
+    others = [each for each in gc.get_objects() if isinstance(each, AdminClient)]  # kept, so that none gets their place
     with pytest.raises(KafkaUnreachableError) as kept:
         end_offsets({"bootstrap.servers": nobody})
-    made = [each for each in gc.get_objects() if isinstance(each, AdminClient) and id(each) not in others]
+    known = set(map(id, others))
+    made = [each for each in gc.get_objects() if isinstance(each, AdminClient) and id(each) not in known]
     assert any(map(is_closed, made))
     until(lambda: all(map(is_closed, made)))  # a watch of an earlier test may be about to end
     assert kept.value is not None

@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,20 @@ def test_the_commands_for_afterwards_work_as_they_stand(demo, number, expected):
     assert done.returncode == 0, done.stderr
     for text in expected:
         assert text in done.stdout
+
+
+PYTHON = [
+    (page, textwrap.dedent(block))
+    for page in ("README.md", "docs/python.md")
+    for block in re.findall(r"^ *```python\n(.*?)^ *```", (CHECKOUT / page).read_text(), re.DOTALL | re.MULTILINE)
+]
+
+
+@pytest.mark.usefixtures("demo")
+@pytest.mark.parametrize(("page", "block"), PYTHON, ids=[page for page, _ in PYTHON])
+def test_each_block_of_python_runs_after_the_demo_and_prints_what_is_there(page, block):
+    done = subprocess.run([sys.executable, "-c", block], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    assert len(printed) >= block.count("print(")
+    assert not {"None", "[]"} & {line.split()[-1] for line in printed}
