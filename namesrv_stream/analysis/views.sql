@@ -199,6 +199,15 @@ SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, t
        IF(is_planned, away_until_millis, up_until_millis) AS planned_until_millis, is_planned, is_unplanned
 FROM ended;
 
+-- One row for each restart of a broker: it unregistered, and was back within ten minutes. A rolling restart is many of them,
+-- one after the other. A longer time away is an absence.
+CREATE OR REPLACE TEMPORARY VIEW broker_restart AS
+SELECT substring(CAST(date_from_unix_date(CAST(floor(unix_millis(to_time) / 86400000) AS INT)) AS STRING), 1, 7) AS month,
+       cluster_name, zone_name, broker_name, broker_id, broker_key, to_time AS stopped_at, back_at,
+       unix_millis(back_at) - unix_millis(to_time) AS away_millis
+FROM broker_session
+WHERE ended_by = 'UNREGISTERED' AND back_at <= to_time + INTERVAL 10 MINUTES;
+
 -- One row for each outage of a broker: the time after a session that ended unplanned. It lasts until the broker is back, for
 -- 7 days at most, as in broker_stretch. The sum of down_millis is what availability lacks.
 --
