@@ -8,9 +8,9 @@ the same for the whole history, as `planned_absence` and `broker_stretch`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast, get_args
 from urllib.parse import quote_plus
 
 import msgspec
@@ -26,13 +26,14 @@ NAMESPACE = "NAMESRV_STREAM_PLANNED"
 """KV namespace. A key is a subject and the time from which on it may be away: `zone/eu-a@1795683180000`."""
 
 _TIME = re.compile("[0-9]{1,15}")
-Scope = Literal["broker", "group", "zone", "cluster"]
+Kind = Literal["broker", "group", "zone", "cluster"]
+"""What a planned absence, or a question what would be without it, is about."""
 
 
 class Absence(AnswerModel):
     """A planned absence of a subject, from a time to before another. `scope` and `name` are those of the subject."""
 
-    scope: Scope
+    scope: Kind
     name: str
     since: Time
     until: Time
@@ -88,32 +89,32 @@ def absence_value(name: str, until_ms: int, by: str | None, reason: str | None) 
     return msgspec.json.encode(_Stored(until_ms, name, by, reason)).decode()
 
 
+def _planned(values: Mapping[str, str], after_ms: int = -1) -> Iterator[Absence]:
+    """Yield the planned absences among the KV values of the namespace that begin after a time."""
+    for key, text in values.items():
+        subject, _, begin = key.rpartition("@")
+        scope = subject.partition("/")[0]
+        if scope not in get_args(Kind) or not _TIME.fullmatch(begin) or int(begin) <= after_ms:
+            continue
+        with suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(text, type=_Stored)
+            if int(begin) < value.until <= int(begin) + LONGEST_MS:
+                times = Time(int(begin)), Time(value.until)
+                yield Absence(cast(Kind, scope), value.name or subject, *times, value.by, value.reason, subject)
+
+
 def ends_ms(values: Mapping[str, str], since_ms: int, until_ms: int) -> list[int]:
     """Return the ends after a time and up to another of the planned absences among the KV values of the namespace."""
-    found = []
-    for key, text in values.items():
-        begin = key.rpartition("@")[2]
-        if _TIME.fullmatch(begin) and int(begin) > since_ms - LONGEST_MS:
-            with suppress(msgspec.DecodeError):
-                found.append(msgspec.json.decode(text, type=_Stored).until)
-    return [end_ms for end_ms in found if since_ms < end_ms <= until_ms]
+    ends = (each.until for each in _planned(values, since_ms - LONGEST_MS))
+    return [end_ms for end_ms in ends if since_ms < end_ms <= until_ms]
 
 
 @fact
 def absences(registry: RegistryAt) -> Mapping[str, list[Absence]]:
     """Return all planned absences by subject, past and future ones too. A value that is none is left out."""
     found: dict[str, list[Absence]] = {}
-    for key, text in registry.kv.get(NAMESPACE, {}).items():
-        subject, _, begin = key.rpartition("@")
-        scope = subject.partition("/")[0]
-        if scope not in ("broker", "group", "zone", "cluster") or not _TIME.fullmatch(begin):
-            continue
-        with suppress(msgspec.DecodeError):
-            value = msgspec.json.decode(text, type=_Stored)
-            if int(begin) < value.until <= int(begin) + LONGEST_MS:
-                times = Time(int(begin)), Time(value.until)
-                each = Absence(scope, value.name or subject, *times, value.by, value.reason, subject)  # type: ignore[arg-type]
-                found.setdefault(subject, []).append(each)
+    for each in _planned(registry.kv.get(NAMESPACE, {})):
+        found.setdefault(each.subject, []).append(each)
     return {subject: _joined(of_subject) for subject, of_subject in found.items()}
 
 

@@ -69,9 +69,11 @@ class HealthCollector(Collector):
 
 def _gauges(registry: RegistryAt) -> Iterator[Metric]:
     told = verdict_of(registry)
-    level = GaugeMetricFamily("namesrv_registry_level", "Level of the health line: 0 ok, 1 warning, 2 critical.")
-    level.add_metric([], _LEVELS.index(told.level))
-    yield level
+    yield GaugeMetricFamily(
+        "namesrv_registry_level",
+        "Level of the health line: 0 ok, 1 warning, 2 critical.",
+        value=_LEVELS.index(told.level),
+    )
     expected = members(registry, down_brokers(registry))
     away = planned_brokers(registry)
     states = Counter((each.cluster, _STATES[each.state]) for each in expected)
@@ -105,25 +107,25 @@ def _gauges(registry: RegistryAt) -> Iterator[Metric]:
     yield _by_cluster(
         "namesrv_registry_flapping_brokers", "Brokers with five unplanned ends or more within an hour.", flapping
     )
-    ended = GaugeMetricFamily(
-        "namesrv_registry_ended_leases", "Leases that ended unplanned within the last two minutes of event time."
-    )
     since_ms = registry.now_ms - _MASS_WITHIN_MS
-    ended.add_metric([], sum(at_ms > since_ms for _, at_ms in unplanned_ends(registry)))
-    yield ended
-    claimed = GaugeMetricFamily(
-        "namesrv_registry_claimed_identities", "Brokers as which several addresses register in turn."
+    yield GaugeMetricFamily(
+        "namesrv_registry_ended_leases",
+        "Leases that ended unplanned within the last two minutes of event time.",
+        value=sum(at_ms > since_ms for _, at_ms in unplanned_ends(registry)),
     )
-    claimed.add_metric([], len(claims(registry)))
-    yield claimed
-    vain = GaugeMetricFamily(
-        "namesrv_registry_unusable_addresses", "Brokers that announce an address which other machines cannot use."
+    yield GaugeMetricFamily(
+        "namesrv_registry_claimed_identities",
+        "Brokers as which several addresses register in turn.",
+        value=len(claims(registry)),
     )
-    vain.add_metric([], len(in_vain(registry)))
-    yield vain
-    planned = GaugeMetricFamily("namesrv_registry_planned_absences", "Planned absences that hold or are to come.")
-    planned.add_metric([], len(holding(registry)))
-    yield planned
+    yield GaugeMetricFamily(
+        "namesrv_registry_unusable_addresses",
+        "Brokers that announce an address which other machines cannot use.",
+        value=len(in_vain(registry)),
+    )
+    yield GaugeMetricFamily(
+        "namesrv_registry_planned_absences", "Planned absences that hold or are to come.", value=len(holding(registry))
+    )
 
 
 def _by_cluster(name: str, documentation: str, counts: Mapping[str, int]) -> Metric:

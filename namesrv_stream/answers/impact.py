@@ -10,6 +10,7 @@ from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment, 
 from namesrv_stream.answers.questions import AskImpact
 from namesrv_stream.answers.trials import (
     LOSSES,
+    NOTHING_NAMED,
     Loss,
     Losses,
     all_writable,
@@ -120,12 +121,14 @@ def impact(registry: RegistryAt, asked: AskImpact) -> Impact:
     if unknown := [name for name in wiped if name not in registry.brokers]:
         raise not_found(registry, "broker group", unknown[0], registry.brokers)
     if not subjects and not wiped:
-        raise BadQuestionError("nothing is named. Give a broker group, an address, a zone or a cluster.")
+        raise BadQuestionError(NOTHING_NAMED)
     if subjects and wiped:
         raise BadQuestionError("`wipe` and brokers that are gone exclude each other. Ask for one of them.")
     ended = list(filter(is_up, chosen.values()))
-    of_wiped = [each for name in wiped for each in named_subjects(registry, AskImpact(brokers=[name]))[0].brokers]
-    routes = planned_routes(registry, [*chosen.values(), *of_wiped])
+    kept = [
+        each for subject in subjects or named_subjects(registry, AskImpact(brokers=wiped)) for each in subject.brokers
+    ]
+    routes = planned_routes(registry, kept)
     trial = (
         without_write_permission(routes, wiped) if wiped else without_leases(routes, [each.address for each in ended])
     )
@@ -146,7 +149,7 @@ def impact(registry: RegistryAt, asked: AskImpact) -> Impact:
         text=told,
         brokers=len(ended),
         already_down=len(chosen) - len(ended),
-        planned_to_go=len(planned_to_go(registry) - {each.address for each in ended}),
+        planned_to_go=len(planned_to_go(registry) - {each.address for each in kept}),
         lose_route=found.counts["route"],
         lose_writes=found.counts["writes"],
         lose_group=found.counts["group"],

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from namesrv_stream.answers.absences import Kind
 from namesrv_stream.answers.causes import State
 from namesrv_stream.answers.definitions import TopicState
 from namesrv_stream.answers.events import Span
@@ -306,7 +307,7 @@ class AskResilience(OfPlaces):
     """What would topics lose if each of these was gone alone?"""
 
     each: Annotated[
-        Literal["broker", "group", "zone", "cluster"] | None,
+        Kind | None,
         Field(description="Every broker, broker group, zone or cluster; without it those that are named."),
     ] = None
     limit: Annotated[Limit, Cli(default=20)] = 100

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from namesrv_stream.answers.absences import Kind
 from namesrv_stream.answers.model import AnswerModel, BadQuestionError, Moment
 from namesrv_stream.answers.questions import AskResilience
 from namesrv_stream.answers.trials import (
     LOSSES,
     Alike,
-    Kind,
     Losses,
     Subject,
     all_writable,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from namesrv_stream.answers.absences import Planned, absence_at, absences
+from namesrv_stream.answers.absences import Kind, Planned, absence_at, absences
 from namesrv_stream.answers.causes import Member
 from namesrv_stream.answers.definitions import (
     Brokers,
@@ -35,9 +35,11 @@ from namesrv_stream.tables.moment import RegistryAt
 from namesrv_stream.tables.schemas import BROKER, LIVE, TOPIC
 
 Loss = Literal["route", "writes", "group"]
-Kind = Literal["broker", "group", "zone", "cluster"]
 LOSSES: tuple[Loss, ...] = ("route", "writes", "group")
 """What a topic may lose, the gravest first."""
+
+
+NOTHING_NAMED = "nothing is named. Give a broker group, an address, a zone or a cluster."
 
 
 class Subject(NamedTuple):
@@ -63,12 +65,9 @@ _PLACES: dict[Kind, Callable[[Member], str]] = {
 }
 
 
-_NOT_UP = ("down", "planned")
-
-
 def is_up(broker: Member) -> bool:
     """Return whether a broker is up: neither down nor in planned absence."""
-    return broker.state not in _NOT_UP
+    return broker.state not in ("down", "planned")
 
 
 def _named(registry: RegistryAt) -> list[Member]:

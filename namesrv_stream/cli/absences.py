@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 
 import click
 from rich.console import Group
@@ -16,36 +17,23 @@ from namesrv_stream.answers.definitions import gone_brokers
 from namesrv_stream.answers.job_status import Health
 from namesrv_stream.answers.model import BadQuestionError, NotFoundError, not_found
 from namesrv_stream.answers.questions import OfPlaces
-from namesrv_stream.answers.trials import Subject, is_up, named_subjects
-from namesrv_stream.cli.commanding import UNTIL_PUBLISHED, WAIT_S, requested_by_option, send
+from namesrv_stream.answers.trials import NOTHING_NAMED, Subject, is_up, named_subjects
+from namesrv_stream.cli.commanding import UNTIL_PUBLISHED, WAIT_S, checked_length, requested_by_option, send
 from namesrv_stream.cli.output import Rows, say, time_text
 from namesrv_stream.cli.view import Answer, heading_of, open_registry, reads, seconds_option
 from namesrv_stream.config import Invocation
-from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.config.written_times import parsed_time
 from namesrv_stream.reporting.texts import SHOWN_ZONE, broker_text, clock_text, counted
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.moment import RegistryAt
 
-_DAY, _LONGEST = timedelta(days=1), timedelta(milliseconds=LONGEST_MS)
+_DAY = timedelta(days=1)
 _DAYS = LONGEST_MS // 86_400_000
 _SKEW_MS = 60_000
 """Most that the tables' time may be behind this machine's, so that a plan begins with it."""
 
 _TIMES = "14:00 (the next one), 2026-11-21 14:00 or 2026-11-21T14:00:05Z"
 _FROM_NOW = re.compile(r"now|(\d+\s*[a-z]+\s*)+(ago)?", re.IGNORECASE)
-
-
-def _length(_context: click.Context, _option: click.Parameter, text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    try:
-        lasts = parsed_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
-    if not timedelta() < lasts <= _LONGEST:
-        raise click.BadParameter(f"use more than 0 and at most {_DAYS}d.")
-    return lasts
 
 
 def _to_come(text: str, *, is_begin: bool) -> datetime:
@@ -79,7 +67,15 @@ def _begin(_context: click.Context, _option: click.Parameter, text: str | None) 
 
 
 def _subjects(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options by which a command names what is away."""
+    """Add the options by which a command names what is away, which it gets as `asked`, and those of each change."""
+
+    @wraps(command)
+    def with_places(
+        *args: object, brokers: Sequence[str], zones: Sequence[str], clusters: Sequence[str], **given: object
+    ) -> None:
+        command(*args, asked=OfPlaces(brokers=[*brokers], zones=[*zones], clusters=[*clusters]), **given)
+
+    decorated: Callable[..., None] = with_places
     for decorate in (
         click.argument("brokers", metavar="[SUBJECT]...", nargs=-1),
         click.option("--zone", "zones", multiple=True, help="All brokers of this zone; repeatable."),
@@ -88,13 +84,15 @@ def _subjects(command: Callable[..., None]) -> Callable[..., None]:
         requested_by_option,
         click.pass_obj,
     )[::-1]:
-        command = decorate(command)
-    return command
+        decorated = decorate(decorated)
+    return decorated
 
 
 @click.command("expectAbsence")
 @click.option("--until", callback=_until, metavar="TIME", help=f"End of the absence: {_TIMES}.")
-@click.option("--for", "lasts", callback=_length, metavar="DURATION", help="How long it may last, such as 2h.")
+@click.option(
+    "--for", "lasts", callback=checked_length(LONGEST_MS), metavar="DURATION", help="How long it may last, such as 2h."
+)
 @click.option("--from", "begin", callback=_begin, metavar="TIME", help=f"Begin: {_TIMES}, or '10m ago' (default: now).")
 @click.option("--reason", metavar="TEXT", required=True, help="Record this reason in the history.")
 @_subjects
@@ -104,9 +102,7 @@ def expect_absence(  # noqa: PLR0913, PLR0917 -- each an option
     lasts: timedelta | None,
     begin: datetime | None,
     reason: str,
-    brokers: tuple[str, ...],
-    zones: tuple[str, ...],
-    clusters: tuple[str, ...],
+    asked: OfPlaces,
     wait_s: float | None,
     requested_by: str,
 ) -> None:
@@ -123,7 +119,7 @@ def expect_absence(  # noqa: PLR0913, PLR0917 -- each an option
     end_ms = _millis(until) if until else begin_ms + (lasts or timedelta()) // timedelta(milliseconds=1)
     if not max(begin_ms, now_ms) < end_ms <= begin_ms + LONGEST_MS:
         raise click.UsageError(f"the end must be to come, and at most {_DAYS}d after the begin.")
-    for subject, name, down in _asked(registry, brokers, zones, clusters):
+    for subject, name, down in _asked(registry, asked):
         held = [each for each in holding(registry) if each.subject == subject and each.since <= begin_ms <= each.until]
         since_ms = int(held[0].since) if held else begin_ms
         if end_ms > since_ms + LONGEST_MS:
@@ -164,12 +160,10 @@ def list_absences(registry: RegistryAt, health: Health | None) -> Answer:
 @click.command("endAbsence")
 @click.option("--reason", metavar="TEXT", help="Record this reason in the history.")
 @_subjects
-def end_absence(  # noqa: PLR0913, PLR0917 -- each an option
+def end_absence(
     invocation: Invocation,
     reason: str | None,
-    brokers: tuple[str, ...],
-    zones: tuple[str, ...],
-    clusters: tuple[str, ...],
+    asked: OfPlaces,
     wait_s: float | None,
     requested_by: str,
 ) -> None:
@@ -180,7 +174,7 @@ def end_absence(  # noqa: PLR0913, PLR0917 -- each an option
     registry = open_registry(invocation.settings).newest()
     now_ms = max(time.time_ns() // 1_000_000, registry.now_ms + 1)  # so that who is back was back in time
     ended = []
-    for subject, name, _ in _asked(registry, brokers, zones, clusters):
+    for subject, name, _ in _asked(registry, asked):
         held = [each for each in holding(registry) if each.subject == subject]
         if not held:
             raise BadQuestionError(f"not sent: {name} has no planned absence. `namesrv-stream listAbsences` lists all.")
@@ -194,19 +188,17 @@ def _ended(each: Absence, now_ms: int, requested_by: str, reason: str | None) ->
     return PutKvConfig(namespace=NAMESPACE, key=each.key, value=value, reason=reason, requested_by=requested_by)
 
 
-def _asked(
-    registry: RegistryAt, brokers: Sequence[str], zones: Sequence[str], clusters: Sequence[str]
-) -> list[tuple[str, str, list[Member]]]:
+def _asked(registry: RegistryAt, asked: OfPlaces) -> list[tuple[str, str, list[Member]]]:
     """Return each subject as a key has it, as sentences name it, and its brokers that are not up.
 
     Raises BadQuestionError.
     """
-    if not (brokers or zones or clusters):
-        raise BadQuestionError("nothing is named. Give a broker group, an address, a zone or a cluster.")
     try:
-        found = named_subjects(registry, OfPlaces(brokers=[*brokers], zones=[*zones], clusters=[*clusters]))
+        found = named_subjects(registry, asked)
     except NotFoundError as error:
         raise BadQuestionError(f"not sent: {error}") from error
+    if not found:
+        raise BadQuestionError(NOTHING_NAMED)
     down = [[broker for broker in each.brokers if not is_up(broker)] for each in found]
     return [(*_key_of(registry, each), of) for each, of in zip(found, down, strict=True)]
 

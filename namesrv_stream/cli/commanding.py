@@ -244,19 +244,28 @@ def _known_cause(settings: NamesrvSettings, named: str, *, is_sure: bool, is_ack
     raise BadQuestionError(f"not sent: no {which} '{named}' now. {advice} --yes sends it anyway.")
 
 
-def _checked_length(_context: click.Context, _option: click.Parameter, text: str) -> timedelta:
-    try:
-        lasts = parsed_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
-    if not timedelta() < lasts <= timedelta(milliseconds=LONGEST_MS):
-        raise click.BadParameter("use more than 0 and at most 30d.")
-    return lasts
+def checked_length(longest_ms: int) -> Callable[[click.Context, click.Parameter, str | None], timedelta | None]:
+    """Return the callback of an option that takes a duration, at most so long."""
+
+    def checked(_context: click.Context, _option: click.Parameter, text: str | None) -> timedelta | None:
+        if text is None:
+            return None
+        try:
+            lasts = parsed_duration(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.") from error
+        if not timedelta() < lasts <= timedelta(milliseconds=longest_ms):
+            raise click.BadParameter(f"use more than 0 and at most {longest_ms // 86_400_000}d.")
+        return lasts
+
+    return checked
 
 
 @click.command("acknowledge")
 @click.argument("cause", metavar="PROBLEM")
-@click.option("--for", "lasts", callback=_checked_length, default="2h", metavar="DURATION", help="How long it holds.")
+@click.option(
+    "--for", "lasts", callback=checked_length(LONGEST_MS), default="2h", metavar="DURATION", help="How long it holds."
+)
 @click.option("--reason", metavar="TEXT", required=True, help="Record this reason in the history.")
 @seconds_option("wait", WAIT_S, UNTIL_PUBLISHED, least_s=0)
 @requested_by_option

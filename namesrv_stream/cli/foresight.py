@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, get_args
 
 import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from namesrv_stream.answers.absences import Kind
 from namesrv_stream.answers.impact import Impact, TopicImpact, impact
 from namesrv_stream.answers.job_status import Health
 from namesrv_stream.answers.model import BadQuestionError, NotFoundError
 from namesrv_stream.answers.questions import AskImpact, AskResilience
 from namesrv_stream.answers.resilience import Resilience, resilience
+from namesrv_stream.answers.trials import NOTHING_NAMED
 from namesrv_stream.cli.output import LEVELS, Rows, time_text
 from namesrv_stream.cli.view import Answer, heading_of, reads
 from namesrv_stream.reporting.texts import counted, named
@@ -27,19 +29,18 @@ _BECOMES = {
     "read_only": "read-only",
 }
 _GROUPS = 20
-_KINDS = ("broker", "group", "zone", "cluster")
 
 
 @reads("impact", AskImpact, without=["brokers", "after"], watch=False)
 @click.argument("subjects", metavar="[SUBJECT]...", nargs=-1)
-@click.option("--each", type=click.Choice(_KINDS), help="Every one of them, the worst first.")
+@click.option("--each", type=click.Choice(get_args(Kind)), help="Every one of them, the worst first.")
 @click.option("--in-turn", is_flag=True, help="Each subject alone, as in a rolling restart.")
 def what_if_gone(  # noqa: PLR0913, PLR0917 -- each an option
     registry: RegistryAt,
     health: Health | None,
     question: AskImpact,
     subjects: tuple[str, ...],
-    each: Literal["broker", "group", "zone", "cluster"] | None,
+    each: Kind | None,
     in_turn: bool,
 ) -> Answer:
     """Show what topics would lose if brokers were gone.
@@ -60,7 +61,7 @@ def what_if_gone(  # noqa: PLR0913, PLR0917 -- each an option
                 found, Group(*_impact_shown(registry, health, question, found)), exit_status=int(not found.safe)
             )
         if each is None and not any(given.values()):
-            raise BadQuestionError("nothing is named. Give a broker group, an address, a zone or a cluster.")
+            raise BadQuestionError(NOTHING_NAMED)
         every = resilience(registry, AskResilience(each=each, **given).model_copy(update={"limit": question.limit}))
         return Answer(every, Group(*_each_shown(registry, health, every)), exit_status=int(not every.safe))
     except NotFoundError as error:

@@ -10,7 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 
+from prometheus_client import CollectorRegistry
+
 from namesrv_stream.answers.command_sending import has_read
+from namesrv_stream.answers.health_metrics import HealthCollector
 from namesrv_stream.answers.job_status import JobWatch, Status, health, newest_row, status
 from namesrv_stream.answers.verdict import Doubt
 from namesrv_stream.config import NamesrvSettings
@@ -88,6 +91,8 @@ class Running:
         self.admission = Admission(settings)
         self._watch = JobWatch(settings, root, partial(newest_row, root))
         self.damage = DamageWatch(root)
+        self.metrics = CollectorRegistry()
+        self.metrics.register(HealthCollector(lambda: self.newest))
         self.hub: Hub
         self._feed: Feed
 

@@ -25,7 +25,6 @@ from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
 from namesrv_stream.access.rights import is_loopback
-from namesrv_stream.answers.health_metrics import HealthCollector
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.console import api
 from namesrv_stream.console.guard import Forwarded, Guard, Head
@@ -129,9 +128,7 @@ def metrics(request: Request) -> Response:
     doubt = running.doubt
     _unknown_s.set(0 if doubt is None else time.time() - doubt.since_ms / 1000)
     _tables_damaged.set(running.damage.is_damaged)
-    of_registry = CollectorRegistry()
-    of_registry.register(HealthCollector(lambda: running.newest))
-    return Response(generate_latest(_OF_PROCESS) + generate_latest(of_registry), media_type=PROMETHEUS_TEXT)
+    return Response(generate_latest(_OF_PROCESS) + generate_latest(running.metrics), media_type=PROMETHEUS_TEXT)
 
 
 class ConsoleServer(uvicorn.Server):
