@@ -148,10 +148,8 @@ class RuledRegistry:
 
     def publish(self) -> int:
         """Publish what has happened and the signs of life; return the epoch."""
-        came, heard = self.rules.take_changes(), self.rules.take_signs_of_life()
-        changes = dict(changes_to_write(came.changes))
-        live = changes.get("live", RowChanges())
-        changes["live"] = RowChanges(list({row[0]: row for row in (*live.upserts, *heard)}.values()), live.deletes)
+        came = self.rules.take_changes()
+        changes = changes_to_write(came.changes, self.rules.take_signs_of_life())
         offsets, clock = {0: self._offset}, self.rules.clock
         batch = Batch("bench", self.publications, self.at_ms, offsets, changes, came.events, clock=clock)
         self.publications += 1

@@ -12,7 +12,7 @@ from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.registry import Registry
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TABLES
-from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
+from namesrv_stream.tables.writer import RustWriter, changes_to_write
 
 
 class Published:
@@ -51,11 +51,7 @@ class Published:
         """Publish all changes since the last call, with the signs of life and the log's clock, as the job does."""
         self._batch_id += 1
         came, offsets = rules.take_changes(), {0: next_offset}
-        changes, heard = dict(changes_to_write(came.changes)), rules.take_signs_of_life()
-        if heard:
-            live = changes.get("live", RowChanges((), ()))
-            rows = {row[0]: row for row in (*live.upserts, *heard)}
-            changes["live"] = RowChanges(list(rows.values()), live.deletes)
+        changes = changes_to_write(came.changes, rules.take_signs_of_life())
         rows_of = (changes, came.events, list(rejected))
         batch = Batch("query", self._batch_id, event_ms, offsets, *rows_of, clock=rules.clock)
         return self._publisher.publish(batch, published_at_ms)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -47,7 +46,7 @@ from namesrv_stream.tables import publication
 from namesrv_stream.tables.job_progress import SIGN_MS, ProgressSign
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
-from namesrv_stream.tables.writer import RowChanges, changes_to_write
+from namesrv_stream.tables.writer import changes_to_write
 
 log = logging.getLogger(__name__)
 
@@ -380,11 +379,7 @@ class MicroBatches:
     def _publish(self, kind: SnapshotKind) -> None:
         """Publish all changes and signs of life so far, so that the snapshot is exact as of its offset."""
         came = self._registry.take_changes()
-        changes = changes_to_write(came.changes)
-        signs_of_life = self._registry.take_signs_of_life()
-        if signs_of_life:
-            ended = changes["live"].deletes if "live" in changes else ()
-            changes["live"] = RowChanges(_with_signs_of_life(changes.get("live"), signs_of_life), ended)
+        changes = changes_to_write(came.changes, self._registry.take_signs_of_life())
         query_id, batch_id = self._batch or (None, None)
         batch = Batch(
             query_id=query_id,
@@ -443,9 +438,3 @@ def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRe
     if not publisher.last.last_tick:  # no tick of an accepted log has counted yet
         registry.ignored_before_ms = publisher.last.log_accepted_at or 0
     return registry
-
-
-def _with_signs_of_life(changes: RowChanges | None, signs_of_life: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the rows of `live` to write, each once and as it is now: changed, or with a new sign of life."""
-    rows = {row[0]: row for row in changes.upserts} if changes is not None else {}
-    return list({**rows, **{row[0]: row for row in signs_of_life}}.values())

@@ -120,8 +120,13 @@ Changes = Mapping[str, RowChanges]
 """Table name -> changes."""
 
 
-def changes_to_write(changes: Iterable[RowChange]) -> dict[str, RowChanges]:
-    """Return the changes that the rules made, one for each row, as changes to write by table name."""
+def changes_to_write(
+    changes: Iterable[RowChange], signs_of_life: Sequence[tuple[Any, ...]] = ()
+) -> dict[str, RowChanges]:
+    """Return the changes that the rules made, one for each row, as changes to write by table name.
+
+    With rows of `live` that have a new sign of life: each row once, as it is now.
+    """
     found: dict[str, tuple[list[Any], list[Any]]] = {}
     for change in changes:
         upserts, deletes = found.setdefault(change.table, ([], []))
@@ -129,6 +134,9 @@ def changes_to_write(changes: Iterable[RowChange]) -> dict[str, RowChanges]:
             deletes.append(change.key)
         else:
             upserts.append(change.after)
+    if signs_of_life:
+        upserts, deletes = found.get("live", ([], []))
+        found["live"] = list({row[0]: row for row in (*upserts, *signs_of_life)}.values()), deletes
     return {name: RowChanges(*of_table) for name, of_table in found.items()}
 
 

@@ -39,7 +39,7 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
+from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.fleet.broker import BrokerGroup, ChurnKind, FleetPlan, SimulatedBroker
 from namesrv_stream.tools.fleet.model import FleetModel
 
@@ -260,12 +260,8 @@ class _Published:
 
     def publish(self, event_ms: int, next_offset: int) -> int:
         """Publish all changes since the last call, with the last heartbeats; return the epoch."""
-        came, heard = self.rules.take_changes(), self.rules.take_signs_of_life()
-        changes = dict(changes_to_write(came.changes))
-        if heard:
-            live = changes.get("live", RowChanges((), ()))
-            rows = {row[0]: row for row in (*live.upserts, *heard)}
-            changes["live"] = RowChanges(list(rows.values()), live.deletes)
+        came = self.rules.take_changes()
+        changes = changes_to_write(came.changes, self.rules.take_signs_of_life())
         batch = Batch(
             None, None, event_ms, {LOG_PARTITION: next_offset}, changes, came.events, [], clock=self.rules.clock
         )
